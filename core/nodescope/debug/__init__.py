@@ -1,0 +1,1 @@
+"""Debugging: a pure session, and the gate that holds the program for it."""

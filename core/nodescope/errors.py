@@ -1,0 +1,79 @@
+"""The error family. Every message says what went wrong, where in the user's code, and how to mend it.
+
+Invariant: nothing here knows about the engine, the debugger or the wire; all of them raise these.
+"""
+
+from __future__ import annotations
+
+
+class NodescopeError(Exception):
+    """Base of all errors that nodescope raises on purpose.
+
+    Args:
+        message: What went wrong, one line, no trailing period.
+        source: Where, as ``file:line`` of the *user's* code, or ``""`` if it is not known.
+        hint: How to mend it, one line, or ``""``.
+    """
+
+    def __init__(self, message: str, *, source: str = "", hint: str = "") -> None:
+        self.message = message
+        self.source = source
+        self.hint = hint
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        where = f" ({self.source})" if self.source else ""
+        fix = f"; {self.hint}" if self.hint else ""
+        return f"{self.message}{where}{fix}"
+
+
+class ShapeError(NodescopeError, ValueError):
+    """Shapes do not fit together."""
+
+
+class DtypeError(NodescopeError, TypeError):
+    """An operation was given a dtype that it is not defined for."""
+
+
+class UnsupportedError(NodescopeError, TypeError):
+    """A function or argument that the engine does not trace. It never falls back to plain arrays."""
+
+
+class GradientError(NodescopeError, RuntimeError):
+    """A gradient was asked for where none is defined."""
+
+
+class UsageError(NodescopeError, RuntimeError):
+    """The API was called in a wrong order or place."""
+
+
+class RegistryError(NodescopeError, LookupError):
+    """A name is registered twice, or is not registered."""
+
+
+class ConditionError(NodescopeError, ValueError):
+    """A condition cannot be parsed or evaluated.
+
+    Attributes:
+        column: Zero-based column of the fault in the condition's text, or -1.
+    """
+
+    def __init__(self, message: str, *, column: int = -1, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.column = column
+
+
+class BreakpointError(NodescopeError, ValueError):
+    """A breakpoint specification that cannot be understood."""
+
+
+class RecordingError(NodescopeError, OSError):
+    """A recording cannot be written, or a file is not a recording that this version reads."""
+
+
+class ExportError(NodescopeError, RuntimeError):
+    """An export cannot be made; the hint says what is missing."""
+
+
+class LinkError(NodescopeError, ConnectionError):
+    """The debuggee and the server do not understand each other or have lost each other."""

@@ -1,0 +1,214 @@
+"""What a run emits, and the seam through which it is observed.
+
+Data flows one way: engine or adapter -> `Bus.emit` -> probes (recorder first, gate last).
+
+Invariant: a probe never changes a result, and a probe that raises is reported and removed. The one
+exception that passes is a `BaseException` such as KeyboardInterrupt: it belongs to the program.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Literal, Protocol
+
+import msgspec
+import numpy as np
+
+from nodescope.ir.graph import Graph, Node, Value
+
+Level = Literal["graph", "timing", "summary", "values"]
+LEVELS: tuple[Level, ...] = ("graph", "timing", "summary", "values")
+
+Array = np.ndarray[Any, Any]
+
+
+class RunStarted(msgspec.Struct, frozen=True, tag=True):
+    """A run begins. ``started_unix_ns`` is wall time; every other time counts from it."""
+
+    run_id: str
+    name: str
+    argv: tuple[str, ...]
+    pid: int
+    started_unix_ns: int
+
+
+class GraphExtended(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Nodes were met for the first time, or with other inputs than before (same id, new inputs)."""
+
+    nodes: tuple[Node, ...]
+    values: tuple[Value, ...]
+    version: int = 0
+
+
+class GraphCaptured(msgspec.Struct, frozen=True, tag=True):
+    """A whole graph was captured at once (static or compiled)."""
+
+    graph: Graph
+
+
+class PassApplied(msgspec.Struct, frozen=True, tag=True):
+    """A compiler pass turned one graph into another."""
+
+    name: str
+    before: int
+    after: int
+    rewrites: tuple[dict[str, Any], ...] = ()
+
+
+class StepStarted(msgspec.Struct, frozen=True, tag=True):
+    """A training step begins. Steps count from 1; what runs before the first step is step 0."""
+
+    step: int
+    time_ns: int
+
+
+class StepFinished(msgspec.Struct, frozen=True, tag=True):
+    """A training step ended."""
+
+    step: int
+    time_ns: int
+
+
+class NodeStarted(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """A node is about to run. Emitted only while `Bus.starts` is set.
+
+    Attributes:
+        inputs: Live arrays by input port. Nobody may write to them.
+    """
+
+    node: Node
+    inputs: tuple[Array, ...]
+    step: int
+    thread: int
+    start_ns: int
+
+
+class NodeFinished(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """A node has run.
+
+    Attributes:
+        inputs: Live arrays by input port. Nobody may write to them, and whoever wants to keep
+            them copies them before `Bus.emit` returns.
+        outputs: Live arrays by output port; the same rule.
+        start_ns, end_ns: Nanoseconds since the run began.
+    """
+
+    node: Node
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+    step: int
+    thread: int
+    start_ns: int
+    end_ns: int
+
+
+class NodeFailed(msgspec.Struct, frozen=True, tag=True):
+    """A node raised. The same exception goes on through the program."""
+
+    node: Node
+    inputs: tuple[Array, ...]
+    step: int
+    thread: int
+    start_ns: int
+    error: str
+
+
+class GradientComputed(msgspec.Struct, frozen=True, tag=True):
+    """Value ``gradient`` holds the gradient of value ``value``, from now on and in later steps."""
+
+    value: int
+    gradient: int
+
+
+class Logged(msgspec.Struct, frozen=True, tag=True):
+    """The program, or nodescope on its behalf, wrote a line."""
+
+    stream: Literal["stdout", "stderr", "nodescope"]
+    text: str
+    step: int
+    time_ns: int
+
+
+class RunFinished(msgspec.Struct, frozen=True, tag=True):
+    """The run ended. ``error`` is the last line of the traceback, or ``""``."""
+
+    status: int
+    error: str
+    time_ns: int
+
+
+Event = (
+    RunStarted
+    | GraphExtended
+    | GraphCaptured
+    | PassApplied
+    | StepStarted
+    | StepFinished
+    | NodeStarted
+    | NodeFinished
+    | NodeFailed
+    | GradientComputed
+    | Logged
+    | RunFinished
+)
+
+
+class Probe(Protocol):
+    """An observer of a run."""
+
+    def emit(self, event: Event) -> None:
+        """Take one event. May return late: that is how a debugger stops a program."""
+
+
+class Bus:
+    """The ordered probes of this process, and the clock of the run.
+
+    Attributes:
+        probes: Recorder first, gate last. Replaced as a whole, never changed in place.
+        starts: Whether `NodeStarted` is wanted now; the gate sets it while it may stop before a node.
+        origin_ns: `time.perf_counter_ns` at the start of the run.
+        on_fault: Called with the probe and its exception when a probe was removed.
+    """
+
+    __slots__ = ("_lock", "on_fault", "origin_ns", "probes", "starts")
+
+    def __init__(self) -> None:
+        self.probes: tuple[Probe, ...] = ()
+        self.starts = False
+        self.origin_ns = time.perf_counter_ns()
+        self.on_fault: Callable[[Probe, Exception], None] = _report_fault
+        self._lock = threading.Lock()
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the run began."""
+        return time.perf_counter_ns() - self.origin_ns
+
+    def add(self, probe: Probe) -> None:
+        """Append a probe."""
+        with self._lock:
+            self.probes = (*self.probes, probe)
+
+    def remove(self, probe: Probe) -> None:
+        """Take a probe out; one that is not there is ignored."""
+        with self._lock:
+            self.probes = tuple(each for each in self.probes if each is not probe)
+
+    def emit(self, event: Event) -> None:
+        """Hand an event to every probe in turn. Never raises an `Exception`."""
+        for probe in self.probes:
+            try:
+                probe.emit(event)
+            except Exception as error:
+                self.remove(probe)
+                self.on_fault(probe, error)
+
+
+def _report_fault(probe: Probe, error: Exception) -> None:
+    print(
+        f"nodescope: {type(probe).__name__} failed and was switched off; your program goes on "
+        f"({type(error).__name__}: {error})",
+        file=sys.__stderr__,
+    )

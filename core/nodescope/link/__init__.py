@@ -1,0 +1,1 @@
+"""The debuggee's end of the wire to the server."""

@@ -1,0 +1,100 @@
+"""Messages between debuggee and server: msgpack over one WebSocket at ``/link``.
+
+The records themselves do not travel here: the debuggee writes them to its recording, tells how far
+it has committed, and the server reads the same file. One path for live and for recorded runs.
+
+Invariant: plain data, one union per direction, tagged by ``type``.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from nodescope.ir.graph import TensorSpec
+from nodescope.protocol import Command, RunInfo, SessionInfo
+
+# ---------------------------------------------------------------- debuggee -> server
+
+
+class Hello(msgspec.Struct, frozen=True, tag="hello"):
+    """The first message. The connection carries ``Authorization: Bearer <token>``."""
+
+    protocol: int
+    version: str
+    run: RunInfo
+
+
+class Committed(msgspec.Struct, frozen=True, tag="committed"):
+    """Every record up to ``seq`` can be read from the recording."""
+
+    seq: int
+
+
+class SessionUpdate(msgspec.Struct, frozen=True, tag="session"):
+    """The session's state. Whatever a stop refers to was committed before."""
+
+    info: SessionInfo
+
+
+class CommandTaken(msgspec.Struct, frozen=True, tag="command_taken"):
+    """The answer to `Do`; ``error`` is empty or says for a person why not, ``hint`` how to."""
+
+    request: int
+    error: str = ""
+    hint: str = ""
+
+
+class LiveValue(msgspec.Struct, frozen=True, tag="live_value"):
+    """The answer to `ReadLive`: the whole array, C order, little-endian, if it is still held."""
+
+    request: int
+    found: bool
+    spec: TensorSpec | None = None
+    data: bytes = b""
+
+
+class Goodbye(msgspec.Struct, frozen=True, tag="goodbye"):
+    """The program ended; the recording is complete and closed."""
+
+    status: int
+    error: str
+
+
+FromDebuggee = Hello | Committed | SessionUpdate | CommandTaken | LiveValue | Goodbye
+
+# ---------------------------------------------------------------- server -> debuggee
+
+
+class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
+    """The debuggee was taken in."""
+
+    version: str
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """It was not; the reason names both versions or what else is wrong."""
+
+    reason: str
+
+
+class Controllers(msgspec.Struct, frozen=True, tag="controllers"):
+    """How many browsers follow this run now."""
+
+    count: int
+
+
+class Do(msgspec.Struct, frozen=True, tag="do"):
+    """A command for the session."""
+
+    request: int
+    command: Command
+
+
+class ReadLive(msgspec.Struct, frozen=True, tag="read_live"):
+    """Ask for a value that the stopped program still holds (not kept in the recording)."""
+
+    request: int
+    value: int
+
+
+FromServer = Welcome | Refused | Controllers | Do | ReadLive

@@ -1,0 +1,206 @@
+"""The debug protocol: commands, breakpoints, session state. Shared by gate, link, server and page.
+
+The vocabulary is the Debug Adapter Protocol's where it has a word.
+
+Invariant: plain data only. Nothing here imports the engine, the recorder or a transport.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from nodescope.events import Level
+
+PROTOCOL_VERSION = 1
+
+# How long a stopped program waits for a lost controller before it goes on by itself.
+CONTROLLER_GRACE_S = 8.0
+
+SessionPhase = Literal["running", "stopped", "finished", "detached"]
+StopReason = Literal["entry", "breakpoint", "step", "pause", "run_to", "exception"]
+When = Literal["before", "after"]
+BreakpointKind = Literal["node", "glob", "op", "scope"]
+
+
+class Breakpoint(msgspec.Struct, frozen=True):
+    """Where and when to stop.
+
+    Attributes:
+        id: Chosen by the session, from 1 up; 0 in a request for a new one.
+        kind: ``node`` is an exact name, ``glob`` a shell pattern over names, ``op`` an op's name,
+            ``scope`` a scope path (stops at the first node inside, each time it is entered).
+        target: The name, pattern, op or path.
+        when: Before or after the node runs. A condition on ``value`` needs ``after``.
+        condition: Expression that must be true, or ``""``.
+        enabled: Kept but not armed when false.
+    """
+
+    kind: BreakpointKind
+    target: str
+    id: int = 0
+    when: When = "after"
+    condition: str = ""
+    enabled: bool = True
+
+
+class BreakpointStatus(msgspec.Struct, frozen=True):
+    """A breakpoint and what became of it.
+
+    Attributes:
+        verified: Something in the graph matches it. False is "not seen yet", not an error.
+        hits: How often it has stopped the program.
+        message: Why it is unverified or was disabled, with near names; or ``""``.
+    """
+
+    breakpoint: Breakpoint
+    verified: bool = False
+    hits: int = 0
+    message: str = ""
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One frame of the user's Python stack, innermost first in a list."""
+
+    file: str
+    line: int
+    function: str
+    code: str = ""
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """Why and where the program stands still.
+
+    Attributes:
+        node: Node id of the cursor.
+        seq: The execution's seq for ``after``; for ``before`` the last seq recorded.
+        breakpoint: Id of the breakpoint that was hit, or 0.
+        text: One line for a person: ``Breakpoint 1: value > 3 on loss/mean``.
+        stack: The user's Python stack, innermost first.
+    """
+
+    reason: StopReason
+    node: int
+    node_name: str
+    scope: str
+    when: When
+    step: int
+    seq: int
+    thread: int
+    breakpoint: int = 0
+    text: str = ""
+    stack: tuple[Frame, ...] = ()
+
+
+class SessionInfo(msgspec.Struct, frozen=True):
+    """The state of a debug session as a client sees it.
+
+    Attributes:
+        version: Grows by one with every change, so that the newer of two wins.
+        attended: Whether a controller is connected; breakpoints of an unattended run do not stop.
+    """
+
+    phase: SessionPhase = "running"
+    version: int = 0
+    stop: Stop | None = None
+    breakpoints: tuple[BreakpointStatus, ...] = ()
+    attended: bool = True
+
+
+# Commands. Each is answered once the session has taken it, not once the program has stopped again.
+
+
+class Continue(msgspec.Struct, frozen=True, tag="continue"):
+    """Run until the next breakpoint."""
+
+
+class Pause(msgspec.Struct, frozen=True, tag="pause"):
+    """Stop at the next node."""
+
+
+class StepNode(msgspec.Struct, frozen=True, tag="step_node"):
+    """Stop after the next node, in whatever scope."""
+
+
+class StepIn(msgspec.Struct, frozen=True, tag="step_in"):
+    """Go into the next scope: stop after the first node in a scope other than this one or around it."""
+
+
+class StepOver(msgspec.Struct, frozen=True, tag="step_over"):
+    """Stop after the next node that is not deeper than this scope.
+
+    Attributes:
+        scope: Step over this whole scope instead: stop at the first node outside it.
+    """
+
+    scope: str | None = None
+
+
+class StepOut(msgspec.Struct, frozen=True, tag="step_out"):
+    """Stop after the first node outside the current scope."""
+
+
+class NextStep(msgspec.Struct, frozen=True, tag="next_step"):
+    """Stop after the first node of the next training step."""
+
+
+class RunTo(msgspec.Struct, frozen=True, tag="run_to"):
+    """Run until a node has run, once.
+
+    Attributes:
+        node: The node's name.
+    """
+
+    node: str
+
+
+class Detach(msgspec.Struct, frozen=True, tag="detach"):
+    """Let the program run to its end; it is recorded but stops no more."""
+
+
+class SetBreakpoints(msgspec.Struct, frozen=True, tag="set_breakpoints"):
+    """Replace the whole set, as in DAP. A breakpoint that keeps its id keeps its hits."""
+
+    breakpoints: tuple[Breakpoint, ...]
+
+
+Command = (
+    Continue
+    | Pause
+    | StepNode
+    | StepIn
+    | StepOver
+    | StepOut
+    | NextStep
+    | RunTo
+    | Detach
+    | SetBreakpoints
+)
+
+
+class RunInfo(msgspec.Struct, frozen=True):
+    """What a list of runs shows.
+
+    Attributes:
+        id: 16 hexadecimal digits, unguessable enough to be a path component, never a path itself.
+        name: The script's file name.
+        argv: The command line.
+        level: Capture level.
+        state: ``live`` while connected, ``finished`` after its end, ``lost`` if it died without
+            saying so, ``recorded`` when opened from a file.
+        recording: Path of the ``.nscope`` file on the machine of the program.
+        status: Exit status once finished.
+        error: Last line of the traceback, or ``""``.
+    """
+
+    id: str
+    name: str
+    argv: tuple[str, ...] = ()
+    pid: int = 0
+    started_unix_ns: int = 0
+    level: Level = "summary"
+    state: Literal["live", "finished", "lost", "recorded"] = "live"
+    recording: str = ""
+    status: int | None = None
+    error: str = ""

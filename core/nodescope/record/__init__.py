@@ -1,0 +1,1 @@
+"""Recording: what a run leaves behind, and how it is read again."""

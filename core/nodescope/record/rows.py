@@ -1,0 +1,100 @@
+"""What a recording holds, as data: the rows that readers get back.
+
+Invariant: rows are never rewritten; `seq` is unique in a run and grows with time.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from nodescope.ir.graph import Node, Value
+from nodescope.record.summary import TensorSummary
+
+# Bits of Execution.flags.
+HAS_NAN = 1
+HAS_INF = 2
+FAILED = 4
+HAS_SUMMARY = 8
+
+
+class Execution(msgspec.Struct, frozen=True, gc=False):
+    """One run of one node. Times are nanoseconds since the run began."""
+
+    seq: int
+    node: int
+    step: int
+    thread: int
+    start_ns: int
+    duration_ns: int
+    flags: int
+
+
+class NodeRow(msgspec.Struct, frozen=True):
+    """A node as it was defined at ``seq``; a later row with the same id replaces it."""
+
+    seq: int
+    node: Node
+
+
+class ValueRow(msgspec.Struct, frozen=True):
+    """A value as it was defined at ``seq``, with the node that produces it (None for feeds)."""
+
+    seq: int
+    value: Value
+    producer: int | None
+
+
+class GradientRow(msgspec.Struct, frozen=True):
+    """From ``seq`` on, ``gradient`` holds the gradient of ``value`` (both value ids)."""
+
+    seq: int
+    value: int
+    gradient: int
+
+
+class ValueAt(msgspec.Struct, frozen=True):
+    """What is known of a value at a moment: the latest execution at or before it.
+
+    ``seq`` is that execution's; ``summary.blob`` tells whether `Recording.array` can read it.
+    """
+
+    seq: int
+    step: int
+    value: int
+    summary: TensorSummary
+
+
+class LogRow(msgspec.Struct, frozen=True):
+    """A line that the program wrote."""
+
+    seq: int
+    step: int
+    time_ns: int
+    stream: Literal["stdout", "stderr", "nodescope"]
+    text: str
+
+
+class StepRow(msgspec.Struct, frozen=True):
+    """A training step. ``end_ns`` and ``end_seq`` are None while it runs."""
+
+    step: int
+    start_seq: int
+    start_ns: int
+    end_seq: int | None = None
+    end_ns: int | None = None
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """What was not kept, counted exactly.
+
+    Attributes:
+        blobs: Full arrays that fell to the byte budget (their summaries are kept).
+        summaries: Outputs without statistics because the recorder's queue was full.
+        executions: Events that were lost altogether, for the same reason.
+    """
+
+    blobs: int = 0
+    summaries: int = 0
+    executions: int = 0

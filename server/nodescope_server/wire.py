@@ -1,0 +1,339 @@
+"""The wire between server and browser: msgpack messages over one WebSocket.
+
+A browser sends `Request`s and gets one `Response` for each; `Push`es arrive at any time. The shape
+is the Debug Adapter Protocol's. The TypeScript types are generated from this file (`wire_ts`).
+
+Invariant: plain data; typed columns are raw little-endian bytes, so that a page reads them as typed
+arrays without parsing. Times are nanoseconds since the run began and fit a JavaScript number.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from nodescope.ir.graph import Node, TensorSpec, Value
+from nodescope.protocol import Command, RunInfo, SessionInfo
+from nodescope.record.rows import Dropped, GradientRow, LogRow, StepRow
+from nodescope.record.summary import TensorSummary
+
+# ---------------------------------------------------------------- requests
+
+
+class Initialize(msgspec.Struct, frozen=True, tag="initialize"):
+    """The first request on a socket."""
+
+    client: str
+    protocol: int
+
+
+class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):
+    """Follow a run. A snapshot comes first, unless ``seq`` is near enough to be replayed from.
+
+    Attributes:
+        seq: The last seq that the client has; 0 for none. To reconnect is to replay.
+    """
+
+    run: str
+    seq: int = 0
+
+
+class Unsubscribe(msgspec.Struct, frozen=True, tag="unsubscribe"):
+    """Follow the run no longer."""
+
+    run: str
+
+
+class Control(msgspec.Struct, frozen=True, tag="control"):
+    """A debugger command for a live run."""
+
+    run: str
+    command: Command
+
+
+class GetState(msgspec.Struct, frozen=True, tag="get_state"):
+    """The latest execution of every node at or before ``seq``: the picture of a past moment."""
+
+    run: str
+    seq: int
+
+
+class GetValue(msgspec.Struct, frozen=True, tag="get_value"):
+    """A value at a moment: its statistics, and a two-dimensional slice of its elements.
+
+    Attributes:
+        value: Value id.
+        seq: The moment; None for the latest.
+        index: One entry per leading axis that is fixed, the last two axes stay; shorter is filled
+            with 0. Ignored for at most two dimensions.
+        rows, cols: First row and column of the window, and at most how many (page of the grid).
+    """
+
+    run: str
+    value: int
+    seq: int | None = None
+    index: tuple[int, ...] = ()
+    row: int = 0
+    col: int = 0
+    rows: int = 128
+    cols: int = 128
+
+
+class GetHistory(msgspec.Struct, frozen=True, tag="get_history"):
+    """The executions of one node, oldest first, thinned to at most ``limit``."""
+
+    run: str
+    node: int
+    until_seq: int | None = None
+    limit: int = 500
+
+
+class GetTimeline(msgspec.Struct, frozen=True, tag="get_timeline"):
+    """Executions between two times, all nodes, at most ``limit`` (the longest are kept)."""
+
+    run: str
+    start_ns: int
+    end_ns: int
+    limit: int = 4000
+
+
+class GetSource(msgspec.Struct, frozen=True, tag="get_source"):
+    """The text of a source file that the recording refers to."""
+
+    run: str
+    file: str
+
+
+RequestBody = (
+    Initialize
+    | Subscribe
+    | Unsubscribe
+    | Control
+    | GetState
+    | GetValue
+    | GetHistory
+    | GetTimeline
+    | GetSource
+)
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A numbered request; the answer carries the same id."""
+
+    id: int
+    body: RequestBody
+
+
+# ---------------------------------------------------------------- columns
+
+
+class ExecutionColumns(msgspec.Struct, frozen=True):
+    """Executions column by column, raw little-endian.
+
+    Attributes:
+        count: Number of rows.
+        seq: float64. node: uint32. step: uint32. thread: uint32.
+        start_ns: float64. duration_ns: float64. flags: uint8 (bits of record.rows).
+        times: uint32, how often the node has run up to this row (only in snapshots and states,
+            else empty).
+    """
+
+    count: int
+    seq: bytes = b""
+    node: bytes = b""
+    step: bytes = b""
+    thread: bytes = b""
+    start_ns: bytes = b""
+    duration_ns: bytes = b""
+    flags: bytes = b""
+    times: bytes = b""
+
+
+# ---------------------------------------------------------------- responses
+
+
+class Initialized(msgspec.Struct, frozen=True, tag="initialized"):
+    """What the server is and which runs it has."""
+
+    server_version: str
+    protocol: int
+    runs: tuple[RunInfo, ...]
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    """The request was carried out and has no other answer."""
+
+
+class StateAt(msgspec.Struct, frozen=True, tag="state_at"):
+    """One row per node that had run by ``seq``; ``step`` is the training step of that moment."""
+
+    seq: int
+    step: int
+    time_ns: int
+    executions: ExecutionColumns
+
+
+class ValueSlice(msgspec.Struct, frozen=True, tag="value_slice"):
+    """A value at a moment.
+
+    Attributes:
+        found: Whether the value had been computed by then.
+        seq, step: The execution that wrote it.
+        summary: None at the levels graph and timing.
+        shape: The full shape; ``index`` the leading axes as they were taken.
+        data: The window's elements, row by row, float64 little-endian (integers and bools too;
+            complex as magnitude; int64 beyond 2^53 is rounded). Empty if not ``available``.
+        window: row, col, rows, cols of ``data``.
+        grid: rows and cols of the whole two-dimensional slice.
+        available: The elements could be read. Otherwise ``reason`` says why, in words.
+    """
+
+    value: int
+    found: bool
+    seq: int = 0
+    step: int = 0
+    spec: TensorSpec | None = None
+    summary: TensorSummary | None = None
+    shape: tuple[int, ...] = ()
+    index: tuple[int, ...] = ()
+    window: tuple[int, int, int, int] = (0, 0, 0, 0)
+    grid: tuple[int, int] = (0, 0)
+    data: bytes = b""
+    available: bool = False
+    reason: str = ""
+
+
+class ValuePoint(msgspec.Struct, frozen=True):
+    """One moment of a value's history."""
+
+    seq: int
+    step: int
+    summary: TensorSummary | None
+
+
+class History(msgspec.Struct, frozen=True, tag="history"):
+    """Executions of a node, and the summaries of its first output, thinned alike.
+
+    Attributes:
+        total: How many executions there are, before thinning.
+    """
+
+    node: int
+    total: int
+    executions: ExecutionColumns
+    points: tuple[ValuePoint, ...]
+
+
+class Timeline(msgspec.Struct, frozen=True, tag="timeline"):
+    """Executions of all nodes in a span of time; ``total`` before thinning."""
+
+    start_ns: int
+    end_ns: int
+    total: int
+    executions: ExecutionColumns
+
+
+class Source(msgspec.Struct, frozen=True, tag="source"):
+    """A source file, as it was when the run recorded it."""
+
+    file: str
+    text: str
+    found: bool
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The request could not be carried out; ``message`` is for a person."""
+
+    message: str
+    hint: str = ""
+
+
+ResponseBody = (
+    Initialized | Done | StateAt | ValueSlice | History | Timeline | Source | Failed
+)
+
+
+class Response(msgspec.Struct, frozen=True, tag="response"):
+    """The answer to the request with the same id."""
+
+    id: int
+    body: ResponseBody
+
+
+# ---------------------------------------------------------------- pushes
+
+
+class RunsChanged(msgspec.Struct, frozen=True, tag="runs"):
+    """The list of runs, whole."""
+
+    runs: tuple[RunInfo, ...]
+
+
+class ProducedValue(msgspec.Struct, frozen=True):
+    """A value with the node that produces it; None for what was fed from outside."""
+
+    value: Value
+    producer: int | None
+
+
+class Snapshot(msgspec.Struct, frozen=True, tag="snapshot"):
+    """Everything that a page needs to show a run at ``seq``; replaces what it had.
+
+    Attributes:
+        executions: The latest of each node, with ``times``.
+        logs: The last 2,000 lines.
+    """
+
+    run: RunInfo
+    seq: int
+    time_ns: int
+    nodes: tuple[Node, ...]
+    values: tuple[ProducedValue, ...]
+    gradients: tuple[GradientRow, ...]
+    steps: tuple[StepRow, ...]
+    logs: tuple[LogRow, ...]
+    executions: ExecutionColumns
+    dropped: Dropped
+    session: SessionInfo | None
+
+
+class Records(msgspec.Struct, frozen=True, tag="records"):
+    """What was recorded after the previous message, up to ``seq``.
+
+    Attributes:
+        nodes, values: New or redefined.
+        executions: Every one (live), in order of seq.
+        steps: Steps that began or ended; replaces the row of the same step.
+        skipped: Executions left out because there were more than a page can use; the last of each
+            node is always among ``executions``.
+    """
+
+    run: str
+    seq: int
+    time_ns: int
+    nodes: tuple[Node, ...]
+    values: tuple[ProducedValue, ...]
+    gradients: tuple[GradientRow, ...]
+    steps: tuple[StepRow, ...]
+    logs: tuple[LogRow, ...]
+    executions: ExecutionColumns
+    dropped: Dropped
+    skipped: int = 0
+
+
+class SessionChanged(msgspec.Struct, frozen=True, tag="session"):
+    """The session's new state. All records up to ``info.stop.seq`` were sent before it."""
+
+    run: str
+    info: SessionInfo
+
+
+class RunChanged(msgspec.Struct, frozen=True, tag="run"):
+    """A run ended, was lost or came back."""
+
+    run: RunInfo
+
+
+Push = RunsChanged | Snapshot | Records | SessionChanged | RunChanged
+ServerMessage = Response | Push

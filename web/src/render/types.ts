@@ -1,0 +1,134 @@
+/**
+ * What the page tells the graph canvas and hears from it. The canvas is framework-free: it takes
+ * plain data, keeps its own camera, and reports what the user does.
+ *
+ * Invariant: the canvas never changes the model; folding, selection and breakpoints come back to it
+ * as new data from the store.
+ */
+
+export type Family =
+  | "matmul" | "elementwise" | "activation" | "reduction" | "norm"
+  | "layout" | "index" | "random" | "loss" | "update" | "leaf";
+
+export type Phase = "forward" | "backward" | "optimizer" | "recompute" | "other";
+
+/** A node as the canvas needs it. */
+export interface GraphNode {
+  readonly id: number;
+  /** Unique, `scope/op_1`. */
+  readonly name: string;
+  /** Last part of the name, what is written on the box. */
+  readonly label: string;
+  readonly op: string;
+  readonly family: Family;
+  readonly scope: string;
+  readonly phase: Phase;
+  /** Value ids by input port. */
+  readonly inputs: readonly number[];
+  /** Value ids by output port. */
+  readonly outputs: readonly number[];
+  /** One short line under the name, such as `x·W + b` or `axis 1`; may be empty. */
+  readonly detail: string;
+  /** Of a backward node, the forward node that it differentiates. */
+  readonly forward: number | undefined;
+}
+
+/** A value that travels along edges. */
+export interface GraphValue {
+  readonly id: number;
+  readonly shape: readonly number[];
+  readonly dtype: string;
+  readonly bytes: number;
+}
+
+export interface GraphModel {
+  readonly nodes: readonly GraphNode[];
+  readonly values: ReadonlyMap<number, GraphValue>;
+  /** Grows with each change of structure. */
+  readonly version: number;
+}
+
+/** Bits of `NodeStates.flags`, as on the wire. */
+export const HAS_NAN = 1;
+export const HAS_INF = 2;
+export const FAILED = 4;
+
+/** Live state by node id (index = id); grown by the store, read by the canvas. */
+export interface NodeStates {
+  /** How often it has run up to the moment shown. 0 = not yet. */
+  readonly times: Uint32Array;
+  /** Training step of its last run; a node that last ran in an earlier step is drawn as not yet. */
+  readonly step: Uint32Array;
+  readonly durationNs: Float64Array;
+  readonly flags: Uint8Array;
+}
+
+export type BreakpointMark = "enabled" | "disabled" | "unverified";
+export type ColourBy = "family" | "time" | "memory" | "finite";
+
+/** The amber mark: where the program stands (or the moment looked at). */
+export interface CurrentMark {
+  readonly node: number;
+  readonly when: "before" | "after";
+  /** False while looking at the past. */
+  readonly live: boolean;
+}
+
+/** A small distribution drawn inside the current node. */
+export interface NodeBadge {
+  readonly node: number;
+  readonly histogram: readonly number[];
+  readonly nanCount: number;
+  readonly infCount: number;
+  /** A scalar's value, written out, instead of a histogram. */
+  readonly text: string;
+}
+
+/** What is under the pointer or selected. Scopes are named by their path. */
+export type GraphItem =
+  | { readonly kind: "node"; readonly id: number }
+  | { readonly kind: "scope"; readonly path: string };
+
+export interface GraphViewEvents {
+  select(item: GraphItem | undefined): void;
+  toggleScope(path: string): void;
+  /** The user clicked the breakpoint gutter (left edge) of a node, or pressed F9 on it. */
+  toggleBreakpoint(node: number): void;
+  hover(item: GraphItem | undefined): void;
+  /** The camera moved; `zoom` 1 = 100 %. */
+  camera(zoom: number): void;
+  /** A layout is under way or done. */
+  layout(busy: boolean, ms: number): void;
+}
+
+/** The canvas as the page drives it. `createGraphView` in `graph_view.ts` makes one. */
+export interface GraphView {
+  setGraph(model: GraphModel): void;
+  /** Scope paths that are open. Everything else is folded. */
+  setExpanded(open: ReadonlySet<string>): void;
+  setStates(states: NodeStates, step: number): void;
+  setBreakpoints(marks: ReadonlyMap<number, BreakpointMark>): void;
+  /** Marks the current node; with `follow` the camera keeps it in view (moving as little as it can). */
+  setCurrent(mark: CurrentMark | undefined, follow: boolean): void;
+  setBadge(badge: NodeBadge | undefined): void;
+  setSelection(item: GraphItem | undefined): void;
+  setColourBy(mode: ColourBy): void;
+  /** Nodes that match a search, dimming the others; undefined = no search. */
+  setMatches(ids: ReadonlySet<number> | undefined): void;
+  /** Re-reads the theme's CSS variables. */
+  themeChanged(): void;
+  /** Shows the whole graph, or as much as is readable around the current node. */
+  fit(): void;
+  reveal(item: GraphItem): void;
+  zoomBy(factor: number): void;
+  zoomTo(zoom: number): void;
+  /** Arrow keys: the neighbour along edges, undefined if none. */
+  neighbour(from: GraphItem, direction: "up" | "down" | "left" | "right"): GraphItem | undefined;
+  /** What is on screen, as a stand-alone SVG document. */
+  toSvg(): string;
+  /** The overview strip's canvas; drawn and driven by the view. */
+  readonly overview: HTMLCanvasElement;
+  /** For tests: screen rectangle (CSS px relative to the host) of an item now, if visible. */
+  boundsOf(item: GraphItem): { x: number; y: number; width: number; height: number } | undefined;
+  dispose(): void;
+}

@@ -1,0 +1,21 @@
+import { resolve } from "node:path";
+import { defineConfig } from "vite";
+import solid from "vite-plugin-solid";
+
+const source = resolve(import.meta.dirname, "src");
+
+export default defineConfig({
+  plugins: [solid()],
+  resolve: { alias: { "@": source } },
+  base: "./",
+  worker: { format: "es" },
+  build: {
+    outDir: process.env.NODESCOPE_WEB_OUT ?? resolve(import.meta.dirname, "dist"),
+    emptyOutDir: true,
+    target: "es2023",
+    assetsInlineLimit: 0,
+    sourcemap: false,
+  },
+  server: { proxy: { "/api": { target: "http://127.0.0.1:7711", ws: true } } },
+  test: { environment: "jsdom", include: ["src/**/*.test.{ts,tsx}"] },
+} as Parameters<typeof defineConfig>[0]);
