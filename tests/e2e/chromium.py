@@ -1,0 +1,89 @@
+"""Find a Chromium for the browser tests, and install one where there is none.
+
+`python tests/e2e/chromium.py` prints its path. Order: $CHROMIUM, the system's, the system's package
+manager (as root or with passwordless sudo), Playwright's own download.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+# A new profile, no network of its own, no sandbox (which root in a container cannot have).
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def find() -> str | None:
+    """Path of a Chromium on this machine, or None."""
+    named = os.environ.get("CHROMIUM")
+    if named:
+        return named
+    for name in NAMES:
+        path = shutil.which(name)
+        # Ubuntu's `chromium-browser` may be a stub that only tells to install a snap.
+        if path and _answers(path):
+            return path
+    return _playwrights_own()
+
+
+def install() -> str | None:
+    """Install one, trying the system's packages first; its path, or None."""
+    root = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    if shutil.which("apt-get") and (not root or shutil.which("sudo")):
+        for command in (["update", "-qq"], ["install", "-y", "-qq", "chromium"]):
+            subprocess.run([*root, "apt-get", *command], stdout=sys.stderr, check=False)
+    if found := find():
+        return found
+    subprocess.run(
+        [sys.executable, "-m", "playwright", "install", "chromium"], stdout=sys.stderr, check=False
+    )
+    return find()
+
+
+def _answers(path: str) -> bool:
+    try:
+        done = subprocess.run([path, "--version"], capture_output=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _playwrights_own() -> str | None:
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        return None
+    with sync_playwright() as playwright:
+        path = playwright.chromium.executable_path
+    return path if Path(path).is_file() else None
+
+
+def main() -> int:
+    """Print the path, installing first if needed."""
+    path = find() or install()
+    if path is None:
+        print(
+            "No Chromium for the browser tests. Install one (apt-get install chromium) "
+            "or name it: CHROMIUM=<path> make test",
+            file=sys.stderr,
+        )
+        return 1
+    print(f"Browser tests use {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
