@@ -1,1 +1,1 @@
-"""The server: lists runs, guards the door, and carries records and commands to and from browsers."""
+"""The server: lists runs, guards the door, carries records and commands to and from browsers."""

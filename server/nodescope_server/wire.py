@@ -9,8 +9,6 @@ arrays without parsing. Times are nanoseconds since the run began and fit a Java
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
 from nodescope.ir.graph import Node, TensorSpec, Value
@@ -249,9 +247,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     hint: str = ""
 
 
-ResponseBody = (
-    Initialized | Done | StateAt | ValueSlice | History | Timeline | Source | Failed
-)
+ResponseBody = Initialized | Done | StateAt | ValueSlice | History | Timeline | Source | Failed
 
 
 class Response(msgspec.Struct, frozen=True, tag="response"):

@@ -1,0 +1,669 @@
+// Generated from the Python types by `python -m nodescope_server.wire_ts`. Do not edit.
+//
+// Integers arrive as numbers; those beyond 2^53 (started_unix_ns) are rounded.
+
+export const PROTOCOL_VERSION = 1;
+export const CONTROLLER_GRACE_S = 8.0;
+export const HAS_NAN = 1;
+export const HAS_INF = 2;
+export const FAILED = 4;
+export const HAS_SUMMARY = 8;
+export const LEVELS = ["graph", "timing", "summary", "values"] as const;
+export const PHASES = ["forward", "backward", "optimizer", "recompute", "other"] as const;
+
+/** A numbered request; the answer carries the same id. */
+export interface Request {
+  readonly id: number;
+  readonly body: RequestBody;
+}
+
+/** The first request on a socket. */
+export interface Initialize {
+  readonly type: "initialize";
+  readonly client: string;
+  readonly protocol: number;
+}
+
+/**
+ * Follow a run. A snapshot comes first, unless `seq` is near enough to be replayed from.
+ *
+ * Attributes:
+ *     seq: The last seq that the client has; 0 for none. To reconnect is to replay.
+ */
+export interface Subscribe {
+  readonly type: "subscribe";
+  readonly run: string;
+  readonly seq?: number;
+}
+
+/** Follow the run no longer. */
+export interface Unsubscribe {
+  readonly type: "unsubscribe";
+  readonly run: string;
+}
+
+/** A debugger command for a live run. */
+export interface Control {
+  readonly type: "control";
+  readonly run: string;
+  readonly command: Command;
+}
+
+/** Run until the next breakpoint. */
+export interface Continue {
+  readonly type: "continue";
+}
+
+/** Stop at the next node. */
+export interface Pause {
+  readonly type: "pause";
+}
+
+/** Stop after the next node, in whatever scope. */
+export interface StepNode {
+  readonly type: "step_node";
+}
+
+/**
+ * Go into the next scope: stop after the first node in a scope other than this one or around it.
+ */
+export interface StepIn {
+  readonly type: "step_in";
+}
+
+/**
+ * Stop after the next node that is not deeper than this scope.
+ *
+ * Attributes:
+ *     scope: Step over this whole scope instead: stop at the first node outside it.
+ */
+export interface StepOver {
+  readonly type: "step_over";
+  readonly scope?: string | null;
+}
+
+/** Stop after the first node outside the current scope. */
+export interface StepOut {
+  readonly type: "step_out";
+}
+
+/** Stop after the first node of the next training step. */
+export interface NextStep {
+  readonly type: "next_step";
+}
+
+/**
+ * Run until a node has run, once.
+ *
+ * Attributes:
+ *     node: The node's name.
+ */
+export interface RunTo {
+  readonly type: "run_to";
+  readonly node: string;
+}
+
+/** Let the program run to its end; it is recorded but stops no more. */
+export interface Detach {
+  readonly type: "detach";
+}
+
+/** Replace the whole set, as in DAP. A breakpoint that keeps its id keeps its hits. */
+export interface SetBreakpoints {
+  readonly type: "set_breakpoints";
+  readonly breakpoints: readonly Breakpoint[];
+}
+
+/**
+ * Where and when to stop.
+ *
+ * Attributes:
+ *     id: Chosen by the session, from 1 up; 0 in a request for a new one.
+ *     kind: `node` is an exact name, `glob` a shell pattern over names, `op` an op's name,
+ *         `scope` a scope path (stops at the first node inside, each time it is entered).
+ *     target: The name, pattern, op or path.
+ *     when: Before or after the node runs. A condition on `value` needs `after`.
+ *     condition: Expression that must be true, or `""`.
+ *     enabled: Kept but not armed when false.
+ */
+export interface Breakpoint {
+  readonly kind: BreakpointKind;
+  readonly target: string;
+  readonly id: number;
+  readonly when: When;
+  readonly condition: string;
+  readonly enabled: boolean;
+}
+
+/** The latest execution of every node at or before `seq`: the picture of a past moment. */
+export interface GetState {
+  readonly type: "get_state";
+  readonly run: string;
+  readonly seq: number;
+}
+
+/**
+ * A value at a moment: its statistics, and a two-dimensional slice of its elements.
+ *
+ * Attributes:
+ *     value: Value id.
+ *     seq: The moment; None for the latest.
+ *     index: One entry per leading axis that is fixed, the last two axes stay; shorter is filled
+ *         with 0. Ignored for at most two dimensions.
+ *     rows, cols: First row and column of the window, and at most how many (page of the grid).
+ */
+export interface GetValue {
+  readonly type: "get_value";
+  readonly run: string;
+  readonly value: number;
+  readonly seq?: number | null;
+  readonly index?: readonly number[];
+  readonly row?: number;
+  readonly col?: number;
+  readonly rows?: number;
+  readonly cols?: number;
+}
+
+/** The executions of one node, oldest first, thinned to at most `limit`. */
+export interface GetHistory {
+  readonly type: "get_history";
+  readonly run: string;
+  readonly node: number;
+  readonly until_seq?: number | null;
+  readonly limit?: number;
+}
+
+/** Executions between two times, all nodes, at most `limit` (the longest are kept). */
+export interface GetTimeline {
+  readonly type: "get_timeline";
+  readonly run: string;
+  readonly start_ns: number;
+  readonly end_ns: number;
+  readonly limit?: number;
+}
+
+/** The text of a source file that the recording refers to. */
+export interface GetSource {
+  readonly type: "get_source";
+  readonly run: string;
+  readonly file: string;
+}
+
+/** The answer to the request with the same id. */
+export interface Response {
+  readonly type: "response";
+  readonly id: number;
+  readonly body: ResponseBody;
+}
+
+/** What the server is and which runs it has. */
+export interface Initialized {
+  readonly type: "initialized";
+  readonly server_version: string;
+  readonly protocol: number;
+  readonly runs: readonly RunInfo[];
+}
+
+/**
+ * What a list of runs shows.
+ *
+ * Attributes:
+ *     id: 16 hexadecimal digits, unguessable enough to be a path component, never a path itself.
+ *     name: The script's file name.
+ *     argv: The command line.
+ *     level: Capture level.
+ *     state: `live` while connected, `finished` after its end, `lost` if it died without
+ *         saying so, `recorded` when opened from a file.
+ *     recording: Path of the `.nscope` file on the machine of the program.
+ *     status: Exit status once finished.
+ *     error: Last line of the traceback, or `""`.
+ */
+export interface RunInfo {
+  readonly id: string;
+  readonly name: string;
+  readonly argv: readonly string[];
+  readonly pid: number;
+  readonly started_unix_ns: number;
+  readonly level: Level;
+  readonly state: "live" | "finished" | "lost" | "recorded";
+  readonly recording: string;
+  readonly status: number | null;
+  readonly error: string;
+}
+
+/** The request was carried out and has no other answer. */
+export interface Done {
+  readonly type: "done";
+}
+
+/** One row per node that had run by `seq`; `step` is the training step of that moment. */
+export interface StateAt {
+  readonly type: "state_at";
+  readonly seq: number;
+  readonly step: number;
+  readonly time_ns: number;
+  readonly executions: ExecutionColumns;
+}
+
+/**
+ * Executions column by column, raw little-endian.
+ *
+ * Attributes:
+ *     count: Number of rows.
+ *     seq: float64. node: uint32. step: uint32. thread: uint32.
+ *     start_ns: float64. duration_ns: float64. flags: uint8 (bits of record.rows).
+ *     times: uint32, how often the node has run up to this row (only in snapshots and states,
+ *         else empty).
+ */
+export interface ExecutionColumns {
+  readonly count: number;
+  readonly seq: Uint8Array;
+  readonly node: Uint8Array;
+  readonly step: Uint8Array;
+  readonly thread: Uint8Array;
+  readonly start_ns: Uint8Array;
+  readonly duration_ns: Uint8Array;
+  readonly flags: Uint8Array;
+  readonly times: Uint8Array;
+}
+
+/**
+ * A value at a moment.
+ *
+ * Attributes:
+ *     found: Whether the value had been computed by then.
+ *     seq, step: The execution that wrote it.
+ *     summary: None at the levels graph and timing.
+ *     shape: The full shape; `index` the leading axes as they were taken.
+ *     data: The window's elements, row by row, float64 little-endian (integers and bools too;
+ *         complex as magnitude; int64 beyond 2^53 is rounded). Empty if not `available`.
+ *     window: row, col, rows, cols of `data`.
+ *     grid: rows and cols of the whole two-dimensional slice.
+ *     available: The elements could be read. Otherwise `reason` says why, in words.
+ */
+export interface ValueSlice {
+  readonly type: "value_slice";
+  readonly value: number;
+  readonly found: boolean;
+  readonly seq: number;
+  readonly step: number;
+  readonly spec: TensorSpec | null;
+  readonly summary: TensorSummary | null;
+  readonly shape: readonly number[];
+  readonly index: readonly number[];
+  readonly window: readonly [number, number, number, number];
+  readonly grid: readonly [number, number];
+  readonly data: Uint8Array;
+  readonly available: boolean;
+  readonly reason: string;
+}
+
+/** Shape and NumPy dtype name of a tensor, such as `((32, 10), "float32")`. */
+export interface TensorSpec {
+  readonly shape: readonly number[];
+  readonly dtype: string;
+}
+
+/**
+ * Statistics of one tensor at one moment.
+ *
+ * Attributes:
+ *     spec: Shape and dtype of this very tensor.
+ *     nbytes: Size of its elements in bytes.
+ *     min, max, mean, std, norm: Over finite elements, as float64; None without any. `std` is
+ *         the population's (ddof 0), `norm` the Euclidean norm. For complex tensors they are of
+ *         the magnitude; for bool of 0 and 1.
+ *     nan_count, inf_count, zero_count: Exact counts of elements.
+ *     histogram: Counts of finite elements in equal bins from `min` to `max`; empty if none.
+ *     preview: The first elements in C order, at most 8, as float64 (or the magnitude).
+ *     blob: Whether the full array is kept in the recording.
+ */
+export interface TensorSummary {
+  readonly spec: TensorSpec;
+  readonly nbytes: number;
+  readonly min: number | null;
+  readonly max: number | null;
+  readonly mean: number | null;
+  readonly std: number | null;
+  readonly norm: number | null;
+  readonly nan_count: number;
+  readonly inf_count: number;
+  readonly zero_count: number;
+  readonly histogram: readonly number[];
+  readonly preview: readonly number[];
+  readonly blob: boolean;
+}
+
+/**
+ * Executions of a node, and the summaries of its first output, thinned alike.
+ *
+ * Attributes:
+ *     total: How many executions there are, before thinning.
+ */
+export interface History {
+  readonly type: "history";
+  readonly node: number;
+  readonly total: number;
+  readonly executions: ExecutionColumns;
+  readonly points: readonly ValuePoint[];
+}
+
+/** One moment of a value's history. */
+export interface ValuePoint {
+  readonly seq: number;
+  readonly step: number;
+  readonly summary: TensorSummary | null;
+}
+
+/** Executions of all nodes in a span of time; `total` before thinning. */
+export interface Timeline {
+  readonly type: "timeline";
+  readonly start_ns: number;
+  readonly end_ns: number;
+  readonly total: number;
+  readonly executions: ExecutionColumns;
+}
+
+/** A source file, as it was when the run recorded it. */
+export interface Source {
+  readonly type: "source";
+  readonly file: string;
+  readonly text: string;
+  readonly found: boolean;
+}
+
+/** The request could not be carried out; `message` is for a person. */
+export interface Failed {
+  readonly type: "failed";
+  readonly message: string;
+  readonly hint: string;
+}
+
+/** The list of runs, whole. */
+export interface RunsChanged {
+  readonly type: "runs";
+  readonly runs: readonly RunInfo[];
+}
+
+/**
+ * Everything that a page needs to show a run at `seq`; replaces what it had.
+ *
+ * Attributes:
+ *     executions: The latest of each node, with `times`.
+ *     logs: The last 2,000 lines.
+ */
+export interface Snapshot {
+  readonly type: "snapshot";
+  readonly run: RunInfo;
+  readonly seq: number;
+  readonly time_ns: number;
+  readonly nodes: readonly Node[];
+  readonly values: readonly ProducedValue[];
+  readonly gradients: readonly GradientRow[];
+  readonly steps: readonly StepRow[];
+  readonly logs: readonly LogRow[];
+  readonly executions: ExecutionColumns;
+  readonly dropped: Dropped;
+  readonly session: SessionInfo | null;
+}
+
+/**
+ * One operation of the graph. Its executions are named by `seq`.
+ *
+ * Attributes:
+ *     id: Unique in the run, from 1 up, in order of first execution.
+ *     name: Unique and readable: `<scope>/<op>`, then `<scope>/<op>_1` and so on.
+ *     op: The op's registered name, such as `matmul`. Leaves have the ops `parameter`,
+ *         `tensor` (data that the user gave) and `constant`.
+ *     family: The op's family, which gives its colour: matmul, elementwise, activation,
+ *         reduction, norm, layout, index, random, loss, update or leaf.
+ *     inputs: Value ids, by input port.
+ *     control_inputs: Node ids that had to run before, without a value passing.
+ *     outputs: Value ids, by output port.
+ *     attrs: JSON-like arguments of the op (axis, keepdims, scalar operands).
+ *     scope: Path of name scopes, `"encoder/layer_0"`; `""` at the top. Nodes of the phases
+ *         `backward` and `optimizer` stand under a scope of that name:
+ *         `"backward/encoder/layer_0"`.
+ *     phase: What part of training it belongs to.
+ *     device: `"cpu"` unless an adapter says otherwise.
+ *     source: The user's line that made it, if known.
+ *     origin: Node ids of the traced graph that it stands for; empty in a traced graph.
+ *     forward: For a backward node, the id of the forward node that it differentiates.
+ */
+export interface Node {
+  readonly id: number;
+  readonly name: string;
+  readonly op: string;
+  readonly family: string;
+  readonly inputs: readonly number[];
+  readonly control_inputs: readonly number[];
+  readonly outputs: readonly number[];
+  readonly attrs: Readonly<Record<string, unknown>>;
+  readonly scope: string;
+  readonly phase: Phase;
+  readonly device: string;
+  readonly source: SourceLocation | null;
+  readonly origin: readonly number[];
+  readonly forward: number | null;
+}
+
+/** A line of the user's program. */
+export interface SourceLocation {
+  readonly file: string;
+  readonly line: number;
+  readonly function: string;
+}
+
+/** A value with the node that produces it; None for what was fed from outside. */
+export interface ProducedValue {
+  readonly value: Value;
+  readonly producer: number | null;
+}
+
+/**
+ * An edge's tensor: what one output port of a node carries.
+ *
+ * Attributes:
+ *     id: Unique in the run.
+ *     spec: Shape and dtype as first seen; a later execution may carry another shape.
+ *     name: `<node name>` for the first output, `<node name>:<port>` for the others.
+ */
+export interface Value {
+  readonly id: number;
+  readonly spec: TensorSpec;
+  readonly name: string;
+}
+
+/** From `seq` on, `gradient` holds the gradient of `value` (both value ids). */
+export interface GradientRow {
+  readonly seq: number;
+  readonly value: number;
+  readonly gradient: number;
+}
+
+/** A training step. `end_ns` and `end_seq` are None while it runs. */
+export interface StepRow {
+  readonly step: number;
+  readonly start_seq: number;
+  readonly start_ns: number;
+  readonly end_seq: number | null;
+  readonly end_ns: number | null;
+}
+
+/** A line that the program wrote. */
+export interface LogRow {
+  readonly seq: number;
+  readonly step: number;
+  readonly time_ns: number;
+  readonly stream: "stdout" | "stderr" | "nodescope";
+  readonly text: string;
+}
+
+/**
+ * What was not kept, counted exactly.
+ *
+ * Attributes:
+ *     blobs: Full arrays that fell to the byte budget (their summaries are kept).
+ *     summaries: Outputs without statistics because the recorder's queue was full.
+ *     executions: Events that were lost altogether, for the same reason.
+ */
+export interface Dropped {
+  readonly blobs: number;
+  readonly summaries: number;
+  readonly executions: number;
+}
+
+/**
+ * The state of a debug session as a client sees it.
+ *
+ * Attributes:
+ *     version: Grows by one with every change, so that the newer of two wins.
+ *     attended: Whether a controller is connected; breakpoints of an unattended run do not stop.
+ */
+export interface SessionInfo {
+  readonly phase: SessionPhase;
+  readonly version: number;
+  readonly stop: Stop | null;
+  readonly breakpoints: readonly BreakpointStatus[];
+  readonly attended: boolean;
+}
+
+/**
+ * Why and where the program stands still.
+ *
+ * Attributes:
+ *     node: Node id of the cursor.
+ *     seq: The execution's seq for `after`; for `before` the last seq recorded.
+ *     breakpoint: Id of the breakpoint that was hit, or 0.
+ *     text: One line for a person: `Breakpoint 1: value > 3 on loss/mean`.
+ *     stack: The user's Python stack, innermost first.
+ */
+export interface Stop {
+  readonly reason: StopReason;
+  readonly node: number;
+  readonly node_name: string;
+  readonly scope: string;
+  readonly when: When;
+  readonly step: number;
+  readonly seq: number;
+  readonly thread: number;
+  readonly breakpoint: number;
+  readonly text: string;
+  readonly stack: readonly Frame[];
+}
+
+/** One frame of the user's Python stack, innermost first in a list. */
+export interface Frame {
+  readonly file: string;
+  readonly line: number;
+  readonly function: string;
+  readonly code: string;
+}
+
+/**
+ * A breakpoint and what became of it.
+ *
+ * Attributes:
+ *     verified: Something in the graph matches it. False is "not seen yet", not an error.
+ *     hits: How often it has stopped the program.
+ *     message: Why it is unverified or was disabled, with near names; or `""`.
+ */
+export interface BreakpointStatus {
+  readonly breakpoint: Breakpoint;
+  readonly verified: boolean;
+  readonly hits: number;
+  readonly message: string;
+}
+
+/**
+ * What was recorded after the previous message, up to `seq`.
+ *
+ * Attributes:
+ *     nodes, values: New or redefined.
+ *     executions: Every one (live), in order of seq.
+ *     steps: Steps that began or ended; replaces the row of the same step.
+ *     skipped: Executions left out because there were more than a page can use; the last of each
+ *         node is always among `executions`.
+ */
+export interface Records {
+  readonly type: "records";
+  readonly run: string;
+  readonly seq: number;
+  readonly time_ns: number;
+  readonly nodes: readonly Node[];
+  readonly values: readonly ProducedValue[];
+  readonly gradients: readonly GradientRow[];
+  readonly steps: readonly StepRow[];
+  readonly logs: readonly LogRow[];
+  readonly executions: ExecutionColumns;
+  readonly dropped: Dropped;
+  readonly skipped: number;
+}
+
+/** The session's new state. All records up to `info.stop.seq` were sent before it. */
+export interface SessionChanged {
+  readonly type: "session";
+  readonly run: string;
+  readonly info: SessionInfo;
+}
+
+/** A run ended, was lost or came back. */
+export interface RunChanged {
+  readonly type: "run";
+  readonly run: RunInfo;
+}
+
+export type Level = "graph" | "timing" | "summary" | "values";
+
+export type Phase = "forward" | "backward" | "optimizer" | "recompute" | "other";
+
+export type SessionPhase = "running" | "stopped" | "finished" | "detached";
+
+export type StopReason = "entry" | "breakpoint" | "step" | "pause" | "run_to" | "exception";
+
+export type When = "before" | "after";
+
+export type BreakpointKind = "node" | "glob" | "op" | "scope";
+
+export type Command =
+  | Continue
+  | Pause
+  | StepNode
+  | StepIn
+  | StepOver
+  | StepOut
+  | NextStep
+  | RunTo
+  | Detach
+  | SetBreakpoints;
+
+export type RequestBody =
+  | Initialize
+  | Subscribe
+  | Unsubscribe
+  | Control
+  | GetState
+  | GetValue
+  | GetHistory
+  | GetTimeline
+  | GetSource;
+
+export type ResponseBody =
+  | Initialized
+  | Done
+  | StateAt
+  | ValueSlice
+  | History
+  | Timeline
+  | Source
+  | Failed;
+
+export type Push = RunsChanged | Snapshot | Records | SessionChanged | RunChanged;
+
+export type ServerMessage =
+  | Response
+  | RunsChanged
+  | Snapshot
+  | Records
+  | SessionChanged
+  | RunChanged;
