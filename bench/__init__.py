@@ -1,0 +1,1 @@
+"""The benchmark commands: `python -m bench [name ...]`, one file per group of rows."""

@@ -1,0 +1,101 @@
+"""Rows of the speed table, and how two things are timed beside each other.
+
+Invariant: what is compared runs in turn in the same rounds, so that a busy machine slows both; the
+figure is the median over rounds of the ratio within a round.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        name: What was measured.
+        peer: What it stands beside; ``""`` for an absolute figure.
+        figure: The ratio, or the absolute figure in ``unit``.
+        unit: ``x`` for a ratio, else ``ns``, ``us``, ``ms``, ``events/s``.
+        must, aim: Limits from the design, in the same unit; None where it names none.
+        more_is_better: The limits are lower bounds.
+        detail: Absolute figures and whatever else a reader needs.
+    """
+
+    name: str
+    peer: str
+    figure: float
+    unit: str = "x"
+    must: float | None = None
+    aim: float | None = None
+    more_is_better: bool = False
+    detail: str = ""
+
+    def reaches(self, limit: float | None) -> bool | None:
+        """Whether the figure keeps a limit; None without one."""
+        if limit is None:
+            return None
+        return self.figure >= limit if self.more_is_better else self.figure <= limit
+
+
+def seconds(call: Callable[[], object], repeats: int) -> float:
+    """Wall seconds for one call, over ``repeats`` calls with the garbage collector off."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        start = time.perf_counter()
+        for _ in range(repeats):
+            call()
+        return (time.perf_counter() - start) / repeats
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def paired(
+    contenders: dict[str, Callable[[], object]], *, rounds: int = 15, budget_s: float = 0.02
+) -> dict[str, list[float]]:
+    """Time each contender once per round, in turn; seconds per call by name and round."""
+    repeats = {}
+    for name, call in contenders.items():
+        call()
+        once = max(seconds(call, 1), 1e-7)
+        repeats[name] = max(1, int(budget_s / once))
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, call in contenders.items():
+            gc.collect()
+            times[name].append(seconds(call, repeats[name]))
+    return times
+
+
+def ratio(times: dict[str, list[float]], ours: str, peer: str) -> float:
+    """Median over rounds of ours / peer."""
+    return statistics.median(a / b for a, b in zip(times[ours], times[peer], strict=True))
+
+
+def median_ns(times: dict[str, list[float]], name: str, per: int = 1) -> float:
+    """Median nanoseconds for one of ``per`` operations in a call."""
+    return statistics.median(times[name]) / per * 1e9
+
+
+def machine_note() -> str:
+    """Processor, cores, load and Python, for the reader of a figure."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        lines = info.read_text().splitlines()
+        model = next(
+            (each.split(":", 1)[1].strip() for each in lines if each.startswith("model name")),
+            model,
+        )
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
+    return f"{model}, {os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}"
