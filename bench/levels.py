@@ -1,0 +1,160 @@
+"""What observing costs: per node, per tensor, and for the whole sample at each capture level."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import runpy
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+import nodescope as ns
+from bench.measure import Row, median_ns, paired, ratio
+from bench.tiny_ops import OPS, X, Y, body
+from nodescope.engine import tracer
+from nodescope.events import LEVELS, Bus, Event
+from nodescope.record.recorder import Recorder
+from nodescope.record.summary import summarise
+
+SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "digits_mlp.py"
+SUMMARY_CONSTANT_NS = 3000
+HOOK = None
+
+
+def rows() -> Iterator[Row]:
+    yield _probe_off()
+    yield from _per_node()
+    yield from _summaries()
+    yield from _sample()
+
+
+class _Sink:
+    """A probe that takes events and does nothing."""
+
+    def emit(self, event: Event) -> None:
+        pass
+
+
+def _probe_off() -> Row:
+    def bare(value: object) -> object:
+        return value
+
+    def checked(value: object) -> object:
+        if HOOK is not None:
+            return None
+        return value
+
+    def many(call: Callable[[object], object]) -> Callable[[], object]:
+        def loop() -> None:
+            for _ in range(1000):
+                call(None)
+
+        return loop
+
+    times = paired({"bare": many(bare), "checked": many(checked)}, rounds=31)
+    extra = statistics.median(b - a for a, b in zip(times["bare"], times["checked"], strict=True))
+    return Row(
+        "probe off, per eager node",
+        "",
+        max(extra / 1000 * 1e9, 0.0),
+        "ns",
+        must=25,
+        aim=0,
+        detail="the one `is not None` test that an unobserved op makes",
+    )
+
+
+def _per_node() -> Iterator[Row]:
+    x, y = ns.parameter(X, name="x"), ns.parameter(Y, name="y")
+
+    def plain() -> None:
+        ns.step()
+        body(x, y)
+
+    def observed(probe: object) -> Callable[[], object]:
+        bus = Bus()
+        bus.add(probe)  # type: ignore[arg-type]
+
+        def call() -> None:
+            tracer.observe(bus)
+            try:
+                plain()
+            finally:
+                tracer.unobserve()
+
+        return call
+
+    with tempfile.TemporaryDirectory() as folder:
+        recorder = Recorder(Path(folder) / "bench.nscope", level="timing")
+        times = paired(
+            {"plain": plain, "before": observed(_Sink()), "stream": observed(recorder)},
+            rounds=9,
+            budget_s=0.05,
+        )
+        recorder.close()
+    base = median_ns(times, "plain", OPS)
+    for name, which, must, aim in (
+        ("timing level, per node, before the stream", "before", 350, 230),
+        ("timing level, per node, with the stream", "stream", 2000, 1000),
+    ):
+        extra = median_ns(times, which, OPS) - base
+        yield Row(name, "unobserved op", extra, "ns", must, aim, detail=f"op {base:.0f} ns")
+
+
+def _summaries() -> Iterator[Row]:
+    rng = np.random.default_rng(0)
+    for size in (4, 1_000, 100_000, 10_000_000):
+        array = rng.standard_normal(size).astype(np.float32)
+        times = paired(
+            {"summary": lambda a=array: summarise(a), "exp": lambda a=array: np.exp(a)},
+            rounds=7,
+        )
+        summary, exp = median_ns(times, "summary"), median_ns(times, "exp")
+        yield Row(
+            f"summary of {size:,} float32",
+            "one np.exp, + 3 us",
+            max(summary - SUMMARY_CONSTANT_NS, 0) / exp,
+            must=1,
+            aim=0.65,
+            detail=f"{summary / 1e3:.1f} us, np.exp {exp / 1e3:.1f} us",
+        )
+
+
+def _sample() -> Iterator[Row]:
+    def run() -> None:
+        argv = sys.argv
+        sys.argv = [str(SAMPLE), "--epochs", "3"]
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                runpy.run_path(str(SAMPLE), run_name="__main__")
+        finally:
+            sys.argv = argv
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "bench.nscope"
+
+        def recorded(level: str) -> Callable[[], object]:
+            def call() -> None:
+                path.unlink(missing_ok=True)
+                with ns.record(path, level=level):
+                    run()
+
+            return call
+
+        times = paired(
+            {"plain": run, **{level: recorded(level) for level in LEVELS}}, rounds=5, budget_s=0
+        )
+    plain = statistics.median(times["plain"])
+    for level in LEVELS:
+        took = statistics.median(times[level])
+        yield Row(
+            f"digits_mlp at level {level}",
+            "not observed",
+            ratio(times, level, "plain"),
+            detail=f"{took:.2f} s, plain {plain:.2f} s",
+        )

@@ -1,0 +1,1 @@
+"""End to end: what a user does, in a real browser."""
