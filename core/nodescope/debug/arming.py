@@ -1,0 +1,77 @@
+"""Arming: a set of breakpoints is replaced, meets the graph, and is reported on.
+
+Invariant: pure; an id names one breakpoint for the whole run, and its hits go with it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from nodescope.debug.breakpoints import Catalog, covers, describe, validate
+from nodescope.errors import BreakpointError
+from nodescope.ir.graph import Node
+from nodescope.protocol import Breakpoint, BreakpointStatus
+
+MAX_BREAKPOINTS: Final = 1000
+
+Statuses = tuple[BreakpointStatus, ...]
+
+
+def replaced(
+    old: Statuses, wanted: tuple[Breakpoint, ...], next_id: int, catalog: Catalog
+) -> tuple[Statuses, int]:
+    """Make ``wanted`` the whole set; returns it and the next free id.
+
+    Raises:
+        BreakpointError, ConditionError: One of them makes no sense; nothing is changed.
+    """
+    if len(wanted) > MAX_BREAKPOINTS:
+        raise BreakpointError(f"{len(wanted)} breakpoints are too many, at most {MAX_BREAKPOINTS}")
+    by_id = {status.breakpoint.id: status for status in old}
+    statuses: list[BreakpointStatus] = []
+    for each in wanted:
+        validate(each)
+        # An id that was never given out, or is asked for twice, names something new.
+        known = by_id.pop(each.id, None)
+        if known is None:
+            each = msgspec.structs.replace(each, id=next_id)
+            next_id += 1
+        seen = catalog.matches(each)
+        message = "" if seen or not catalog.nodes else catalog.near(each)
+        hits = known.hits if known is not None else 0
+        statuses.append(BreakpointStatus(each, verified=seen, hits=hits, message=message))
+    return tuple(statuses), next_id
+
+
+def verified(statuses: Statuses, nodes: tuple[Node, ...]) -> Statuses:
+    """Mark those that one of the new nodes matches; the same object if there are none."""
+    fresh = {
+        status.breakpoint.id
+        for status in statuses
+        if not status.verified and any(covers(status.breakpoint, node) for node in nodes)
+    }
+    if not fresh:
+        return statuses
+    return tuple(
+        msgspec.structs.replace(
+            status, verified=True, message="" if status.breakpoint.enabled else status.message
+        )
+        if status.breakpoint.id in fresh
+        else status
+        for status in statuses
+    )
+
+
+def settled(statuses: Statuses, catalog: Catalog) -> tuple[Statuses, tuple[str, ...]]:
+    """Say of each that nothing has matched so far, once, with near names."""
+    messages: list[str] = []
+    result: list[BreakpointStatus] = []
+    for status in statuses:
+        if not status.verified and status.breakpoint.enabled:
+            message = catalog.near(status.breakpoint)
+            messages.append(f"breakpoint {describe(status.breakpoint)}: {message}; it stays armed")
+            status = msgspec.structs.replace(status, message=message)
+        result.append(status)
+    return tuple(result), tuple(messages)

@@ -1,0 +1,354 @@
+"""Gate: the probe that returns late. The imperative shell around the pure session.
+
+A thread that reaches a node is kept inside `emit` until the session lets it go; all other threads
+are kept at their next node. Everything else here is bookkeeping that makes the common case, a node
+that nobody waits for, cost one look into a set.
+
+Invariant: the only place in nodescope that blocks the program, and only while a controller is there
+or on its way. KeyboardInterrupt always gets through. Arrays are held only while stopped.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from nodescope.debug.breakpoints import Catalog, condition_of, covers, is_leaf
+from nodescope.debug.session import armed, candidates, info_of, may_stop, transition
+from nodescope.debug.stack import user_stack
+from nodescope.debug.state import (
+    Announce,
+    Commanded,
+    ControllersChanged,
+    GraphKnown,
+    GraphSettled,
+    Hold,
+    Input,
+    Interrupted,
+    LinkChanged,
+    Log,
+    NodeReached,
+    ProgramFinished,
+    Release,
+    StackRead,
+    Tick,
+    Verdict,
+    new_session,
+)
+from nodescope.debug.vocabulary import Scene
+from nodescope.errors import ConditionError
+from nodescope.events import (
+    Array,
+    Bus,
+    Event,
+    GraphCaptured,
+    GraphExtended,
+    Logged,
+    NodeFailed,
+    NodeFinished,
+    NodeStarted,
+    RunFinished,
+    StepFinished,
+)
+from nodescope.protocol import Breakpoint, Command, SessionInfo, When
+
+# How long a waiting thread sleeps at most before it looks at the clock again.
+TICK_S: Final = 0.25
+
+Reached = NodeStarted | NodeFinished | NodeFailed
+
+
+class Gate:
+    """Stops the program where the session says so.
+
+    Args:
+        bus: Where `Bus.starts` is set while a stop before a node is possible.
+        stop_on_entry: Stop before the first node.
+        expects_controller: A page is to come; stops before that wait for it without limit.
+        stop_on_exception: Stop where a node raises.
+        seq_source: Gives the calling thread's last recorded seq.
+        flush: Commits the recording, within a bounded time, before a stop is announced.
+        on_change: Takes each new `SessionInfo`, in order; must return at once.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        *,
+        stop_on_entry: bool = False,
+        expects_controller: bool = False,
+        stop_on_exception: bool = True,
+        seq_source: Callable[[], int],
+        flush: Callable[[], bool],
+        on_change: Callable[[SessionInfo], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._bus = bus
+        self._seq_source = seq_source
+        self._flush = flush
+        self._on_change = on_change
+        self._clock = clock
+        self._changed = threading.Condition(threading.Lock())
+        self._inside = threading.local()
+        self._state = new_session(
+            stop_on_entry=stop_on_entry,
+            expects_controller=expects_controller,
+            stop_on_exception=stop_on_exception,
+        )
+        self._catalog = Catalog()
+        self._unsaid: deque[str] = deque()
+        # While a stop is being committed, nothing is announced: a page must find what it points at.
+        self._committing = False
+        self._settled = False
+        self._live: dict[int, Array] = {}
+        # Where each thread was last: (scope, step). Kept up only while scope breakpoints exist.
+        self._places: dict[int, tuple[str, int]] = {}
+        # The fast path: with `_calm`, only nodes in these sets are looked at.
+        self._calm = False
+        self._tracking = False
+        self._active: tuple[Breakpoint, ...] = ()
+        self._before: set[int] = set()
+        self._after: set[int] = set()
+        self._rearm()
+
+    @property
+    def info(self) -> SessionInfo:
+        """The session as controllers see it."""
+        return info_of(self._state)
+
+    # ------------------------------------------------------------ the program's side
+
+    def emit(self, event: Event) -> None:
+        """Take one event; returns when the program may go on."""
+        kind = type(event)
+        if kind is NodeFinished:
+            if self._calm and event.node.id not in self._after:  # type: ignore[union-attr]
+                return
+            self._reach(event, "after")  # type: ignore[arg-type]
+        elif kind is NodeStarted:
+            if self._calm and event.node.id not in self._before:  # type: ignore[union-attr]
+                return
+            self._reach(event, "before")  # type: ignore[arg-type]
+        elif isinstance(event, NodeFailed):
+            self._reach(event, "after")
+        elif isinstance(event, GraphExtended):
+            self._extend(event)
+        elif isinstance(event, GraphCaptured):
+            self._extend(GraphExtended(event.graph.nodes, event.graph.values))
+        elif isinstance(event, StepFinished | RunFinished):
+            self._settle(event)
+
+    def _reach(self, event: Reached, when: When) -> None:
+        if getattr(self._inside, "held", False):
+            return  # Something that runs within the gate, on this very thread.
+        self._wait()
+        state = self._state
+        if not may_stop(state):
+            return
+        node = event.node
+        previous = self._places.get(event.thread)
+        if self._tracking and when == "after" and not is_leaf(node):
+            self._places[event.thread] = (node.scope, event.step)
+        self._inside.held = True
+        try:
+            reached = NodeReached(
+                node=node,
+                when=when,
+                step=event.step,
+                seq=self._seq_source(),
+                thread=event.thread,
+                now_s=self._clock(),
+                previous=previous,
+                verdicts=tuple(
+                    self._judge(each, event)
+                    for each in candidates(state, node, when, event.step, previous)
+                    if each.condition
+                ),
+                error=event.error if isinstance(event, NodeFailed) else "",
+            )
+            if self._stops(reached):
+                self._places[event.thread] = (node.scope, event.step)
+                self._hold(event)
+        finally:
+            self._inside.held = False
+        self._say()
+
+    def _judge(self, breakpoint: Breakpoint, event: Reached) -> Verdict:
+        outputs = event.outputs if isinstance(event, NodeFinished) else ()
+        scene = Scene(
+            outputs[0] if outputs else None,
+            event.inputs,
+            step=event.step,
+            elapsed=self._bus.now_ns() / 1e9,
+            node=event.node.name,
+        )
+        if isinstance(event, NodeFailed):
+            return Verdict(breakpoint.id)
+        try:
+            condition = condition_of(breakpoint)
+            return Verdict(breakpoint.id, true=condition is None or condition(scene))
+        except ConditionError as error:
+            return Verdict(breakpoint.id, error=str(error))
+
+    def _stops(self, reached: NodeReached) -> bool:
+        """Give the session a node; whether this thread is to be held."""
+        with self._changed:
+            if self._state.phase == "stopped":
+                return False  # Another thread came first; this one waits at its next node.
+            return self._give(reached)
+
+    def _hold(self, event: Reached) -> None:
+        try:
+            self._live = dict(zip(event.node.inputs, event.inputs, strict=False))
+            if isinstance(event, NodeFinished):
+                self._live.update(zip(event.node.outputs, event.outputs, strict=False))
+            stack = user_stack()
+            self._flush()
+            with self._changed:
+                self._give(StackRead(stack))
+                self._committing = False
+                self._on_change(info_of(self._state))
+            self._wait(ticking=True)
+        except BaseException:
+            with self._changed:
+                self._committing = False
+                self._give(Interrupted())
+            raise
+        finally:
+            self._live = {}
+
+    def _wait(self, *, ticking: bool = False) -> None:
+        if self._state.phase != "stopped":
+            return
+        with self._changed:
+            while self._state.phase == "stopped":
+                # Never without a timeout: a wait without one would keep Ctrl-C out on Windows,
+                # and a lost page has to be noticed.
+                self._changed.wait(TICK_S)
+                if ticking:
+                    self._give(Tick(self._clock()))
+        self._say()
+
+    def _extend(self, event: GraphExtended) -> None:
+        with self._changed:
+            self._catalog.add(event.nodes)
+            self._give(GraphKnown(event.nodes))
+            for breakpoint in self._active:
+                chosen = self._before if breakpoint.when == "before" else self._after
+                chosen.update(node.id for node in event.nodes if covers(breakpoint, node))
+        self._say()
+
+    def _settle(self, event: StepFinished | RunFinished) -> None:
+        ended = isinstance(event, RunFinished)
+        if ended or not self._settled:
+            with self._changed:
+                if not self._settled:
+                    self._give(GraphSettled(self._catalog))
+                self._settled = True
+                if ended:
+                    self._give(ProgramFinished())
+            self._say()
+
+    # ------------------------------------------------------------ the controllers' side
+
+    def command(self, command: Command) -> None:
+        """Take a controller's command, from any thread.
+
+        Raises:
+            NodescopeError: It cannot be carried out; nothing has changed.
+        """
+        with self._changed:
+            self._give(Commanded(command, self._catalog))
+        self._say()
+
+    def controllers(self, count: int) -> None:
+        """So many pages follow this run now."""
+        with self._changed:
+            self._give(ControllersChanged(count, self._clock()))
+        self._say()
+
+    def link_up(self) -> None:
+        """The server was reached."""
+        with self._changed:
+            self._give(LinkChanged(True, self._clock()))
+        self._say()
+
+    def link_lost(self) -> None:
+        """The server is gone, and every page with it."""
+        with self._changed:
+            self._give(LinkChanged(False, self._clock()))
+        self._say()
+
+    def live_value(self, value: int) -> Array | None:
+        """An input or output of the node at which the program stands, by value id; not a copy."""
+        return self._live.get(value)
+
+    # ------------------------------------------------------------ the shell
+
+    def _give(self, given: Input) -> bool:
+        """Feed the session and carry out its effects, under the lock; whether it says `Hold`."""
+        before = self._state
+        self._state, effects = transition(before, given)
+        held = False
+        for effect in effects:
+            match effect:
+                case Hold():
+                    self._committing = held = True
+                case Release():
+                    self._changed.notify_all()
+                case Announce(info=info):
+                    if not self._committing:
+                        self._on_change(info)
+                case Log(text=text):
+                    self._unsaid.append(text)
+        if self._state is not before:
+            self._rearm()
+        return held
+
+    def _rearm(self) -> None:
+        """Set the fast path for the state as it is now."""
+        state = self._state
+        active = armed(state)
+        tracking = any(each.kind == "scope" for each in active)
+        self._calm = not (
+            state.phase == "stopped"
+            or tracking
+            or (state.goal is not None and may_stop(state))
+            or state.lost_at is not None
+        )
+        if tracking and not self._tracking:
+            # Old places would hide an entry; where the program stands now is still true.
+            stop = state.stop
+            self._places = {stop.thread: (stop.scope, stop.step)} if stop is not None else {}
+        self._tracking = tracking
+        if active != self._active:
+            self._active = active
+            self._before = self._covered("before")
+            self._after = self._covered("after")
+        entry = state.goal is not None and state.goal.kind == "entry"
+        self._bus.starts = may_stop(state) and (
+            entry or any(each.when == "before" for each in active)
+        )
+
+    def _covered(self, when: When) -> set[int]:
+        chosen = [each for each in self._active if each.when == when]
+        if not chosen:
+            return set()
+        return {
+            node.id
+            for node in self._catalog.nodes.values()
+            if any(covers(each, node) for each in chosen)
+        }
+
+    def _say(self) -> None:
+        """Emit what the session had to say, outside the lock and as an ordinary event."""
+        while True:
+            try:
+                text = self._unsaid.popleft()
+            except IndexError:
+                return
+            self._bus.emit(Logged("nodescope", text, step=0, time_ns=self._bus.now_ns()))

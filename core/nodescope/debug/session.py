@@ -1,0 +1,359 @@
+"""Session: all decisions of the debugger, as one pure function `transition`.
+
+The gate tells what happened (a node was reached, a command came, the page went away), and gets back
+the new state and what to do about it. Evaluating conditions and reading stacks is the gate's part:
+their results arrive as inputs.
+
+Invariant: no IO, no clock, no threads, no arrays. An input that cannot be taken raises a
+`NodescopeError` and changes nothing. The cursor is the execution that has just finished (before the
+first node: the one that is about to run).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from nodescope.debug.arming import replaced, settled, verified
+from nodescope.debug.breakpoints import Catalog, covers, describe, is_leaf
+from nodescope.debug.state import (
+    Announce,
+    Commanded,
+    ControllersChanged,
+    Effect,
+    Goal,
+    GraphKnown,
+    GraphSettled,
+    Hold,
+    Input,
+    Interrupted,
+    LinkChanged,
+    Log,
+    NodeReached,
+    ProgramFinished,
+    Release,
+    Result,
+    SessionState,
+    StackRead,
+    Tick,
+)
+from nodescope.errors import UsageError
+from nodescope.ir.graph import Node
+from nodescope.ir.scopes import is_within
+from nodescope.protocol import (
+    CONTROLLER_GRACE_S,
+    Breakpoint,
+    Command,
+    Continue,
+    Detach,
+    NextStep,
+    Pause,
+    RunTo,
+    SessionInfo,
+    SetBreakpoints,
+    StepIn,
+    StepNode,
+    StepOut,
+    StepOver,
+    Stop,
+    StopReason,
+    When,
+)
+
+
+def transition(state: SessionState, given: Input) -> Result:
+    """Take one input.
+
+    Raises:
+        UsageError: The command does not fit the state, such as a step while running.
+        BreakpointError, ConditionError: A breakpoint that makes no sense.
+    """
+    after, effects = _take(state, given)
+    if after is not state and _visible(after) != _visible(state):
+        after = msgspec.structs.replace(after, version=state.version + 1)
+        effects = (*effects, Announce(info_of(after)))
+    return after, effects
+
+
+def info_of(state: SessionState) -> SessionInfo:
+    """The state as controllers see it."""
+    return SessionInfo(
+        phase=state.phase,
+        version=state.version,
+        stop=state.stop,
+        breakpoints=state.breakpoints,
+        attended=state.controllers > 0,
+    )
+
+
+def may_stop(state: SessionState) -> bool:
+    """Whether anyone is there to stop for, or was a moment ago, or is sure to come."""
+    if state.phase in ("finished", "detached"):
+        return False
+    return state.controllers > 0 or state.awaiting or state.lost_at is not None
+
+
+def armed(state: SessionState) -> tuple[Breakpoint, ...]:
+    """The breakpoints that can stop the program now."""
+    if not may_stop(state):
+        return ()
+    return tuple(each.breakpoint for each in state.breakpoints if each.breakpoint.enabled)
+
+
+def candidates(
+    state: SessionState, node: Node, when: When, step: int, previous: tuple[str, int] | None
+) -> tuple[Breakpoint, ...]:
+    """The armed breakpoints that stop here if their conditions hold."""
+    return tuple(
+        each
+        for each in armed(state)
+        if each.when == when
+        and covers(each, node)
+        and (each.kind != "scope" or _enters(each.target, step, previous))
+    )
+
+
+def _enters(scope: str, step: int, previous: tuple[str, int] | None) -> bool:
+    return previous is None or previous[1] != step or not is_within(previous[0], scope)
+
+
+def _visible(state: SessionState) -> tuple[object, ...]:
+    return (state.phase, state.stop, state.breakpoints, state.controllers > 0)
+
+
+def _take(state: SessionState, given: Input) -> Result:
+    match given:
+        case NodeReached():
+            return _reach(_expire(state, given.now_s), given)
+        case Commanded(command=command, catalog=catalog):
+            return _command(state, command, catalog)
+        case GraphKnown(nodes=nodes):
+            statuses = verified(state.breakpoints, nodes)
+            return msgspec.structs.replace(state, breakpoints=statuses), ()
+        case GraphSettled(catalog=catalog):
+            statuses, messages = settled(state.breakpoints, catalog)
+            after = msgspec.structs.replace(state, breakpoints=statuses)
+            return after, tuple(Log(message) for message in messages)
+        case StackRead(stack=stack):
+            if state.stop is None:
+                return state, ()
+            stop = msgspec.structs.replace(state.stop, stack=stack)
+            return msgspec.structs.replace(state, stop=stop), ()
+        case ControllersChanged(count=count, now_s=now_s):
+            return _attend(state, count, now_s), ()
+        case LinkChanged(up=up, now_s=now_s):
+            if up:
+                expects = state.expects_controller and not state.ever_attended
+                return msgspec.structs.replace(state, awaiting=expects), ()
+            return _attend(state, 0, now_s, link_lost=True), ()
+        case Tick(now_s=now_s):
+            return _tick(state, now_s)
+        case Interrupted():
+            return _resume(state) if state.phase == "stopped" else (state, ())
+        case ProgramFinished():
+            after = msgspec.structs.replace(state, phase="finished", stop=None, goal=None)
+            return after, (Release(),) if state.phase == "stopped" else ()
+
+
+# ---------------------------------------------------------------- nodes
+
+
+def _reach(state: SessionState, at: NodeReached) -> Result:
+    if state.phase != "running" or not may_stop(state):
+        return state, ()
+    effects: list[Effect] = []
+    state = _disable_failed(state, at, effects)
+    failed = {verdict.breakpoint for verdict in at.verdicts if verdict.error}
+    truth = {verdict.breakpoint: verdict.true for verdict in at.verdicts}
+    hits = [
+        each
+        for each in candidates(state, at.node, at.when, at.step, at.previous)
+        if each.id not in failed and (not each.condition.strip() or truth.get(each.id, False))
+    ]
+    name = at.node.name
+    if at.error and state.stop_on_exception:
+        reason: StopReason = "exception"
+        text = f"{name} raises {at.error}"
+    elif at.error:
+        return state, tuple(effects)
+    elif hits:
+        reason, first = "breakpoint", hits[0]
+        what = "" if first.kind == "node" else f" ({first.kind}:{first.target})"
+        where = f"{first.condition} on {name}" if first.condition else f"{name}{what}"
+        text = f"Breakpoint {first.id}: {where}"
+    elif state.goal is not None and _met(state.goal, at):
+        reason, text = _goal_reason(state.goal, name)
+    else:
+        return state, tuple(effects)
+    stop = Stop(
+        reason=reason,
+        node=at.node.id,
+        node_name=name,
+        scope=at.node.scope,
+        when=at.when,
+        step=at.step,
+        seq=at.seq,
+        thread=at.thread,
+        breakpoint=hits[0].id if reason == "breakpoint" else 0,
+        text=text,
+    )
+    counted = {each.id for each in hits} if reason == "breakpoint" else set()
+    statuses = tuple(
+        msgspec.structs.replace(each, hits=each.hits + 1, verified=True, message="")
+        if each.breakpoint.id in counted
+        else each
+        for each in state.breakpoints
+    )
+    after = msgspec.structs.replace(
+        state, phase="stopped", stop=stop, goal=None, breakpoints=statuses
+    )
+    return after, (*effects, Hold(stop))
+
+
+def _disable_failed(state: SessionState, at: NodeReached, effects: list[Effect]) -> SessionState:
+    """A condition that cannot be evaluated here disables its breakpoint and says so."""
+    errors = {verdict.breakpoint: verdict.error for verdict in at.verdicts if verdict.error}
+    if not errors:
+        return state
+    statuses = []
+    for status in state.breakpoints:
+        error = errors.get(status.breakpoint.id)
+        if error is not None and status.breakpoint.enabled:
+            message = f"disabled at {at.node.name}: {error}"
+            disabled = msgspec.structs.replace(status.breakpoint, enabled=False)
+            status = msgspec.structs.replace(status, breakpoint=disabled, message=message)
+            effects.append(Log(f"breakpoint {disabled.id} ({describe(disabled)}) {message}"))
+        statuses.append(status)
+    return msgspec.structs.replace(state, breakpoints=tuple(statuses))
+
+
+def _met(goal: Goal, at: NodeReached) -> bool:
+    node = at.node
+    if goal.thread is not None and at.thread != goal.thread:
+        return False
+    if goal.kind == "run_to":
+        return at.when == "after" and node.name == goal.node
+    if is_leaf(node):
+        return False
+    if goal.kind in ("entry", "pause"):
+        return True
+    if at.when != "after":
+        return False
+    match goal.kind:
+        case "step_node":
+            return True
+        case "step_in":
+            return not is_within(goal.scope, node.scope)
+        case "outside":
+            return not is_within(node.scope, goal.scope)
+        case "shallow":
+            return node.scope == goal.scope or not is_within(node.scope, goal.scope)
+        case "step":
+            return at.step > goal.step
+    return False
+
+
+def _goal_reason(goal: Goal, name: str) -> tuple[StopReason, str]:
+    match goal.kind:
+        case "entry":
+            return "entry", f"Before the first node: {name}"
+        case "pause":
+            return "pause", goal.text or f"Paused at {name}"
+        case "run_to":
+            return "run_to", f"Ran to {name}"
+    return "step", f"Stepped to {name}"
+
+
+# ---------------------------------------------------------------- commands
+
+
+def _command(state: SessionState, command: Command, catalog: Catalog) -> Result:
+    if isinstance(command, SetBreakpoints):
+        statuses, next_id = replaced(state.breakpoints, command.breakpoints, state.next_id, catalog)
+        return msgspec.structs.replace(state, breakpoints=statuses, next_id=next_id), ()
+    if state.phase == "finished":
+        raise UsageError("the program has ended")
+    if isinstance(command, Detach):
+        after = msgspec.structs.replace(state, phase="detached", stop=None, goal=None)
+        return after, (Release(),) if state.phase == "stopped" else ()
+    if state.phase == "detached":
+        raise UsageError("the debugger is detached from this run", hint="start the program again")
+    stop = state.stop
+    if isinstance(command, Pause):
+        if stop is not None:
+            return state, ()
+        return msgspec.structs.replace(state, goal=Goal("pause")), ()
+    if isinstance(command, Continue):
+        # The entry stop that is still to come is not what a person wants to continue past.
+        return _resume(state) if stop is not None else (state, ())
+    if isinstance(command, RunTo):
+        goal = Goal("run_to", node=command.node)
+        target = Breakpoint(kind="node", target=command.node)
+        known = not catalog.nodes or catalog.matches(target)
+        effects: tuple[Effect, ...] = () if known else (Log(f"run to: {catalog.near(target)}"),)
+        after, resumed = _resume(state, goal)
+        return after, (*effects, *resumed)
+    if stop is None:
+        raise UsageError("the program is running", hint="pause it first")
+    goal = _step_goal(command, stop)
+    return _resume(state, goal)
+
+
+def _step_goal(command: Command, stop: Stop) -> Goal:
+    match command:
+        case StepNode():
+            return Goal("step_node", thread=stop.thread)
+        case StepIn():
+            return Goal("step_in", scope=stop.scope, thread=stop.thread)
+        case StepOver(scope=str() as scope) if scope:
+            return Goal("outside", scope=scope, thread=stop.thread)
+        case StepOver():
+            return Goal("shallow", scope=stop.scope, thread=stop.thread)
+        case StepOut():
+            if not stop.scope:
+                raise UsageError(
+                    f"{stop.node_name} is in no scope to step out of", hint="continue instead"
+                )
+            return Goal("outside", scope=stop.scope, thread=stop.thread)
+        case NextStep():
+            return Goal("step", step=stop.step)
+    raise UsageError(f"{type(command).__name__} is not a command of this version")
+
+
+def _resume(state: SessionState, goal: Goal | None = None) -> Result:
+    after = msgspec.structs.replace(state, phase="running", stop=None, goal=goal)
+    return after, (Release(),) if state.phase == "stopped" else ()
+
+
+# ---------------------------------------------------------------- attendance
+
+
+def _attend(
+    state: SessionState, count: int, now_s: float, *, link_lost: bool = False
+) -> SessionState:
+    if count > 0:
+        return msgspec.structs.replace(
+            state, controllers=count, awaiting=False, ever_attended=True, lost_at=None
+        )
+    had_someone = state.controllers > 0 or (link_lost and state.awaiting)
+    return msgspec.structs.replace(
+        state,
+        controllers=0,
+        awaiting=state.awaiting and not link_lost,
+        lost_at=now_s if had_someone else state.lost_at,
+    )
+
+
+def _expire(state: SessionState, now_s: float) -> SessionState:
+    if state.lost_at is None or now_s - state.lost_at < CONTROLLER_GRACE_S:
+        return state
+    # A step that was under way belongs to the page that is gone.
+    return msgspec.structs.replace(state, lost_at=None, goal=None)
+
+
+def _tick(state: SessionState, now_s: float) -> Result:
+    after = _expire(state, now_s)
+    if after is state or after.awaiting or state.phase != "stopped":
+        return after, ()
+    resumed, effects = _resume(after)
+    text = f"no debugger for {CONTROLLER_GRACE_S:g} s: the program goes on"
+    return resumed, (*effects, Log(text))

@@ -1,0 +1,42 @@
+"""Stack: the user's part of the Python stack of the calling thread.
+
+Invariant: only frames of the user's program and libraries; none of nodescope, none of the machinery
+that started the program. Reading it changes nothing.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import threading
+from types import FrameType
+from typing import Final
+
+import nodescope
+from nodescope.protocol import Frame
+
+MAX_FRAMES: Final = 100
+MAX_CODE: Final = 500
+
+_OURS: Final = tuple(os.path.abspath(path) + os.sep for path in nodescope.__path__)
+_MACHINERY: Final = (os.path.abspath(threading.__file__), "<frozen runpy>", "<frozen importlib")
+
+
+def is_ours(file: str) -> bool:
+    """Whether a code object's file name belongs to nodescope or to what starts a program."""
+    return file.startswith(_OURS) or file.startswith(_MACHINERY)
+
+
+def user_stack() -> tuple[Frame, ...]:
+    """The user's frames of this thread, innermost first, at most `MAX_FRAMES`."""
+    frames: list[Frame] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and len(frames) < MAX_FRAMES:
+        code = frame.f_code
+        if not is_ours(code.co_filename):
+            line = frame.f_lineno or code.co_firstlineno
+            text = linecache.getline(code.co_filename, line, frame.f_globals).strip()[:MAX_CODE]
+            frames.append(Frame(code.co_filename, line, code.co_qualname, text))
+        frame = frame.f_back
+    return tuple(frames)

@@ -1,0 +1,211 @@
+"""What the session knows, takes in and asks for: its state, inputs and effects.
+
+Invariant: frozen data without arrays; equal states decide equally.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from nodescope.debug.breakpoints import Catalog
+from nodescope.ir.graph import Node
+from nodescope.protocol import (
+    BreakpointStatus,
+    Command,
+    Frame,
+    SessionInfo,
+    SessionPhase,
+    Stop,
+    When,
+)
+
+GoalKind = Literal["entry", "pause", "step_node", "step_in", "outside", "shallow", "step", "run_to"]
+
+
+class Goal(msgspec.Struct, frozen=True):
+    """What the program is to run up to, once, besides breakpoints.
+
+    Attributes:
+        kind: ``outside`` stops outside ``scope``, ``shallow`` at anything not deeper than it,
+            ``step`` in a training step later than ``step``; the others as their commands.
+        thread: Only nodes of this thread count; None for any.
+    """
+
+    kind: GoalKind
+    scope: str = ""
+    step: int = 0
+    node: str = ""
+    thread: int | None = None
+    text: str = ""
+
+
+class SessionState(msgspec.Struct, frozen=True):
+    """Everything that decisions depend on.
+
+    Attributes:
+        controllers: Connected pages.
+        awaiting: No page has come yet and the program is to wait for the first one.
+        lost_at: When the last page went, in seconds; None unless its grace is running.
+        stop_on_exception: Whether a node that raises stops the program.
+    """
+
+    phase: SessionPhase = "running"
+    version: int = 0
+    stop: Stop | None = None
+    breakpoints: tuple[BreakpointStatus, ...] = ()
+    goal: Goal | None = None
+    next_id: int = 1
+    controllers: int = 0
+    awaiting: bool = False
+    ever_attended: bool = False
+    expects_controller: bool = False
+    lost_at: float | None = None
+    stop_on_exception: bool = True
+
+
+def new_session(
+    *, stop_on_entry: bool = False, expects_controller: bool = False, stop_on_exception: bool = True
+) -> SessionState:
+    """The state at the start of a run.
+
+    Args:
+        stop_on_entry: Stop before the first node.
+        expects_controller: A page is to come: stops before that wait for it without limit.
+        stop_on_exception: Stop where a node raises.
+    """
+    expects = stop_on_entry or expects_controller
+    return SessionState(
+        goal=Goal("entry") if stop_on_entry else None,
+        awaiting=expects,
+        expects_controller=expects,
+        stop_on_exception=stop_on_exception,
+    )
+
+
+# ---------------------------------------------------------------- inputs
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What the condition of a breakpoint gave at a node; ``error`` if it could not be evaluated."""
+
+    breakpoint: int
+    true: bool = False
+    error: str = ""
+
+
+class NodeReached(msgspec.Struct, frozen=True):
+    """A thread stands before or after a node.
+
+    Attributes:
+        seq: The execution's seq, or before the node the last one recorded.
+        previous: Where this thread's previous node was: (scope, step), or None if unknown.
+        verdicts: One for each candidate that has a condition.
+        error: The node raised this; ``""`` otherwise.
+    """
+
+    node: Node
+    when: When
+    step: int
+    seq: int
+    thread: int
+    now_s: float = 0.0
+    previous: tuple[str, int] | None = None
+    verdicts: tuple[Verdict, ...] = ()
+    error: str = ""
+
+
+class StackRead(msgspec.Struct, frozen=True):
+    """The Python stack at the current stop, innermost frame first."""
+
+    stack: tuple[Frame, ...]
+
+
+class Commanded(msgspec.Struct, frozen=True):
+    """A controller asks for something; the catalog verifies breakpoints."""
+
+    command: Command
+    catalog: Catalog
+
+
+class GraphKnown(msgspec.Struct, frozen=True):
+    """Nodes were met for the first time."""
+
+    nodes: tuple[Node, ...]
+
+
+class GraphSettled(msgspec.Struct, frozen=True):
+    """A training step or the run ended: what has not been seen by now deserves a word."""
+
+    catalog: Catalog
+
+
+class ControllersChanged(msgspec.Struct, frozen=True):
+    """So many pages are connected now."""
+
+    count: int
+    now_s: float
+
+
+class LinkChanged(msgspec.Struct, frozen=True):
+    """The connection to the server was made or lost."""
+
+    up: bool
+    now_s: float
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """Time has passed."""
+
+    now_s: float
+
+
+class Interrupted(msgspec.Struct, frozen=True):
+    """The waiting program was interrupted from outside (Ctrl-C)."""
+
+
+class ProgramFinished(msgspec.Struct, frozen=True):
+    """The run ended."""
+
+
+Input = (
+    NodeReached
+    | StackRead
+    | Commanded
+    | GraphKnown
+    | GraphSettled
+    | ControllersChanged
+    | LinkChanged
+    | Tick
+    | Interrupted
+    | ProgramFinished
+)
+
+# ---------------------------------------------------------------- effects
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """Keep the thread that reached the node, and all others at their next node."""
+
+    stop: Stop
+
+
+class Release(msgspec.Struct, frozen=True):
+    """Let all threads go on."""
+
+
+class Announce(msgspec.Struct, frozen=True):
+    """Tell the controllers."""
+
+    info: SessionInfo
+
+
+class Log(msgspec.Struct, frozen=True):
+    """Say something to the person, in the program's log."""
+
+    text: str
+
+
+Effect = Hold | Release | Announce | Log
+Result = tuple[SessionState, tuple[Effect, ...]]
