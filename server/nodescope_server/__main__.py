@@ -1,0 +1,183 @@
+"""``python -m nodescope_server``: listens, says where in one line of JSON, ends with its parent.
+
+Invariant: one line on stdout, once it can be reached; no token in any log; SIGTERM, SIGINT and the
+end of the parent end it within two seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import logging
+import os
+import socket
+import sys
+from pathlib import Path
+
+import msgspec
+import uvicorn
+
+from nodescope.errors import NodescopeError
+from nodescope_server.app import App, Config, create_app
+from nodescope_server.sockets import MAX_FRAME_BYTES
+
+DEFAULT_PORT = 7711
+MORE_PORTS = 50
+TOKEN_VARIABLE = "NODESCOPE_LINK_TOKEN"
+_PARENT_INTERVAL_S = 0.5
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """The line on stdout. Programs send the token of the environment to ``link``."""
+
+    url: str
+    link: str
+    port: int
+    pid: int
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve until told to stop; the exit status."""
+    options = _parse(arguments)
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL + 1)
+    try:
+        listener = bind(options.port)
+    except OSError as error:
+        print(f"nodescope: cannot listen on port {options.port}: {error}", file=sys.stderr)
+        return 1
+    port = listener.getsockname()[1]
+    if port != options.port and options.port and not options.quiet:
+        print(f"nodescope: port {options.port} is taken, using {port} instead", file=sys.stderr)
+    # Removed from the environment, so that nothing started from here can read it.
+    app = create_app(Config(port=port, bearer=os.environ.pop(TOKEN_VARIABLE, "")))
+    try:
+        asyncio.run(_serve(app, listener, port, options))
+    except NodescopeError as error:
+        print(f"nodescope: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        pass  # uvicorn has stopped; it raises the signal again at its end
+    return 0
+
+
+def bind(port: int) -> socket.socket:
+    """A listening socket on 127.0.0.1, at ``port`` or the next free of the 50 after it.
+
+    Raises:
+        OSError: None of them is free, or it is not allowed.
+    """
+    for candidate in [0] if port == 0 else range(port, min(port + MORE_PORTS, 65535) + 1):
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # Connections of a server that has just ended do not keep its port; a listener does.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            # The kernel drops peers that acknowledge nothing, or read nothing, for this long.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)
+        try:
+            listener.bind(("127.0.0.1", candidate))
+            listener.listen(128)
+        except OSError as error:
+            listener.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+            continue
+        listener.setblocking(False)
+        return listener
+    raise OSError(errno.EADDRINUSE, f"it and the {MORE_PORTS} ports after it are taken")
+
+
+async def _serve(app: App, listener: socket.socket, port: int, options: argparse.Namespace) -> None:
+    for path in options.open:
+        await app.runs.open(path)
+    server = uvicorn.Server(uvicorn_config(app))
+    parent = asyncio.ensure_future(_end_with(options.parent_pid, server))
+    announce = asyncio.ensure_future(_announce(app, server, port))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        parent.cancel()
+        announce.cancel()
+
+
+def uvicorn_config(app: App) -> uvicorn.Config:
+    """How uvicorn runs: pure Python parsers, no logs, frames up to 16 MiB, no compression."""
+    return uvicorn.Config(
+        app,
+        http="h11",
+        ws="websockets-sansio",
+        ws_max_size=MAX_FRAME_BYTES,
+        ws_per_message_deflate=False,
+        loop="asyncio",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=1,
+    )
+
+
+async def _announce(app: App, server: uvicorn.Server, port: int) -> None:
+    while not server.started:
+        await asyncio.sleep(0.005)
+    here = f"127.0.0.1:{port}"
+    ready = Ready(f"http://{here}/?token={app.keys.mint()}", f"ws://{here}/link", port, os.getpid())
+    print(msgspec.json.encode(ready).decode(), flush=True)
+
+
+async def _end_with(parent: int | None, server: uvicorn.Server) -> None:
+    """Ask the server to stop once the process ``parent`` is gone."""
+    if parent is None:
+        return
+    if hasattr(os, "pidfd_open"):
+        try:
+            gone = asyncio.Event()
+            handle = os.pidfd_open(parent)
+        except ProcessLookupError:
+            server.should_exit = True
+            return
+        except OSError:
+            pass  # an old kernel: ask from time to time
+        else:
+            loop = asyncio.get_running_loop()
+            loop.add_reader(handle, gone.set)
+            try:
+                await gone.wait()
+            finally:
+                loop.remove_reader(handle)
+                os.close(handle)
+            server.should_exit = True
+            return
+    is_child = os.getppid() == parent
+    while _is_alive(parent) and (os.getppid() == parent or not is_child):
+        await asyncio.sleep(_PARENT_INTERVAL_S)
+    server.should_exit = True
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # it lives, as somebody else
+    return True
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m nodescope_server",
+        description="The server of nodescope; 'nodescope run' and 'nodescope open' start it.",
+    )
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="0 takes any free one")
+    parser.add_argument(
+        "--open", type=Path, action="append", default=[], metavar="FILE", help="a recording"
+    )
+    parser.add_argument("--parent-pid", type=int, metavar="PID", help="end when this one ends")
+    parser.add_argument("--quiet", action="store_true", help="say nothing on stderr")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

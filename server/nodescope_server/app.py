@@ -1,0 +1,158 @@
+"""The application: routes, endpoints, the page, and the guard around all of it.
+
+Invariant: whatever goes wrong in a request is answered with a `Problem`, and nothing gets past the
+guard.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Request, WebSocket
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
+
+from nodescope.errors import NodescopeError
+from nodescope_server import __version__, rest
+from nodescope_server.auth import Guard, Secrets
+from nodescope_server.link import Link
+from nodescope_server.pages import Json, Problem, not_built
+from nodescope_server.runs import Runs, UnknownRunError
+from nodescope_server.sockets import SEND_DEADLINE_S
+from nodescope_server.stream import Stream
+
+PAGE = Path(__file__).parent / "_web"
+
+
+class Config(msgspec.Struct, frozen=True):
+    """How one server is set up.
+
+    Attributes:
+        port: Where it listens; part of what the guard checks.
+        bearer: The token of programs; made if empty.
+        page: Folder of the built page.
+        lost_after_s: How long a run whose connection broke counts as live.
+        send_deadline_s: How long a browser may leave a message unread.
+    """
+
+    port: int
+    bearer: str = ""
+    page: Path = PAGE
+    lost_after_s: float = 2.0
+    send_deadline_s: float = SEND_DEADLINE_S
+
+
+class App(FastAPI):
+    """FastAPI behind the guard. Outermost, so that error responses pass through it too."""
+
+    def __init__(self, config: Config) -> None:
+        self.keys = Secrets(config.bearer)
+        self.runs = Runs()
+        super().__init__(
+            title="nodescope",
+            version=__version__,
+            summary="Runs, graphs, values and exports of programs under nodescope.",
+            docs_url=None,  # its page would load scripts from elsewhere
+            redoc_url=None,
+            openapi_url="/api/openapi.json",
+            lifespan=_lifespan,
+        )
+        self.guard = Guard(super().__call__, self.keys, config.port)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        await self.guard(scope, receive, send)
+
+    def openapi(self) -> dict[str, Any]:
+        """The description of the routes, with the Python types that they answer with."""
+        if self.openapi_schema is None:
+            described = get_openapi(
+                title=self.title, version=self.version, summary=self.summary, routes=self.routes
+            )
+            described.setdefault("components", {}).setdefault("schemas", {}).update(rest.schema())
+            self.openapi_schema = described
+        return self.openapi_schema
+
+
+def create_app(config: Config) -> App:
+    """The application; `App.keys.mint` makes the tokens of printed addresses."""
+    app = App(config)
+    link = Link(app.runs, lost_after_s=config.lost_after_s)
+    stream = Stream(app.runs, send_deadline_s=config.send_deadline_s)
+
+    @app.websocket("/link")
+    async def serve_link(socket: WebSocket) -> None:
+        await link(socket)
+
+    @app.websocket("/api/stream")
+    async def serve_stream(socket: WebSocket) -> None:
+        await stream(socket)
+
+    app.include_router(rest.routes(app.runs, app.keys))
+    if (config.page / "index.html").is_file():
+        app.mount("/", _Page(directory=config.page, html=True))
+    else:
+
+        @app.get("/", include_in_schema=False)
+        async def index() -> Response:
+            return not_built()
+
+    app.add_exception_handler(NodescopeError, _on_nodescope_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(sqlite3.Error, _on_unreadable)
+    return app
+
+
+class _Page(StaticFiles):
+    """The built page. Files with a hash in their names never change."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        if scope["method"] not in ("GET", "HEAD"):
+            raise HTTPException(405)
+        response = await super().get_response(path, scope)
+        hashed = path.startswith("assets/") and response.status_code in (200, 304)
+        response.headers["Cache-Control"] = (
+            "private, max-age=31536000, immutable" if hashed else "no-store"
+        )
+        return response
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    assert isinstance(app, App)
+    yield
+    await app.runs.close()
+
+
+async def _on_nodescope_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, NodescopeError)
+    status = 404 if isinstance(error, UnknownRunError) else 409
+    return Json(Problem(error.message, error.hint), status_code=status)
+
+
+async def _on_invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(each) for each in first["loc"])
+    return Json(Problem(f"{where}: {first['msg']}", "see /api/openapi.json"), status_code=422)
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    hint = "see /api/openapi.json" if error.status_code in (404, 405) else ""
+    problem = Problem(str(error.detail), hint)
+    return Json(problem, status_code=error.status_code, headers=error.headers)
+
+
+async def _on_unreadable(request: Request, error: Exception) -> Response:
+    return Json(Problem(f"the recording cannot be read: {error}"), status_code=409)

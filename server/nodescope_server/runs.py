@@ -1,0 +1,290 @@
+"""The runs that the server knows: live ones from the link, recorded ones from files.
+
+Both are read from the recording alone. A live run differs in that its recording grows (the link
+tells how far it may be read) and that a `Peer` takes commands.
+
+Invariant: a run is found by its id in a dictionary; an id is never part of a path. Recordings are
+read in threads of their own, so that the event loop never waits for a disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from nodescope.errors import LinkError, NodescopeError, RecordingError, UsageError
+from nodescope.events import Array
+from nodescope.protocol import Command, RunInfo, SessionInfo
+from nodescope.record.recording import Recording
+from nodescope.record.rows import Dropped
+from nodescope_server import convert, wire
+from nodescope_server.peer import Peer
+
+T = TypeVar("T")
+
+_ID = re.compile(r"[0-9a-f]{16}")
+_SHARED_BATCHES = 4
+
+encode = msgspec.msgpack.Encoder().encode
+
+
+class UnknownRunError(NodescopeError, LookupError):
+    """There is no run with this id."""
+
+
+class Follower(Protocol):
+    """Who wants to know that a run moved on."""
+
+    def wake(self, *, urgent: bool) -> None:
+        """Look again; ``urgent`` if a person waits for it, such as at a stop."""
+
+
+class Reader:
+    """One recording, opened at the first use and read by one thread."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._recording: Recording | None = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="nodescope-reader")
+
+    async def call(self, question: Callable[[Recording], T]) -> T:
+        """``question(recording)``, in the reader's thread.
+
+        Raises:
+            RecordingError: There is no recording, or it cannot be read.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._ask, question)
+
+    def _ask(self, question: Callable[[Recording], T]) -> T:
+        if not self._path:
+            raise RecordingError("this run has no recording")
+        try:
+            if self._recording is None:
+                self._recording = Recording.open(Path(self._path))
+            return question(self._recording)
+        except sqlite3.Error as error:
+            raise RecordingError(f"the recording cannot be read: {error}") from error
+
+    def _end(self) -> None:
+        if self._recording is not None:
+            self._recording.close()
+            self._recording = None
+
+    async def close(self) -> None:
+        """Close the file, after the question that is being answered."""
+        await asyncio.get_running_loop().run_in_executor(self._pool, self._end)
+        self._pool.shutdown(wait=False)
+
+
+class Run:
+    """One run and who follows it.
+
+    Attributes:
+        info: As shown in lists; replaced as a whole.
+        committed: The seq up to which the recording may be read.
+        session: The debugger's state; None for a recording.
+        peer: The connected program, if any.
+        follow, query: Two readers, so that a long question does not hold up the live picture.
+        held: A live value that was fetched while the program stands: value id, seq, array.
+    """
+
+    def __init__(self, info: RunInfo) -> None:
+        self.info = info
+        self.committed = 0
+        self.session: SessionInfo | None = None
+        self.peer: Peer | None = None
+        self.follow = Reader(info.recording)
+        self.query = Reader(info.recording)
+        self.held: tuple[int, int, Array] | None = None
+        self._followers: set[Follower] = set()
+        self._batches: dict[tuple[int, int], asyncio.Task[bytes]] = {}
+
+    @property
+    def followers(self) -> int:
+        """How many browsers follow the run."""
+        return len(self._followers)
+
+    def add(self, follower: Follower) -> None:
+        """Follow; the program is told."""
+        self._followers.add(follower)
+        self._tell_count()
+
+    def remove(self, follower: Follower) -> None:
+        """Follow no longer."""
+        if follower in self._followers:
+            self._followers.discard(follower)
+            self._tell_count()
+
+    def _tell_count(self) -> None:
+        if self.peer is not None:
+            self.peer.attend(len(self._followers))
+
+    def commit(self, seq: int) -> None:
+        """The recording may be read up to ``seq``."""
+        if seq > self.committed:
+            self.committed = seq
+            self._wake(urgent=False)
+
+    def update(self, session: SessionInfo) -> None:
+        """The debugger's state changed."""
+        self.session = session
+        self.held = None
+        self._wake(urgent=True)
+
+    def change(self, info: RunInfo) -> None:
+        """The run ended, was lost or came back."""
+        self.info = info
+        self.held = None
+        self._wake(urgent=True)
+
+    def _wake(self, *, urgent: bool) -> None:
+        for each in self._followers:
+            each.wake(urgent=urgent)
+
+    async def control(self, command: Command) -> None:
+        """Have the program take a command.
+
+        Raises:
+            LinkError: The program is gone or silent.
+            UsageError: The session refused the command.
+        """
+        if self.peer is None:
+            raise LinkError(
+                "the program is not connected: it cannot be controlled",
+                hint="a finished or recorded run can still be inspected",
+            )
+        answer = await self.peer.do(command)
+        if answer.error:
+            raise UsageError(answer.error, hint=answer.hint)
+
+    async def snapshot(self, until: int, session: SessionInfo | None) -> bytes:
+        """A `wire.Snapshot`, encoded."""
+        info = self.info
+        if until == 0 or not info.recording:
+            return encode(_empty(info, session))
+        return await self.follow.call(
+            lambda recording: encode(convert.snapshot(recording, info, session, until))
+        )
+
+    async def batch(self, after: int, until: int) -> bytes:
+        """A `wire.Records`, encoded. Browsers that are equally far share the work."""
+        key = (after, until)
+        task = self._batches.get(key)
+        if task is None:
+            run = self.info.id
+            task = asyncio.ensure_future(
+                self.follow.call(
+                    lambda recording: encode(convert.records(recording, run, after, until))
+                )
+            )
+            while len(self._batches) >= _SHARED_BATCHES:
+                del self._batches[next(iter(self._batches))]
+            self._batches[key] = task
+        # One browser that leaves does not take the batch away from the others.
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Close the files."""
+        await self.follow.close()
+        await self.query.close()
+
+
+class Runs:
+    """All runs, by id, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, Run] = {}
+        self._watchers: set[Follower] = set()
+        self.version = 0
+
+    def infos(self) -> tuple[RunInfo, ...]:
+        """What a list of runs shows."""
+        return tuple(each.info for each in self._runs.values())
+
+    def get(self, run_id: str) -> Run:
+        """The run with this id.
+
+        Raises:
+            UnknownRunError: There is none.
+        """
+        run = self._runs.get(run_id)
+        if run is None:
+            shown = run_id if _ID.fullmatch(run_id) else "that"
+            raise UnknownRunError(f"there is no run {shown}", hint="see the list of runs")
+        return run
+
+    def find(self, run_id: str) -> Run | None:
+        """The run with this id, if it is known."""
+        return self._runs.get(run_id)
+
+    def add(self, info: RunInfo) -> Run:
+        """Take a run in, or find the one that has the id already.
+
+        Raises:
+            UsageError: The id is not 16 hexadecimal digits.
+        """
+        if not _ID.fullmatch(info.id):
+            raise UsageError("a run id must be 16 hexadecimal digits")
+        run = self._runs.get(info.id)
+        if run is None:
+            run = self._runs[info.id] = Run(info)
+            self.changed()
+        return run
+
+    async def open(self, path: Path) -> Run:
+        """Take in a recording.
+
+        Raises:
+            RecordingError: The file is not a recording that can be read.
+        """
+        full = str(path.resolve())
+        probe = Reader(full)
+        try:
+            info, last = await probe.call(lambda each: (each.run(), each.last_seq()))
+        finally:
+            await probe.close()
+        info = msgspec.structs.replace(info, state="recorded", recording=full)
+        run = self.find(info.id) or self.add(info)
+        run.commit(last)
+        return run
+
+    def watch(self, watcher: Follower) -> None:
+        """Be woken when the list changes."""
+        self._watchers.add(watcher)
+
+    def unwatch(self, watcher: Follower) -> None:
+        """Be woken no longer."""
+        self._watchers.discard(watcher)
+
+    def changed(self) -> None:
+        """The list is not what it was."""
+        self.version += 1
+        for each in self._watchers:
+            each.wake(urgent=True)
+
+    async def close(self) -> None:
+        """Close every file."""
+        await asyncio.gather(*(each.close() for each in self._runs.values()))
+
+
+def _empty(info: RunInfo, session: SessionInfo | None) -> wire.Snapshot:
+    return wire.Snapshot(
+        run=info,
+        seq=0,
+        time_ns=0,
+        nodes=(),
+        values=(),
+        gradients=(),
+        steps=(),
+        logs=(),
+        executions=convert.columns(()),
+        dropped=Dropped(),
+        session=session,
+    )

@@ -1,0 +1,280 @@
+"""The endpoint for browsers: ``/api/stream``.
+
+Each browser pulls: one task looks how far its runs are committed, reads what it has not sent yet
+and sends it. A slow browser therefore has no queue that could grow; it gets fewer and larger
+messages, thinned, and beyond a point a new snapshot.
+
+Invariant: at most one push and a few answers are in memory per browser, none of them waits longer
+than the send deadline, and no browser can delay another or a program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import msgspec
+from starlette.websockets import WebSocket
+
+from nodescope import protocol
+from nodescope.errors import NodescopeError, RecordingError
+from nodescope.protocol import RunInfo, SessionInfo
+from nodescope_server import __version__, convert, wire
+from nodescope_server.runs import Run, Runs, encode
+from nodescope_server.sockets import SEND_DEADLINE_S, GoneError, close, first_of, receive, send
+from nodescope_server.values import value_slice
+
+MAX_BROWSERS = 32
+# Replay what was missed up to here; beyond it a snapshot is shorter.
+MAX_REPLAY = 20_000
+# A live browser that is this far behind gets a new snapshot.
+MAX_BEHIND = 200_000
+PUSH_INTERVAL_S = 0.04
+_QUERIES = 4
+_REQUESTS = 256
+
+_decode = msgspec.msgpack.Decoder(wire.Request).decode
+
+
+class _Numbered(msgspec.Struct):
+    """As much of a request that cannot be understood as is needed to say so."""
+
+    id: int
+
+
+_decode_number = msgspec.msgpack.Decoder(_Numbered).decode
+
+
+class _Subscription:
+    """How far one browser is with one run; ``sent`` is -1 when it needs a snapshot."""
+
+    def __init__(self, run: Run, sent: int) -> None:
+        self.run = run
+        self.sent = sent
+        self.session: SessionInfo | None = None
+        self.info: RunInfo = run.info
+
+
+class Stream:
+    """Serves browsers."""
+
+    def __init__(self, runs: Runs, *, send_deadline_s: float = SEND_DEADLINE_S) -> None:
+        self._runs = runs
+        self._deadline_s = send_deadline_s
+        self._connected = 0
+
+    async def __call__(self, socket: WebSocket) -> None:
+        """Serve one connection to its end."""
+        await socket.accept()
+        if self._connected >= MAX_BROWSERS:
+            await close(socket, 1013, f"{MAX_BROWSERS} pages are open already; close one")
+            return
+        self._connected += 1
+        try:
+            await _Browser(socket, self._runs, self._deadline_s).serve()
+        finally:
+            self._connected -= 1
+
+
+class _Browser:
+    """One connection; a `runs.Follower`."""
+
+    def __init__(self, socket: WebSocket, runs: Runs, deadline_s: float) -> None:
+        self._socket = socket
+        self._runs = runs
+        self._deadline_s = deadline_s
+        self._subscriptions: dict[str, _Subscription] = {}
+        self._moved = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._sending = asyncio.Lock()
+        self._queries = asyncio.Semaphore(_QUERIES)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._gone = asyncio.Event()
+        self._runs_version = runs.version
+
+    def wake(self, *, urgent: bool) -> None:
+        """Something moved on."""
+        self._moved.set()
+        if urgent:
+            self._urgent.set()
+
+    async def serve(self) -> None:
+        try:
+            if await self._initialize():
+                self._runs.watch(self)
+                await first_of(self._pump(), self._listen(), self._watch_gone())
+        except GoneError:
+            pass
+        finally:
+            self._runs.unwatch(self)
+            for each in self._subscriptions.values():
+                each.run.remove(self)
+            for task in self._tasks:
+                task.cancel()
+            await close(self._socket, 1000)
+
+    async def _watch_gone(self) -> None:
+        await self._gone.wait()
+
+    async def _send(self, data: bytes) -> None:
+        try:
+            async with self._sending:
+                await send(self._socket, data, self._deadline_s)
+        except GoneError:
+            self._gone.set()
+            raise
+
+    async def _answer(self, number: int, body: wire.ResponseBody) -> None:
+        await self._send(encode(wire.Response(number, body)))
+
+    # ------------------------------------------------------------ requests
+
+    async def _next(self) -> wire.Request | None:
+        """The next request that can be understood; None at the end."""
+        while (data := await receive(self._socket)) is not None:
+            try:
+                return _decode(data)
+            except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+                fault = str(error)
+            try:
+                number = _decode_number(data).id
+            except (msgspec.MsgspecError, RecursionError, ValueError):
+                await close(self._socket, 1007, f"not a request: {fault}")
+                return None
+            await self._answer(number, wire.Failed(f"the request cannot be understood: {fault}"))
+        return None
+
+    async def _initialize(self) -> bool:
+        request = await self._next()
+        if request is None:
+            return False
+        body = request.body
+        if not isinstance(body, wire.Initialize):
+            await self._answer(request.id, wire.Failed("the first request must be initialize"))
+            await close(self._socket, 1002, "the first request must be initialize")
+            return False
+        ours = protocol.PROTOCOL_VERSION
+        if body.protocol != ours:
+            message = f"the page speaks protocol {body.protocol}, the server protocol {ours}"
+            hint = f"reload the page; the server is nodescope {__version__}"
+            await self._answer(request.id, wire.Failed(message, hint))
+            await close(self._socket, 1002, message)
+            return False
+        answer = wire.Initialized(__version__, ours, self._runs.infos())
+        await self._answer(request.id, answer)
+        return True
+
+    async def _listen(self) -> None:
+        while (request := await self._next()) is not None:
+            if isinstance(request.body, wire.Subscribe | wire.Unsubscribe | wire.Initialize):
+                await self._handle(request)  # in order: they change what is followed
+                continue
+            if len(self._tasks) >= _REQUESTS:
+                await close(self._socket, 1008, "too many requests without waiting for answers")
+                return
+            task = asyncio.ensure_future(self._handle(request))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _handle(self, request: wire.Request) -> None:
+        """Answer one request, whatever happens."""
+        try:
+            if isinstance(request.body, wire.Control):
+                body = await self._perform(request.body)  # never behind a long query
+            else:
+                async with self._queries:
+                    body = await self._perform(request.body)
+        except NodescopeError as error:
+            body = wire.Failed(error.message, error.hint)
+        except OverflowError:
+            body = wire.Failed("a number in the request is too large")
+        try:
+            await self._answer(request.id, body)
+        except GoneError:
+            return
+        if isinstance(request.body, wire.Subscribe) and isinstance(body, wire.Done):
+            self.wake(urgent=True)
+
+    async def _perform(self, body: wire.RequestBody) -> wire.ResponseBody:
+        if isinstance(body, wire.Initialize):
+            return wire.Failed("initialize comes once, at the start")
+        run = self._runs.get(body.run)
+        match body:
+            case wire.Subscribe():
+                await self._subscribe(run, body.seq)
+            case wire.Unsubscribe():
+                run.remove(self)
+                self._subscriptions.pop(body.run, None)
+            case wire.Control():
+                await run.control(body.command)
+            case wire.GetState():
+                return await run.query.call(lambda each: convert.state_at(each, body.seq))
+            case wire.GetValue():
+                return await value_slice(run, body)
+            case wire.GetHistory():
+                return await run.query.call(lambda each: convert.history(each, body))
+            case wire.GetTimeline():
+                return await run.query.call(lambda each: convert.timeline(each, body))
+            case wire.GetSource():
+                text = await run.query.call(lambda each: each.source(body.file))
+                return wire.Source(body.file, text or "", text is not None)
+        return wire.Done()
+
+    async def _subscribe(self, run: Run, seq: int) -> None:
+        if run.committed:
+            await run.follow.call(lambda each: each.last_seq())  # fails now, with words, or never
+        near = 0 < seq <= run.committed and run.committed - seq <= MAX_REPLAY
+        self._subscriptions[run.info.id] = _Subscription(run, seq if near else -1)
+        run.add(self)
+
+    # ------------------------------------------------------------ pushes
+
+    async def _pump(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._moved.wait()
+            self._moved.clear()
+            self._urgent.clear()
+            if self._runs_version != self._runs.version:
+                self._runs_version = self._runs.version
+                await self._send(encode(wire.RunsChanged(self._runs.infos())))
+            for each in list(self._subscriptions.values()):
+                await self._push(each)
+            # What comes within the interval goes into one message, unless someone waits for it.
+            try:
+                async with asyncio.timeout_at(loop.time() + PUSH_INTERVAL_S):
+                    await self._urgent.wait()
+            except TimeoutError:
+                pass
+
+    async def _push(self, each: _Subscription) -> None:
+        """Bring one subscription up to date: records, then the session, then the run's state."""
+        run = each.run
+        # Read first: whatever this state refers to was committed before it came.
+        session, info, until = run.session, run.info, run.committed
+        behind = until - each.sent if each.sent >= 0 else math.inf
+        try:
+            if behind > MAX_BEHIND:
+                data = await run.snapshot(until, session)
+            elif behind > 0:
+                data = await run.batch(each.sent, until)
+            else:
+                data = b""
+        except RecordingError as error:
+            self._subscriptions.pop(info.id, None)
+            run.remove(self)
+            await self._send(
+                encode(wire.RunChanged(msgspec.structs.replace(info, error=str(error))))
+            )
+            return
+        if data:
+            await self._send(data)
+            if behind > MAX_BEHIND:
+                each.session, each.info = session, info
+            each.sent = until
+        if session is not None and session is not each.session:
+            await self._send(encode(wire.SessionChanged(info.id, session)))
+            each.session = session
+        if info is not each.info:
+            await self._send(encode(wire.RunChanged(info)))
+            each.info = info

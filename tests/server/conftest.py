@@ -1,0 +1,58 @@
+"""Fixtures: one server and what talks to it, all ended with the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.server.support import Live, Page, Program, serving
+
+
+@pytest.fixture
+def live() -> Iterator[Live]:
+    with serving(lost_after_s=0.05) as running:
+        yield running
+
+
+@pytest.fixture
+def new_program(live: Live, tmp_path: Path) -> Iterator[Callable[..., Program]]:
+    """Programs by number, connected to the server unless ``connected=False``."""
+    made: list[Program] = []
+
+    def make(number: int = 1, *, connected: bool = True, **options: object) -> Program:
+        program = Program(live, tmp_path, number=number, **options)  # type: ignore[arg-type]
+        made.append(program)
+        if connected:
+            program.connect()
+        return program
+
+    yield make
+    for each in made:
+        each.recorder.close()
+        if each.socket is not None:
+            each.socket.close()
+
+
+@pytest.fixture
+def program(new_program: Callable[..., Program]) -> Program:
+    return new_program()
+
+
+@pytest.fixture
+def new_page(live: Live) -> Iterator[Callable[[], Page]]:
+    made: list[Page] = []
+
+    def make() -> Page:
+        made.append(Page(live))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def page(new_page: Callable[[], Page]) -> Page:
+    return new_page()

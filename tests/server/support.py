@@ -1,0 +1,253 @@
+"""A server in this process, and the two that talk to it: a program and a page.
+
+Invariant: real sockets and real recordings; everything waits with a limit and nothing sleeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import msgspec
+import numpy as np
+import uvicorn
+from websockets.sync.client import ClientConnection, connect
+
+from nodescope import events, protocol
+from nodescope.ir.graph import Node, SourceLocation, TensorSpec, Value
+from nodescope.link import messages
+from nodescope.protocol import RunInfo, SessionInfo
+from nodescope.record.recorder import Recorder
+from nodescope.record.recording import Recording
+from nodescope_server import __main__ as entry
+from nodescope_server import wire
+from nodescope_server.app import App, Config, create_app
+
+T = TypeVar("T")
+
+WAIT_S = 20.0
+BEARER = "bearer-of-the-test"
+
+
+class _Server(uvicorn.Server):
+    """Tells when it has started."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = threading.Event()
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+
+class Live:
+    """A running server."""
+
+    def __init__(self, app: App, port: int) -> None:
+        self.app = app
+        self.port = port
+        self.base = f"http://127.0.0.1:{port}"
+        self.cookie = {"Cookie": f"{app.guard.cookie_name}={app.keys.cookie}"}
+
+    def get(self, path: str, **more: Any) -> httpx.Response:
+        """A GET as a program."""
+        headers = {"Authorization": f"Bearer {BEARER}"}
+        return httpx.get(self.base + path, headers=headers, timeout=WAIT_S, **more)
+
+    def socket(self, path: str, headers: dict[str, str], **more: Any) -> ClientConnection:
+        """A WebSocket."""
+        # Newer versions of websockets connect on entering; older ones have connected by then.
+        return connect(
+            f"ws://127.0.0.1:{self.port}{path}",
+            additional_headers=headers,
+            open_timeout=WAIT_S,
+            close_timeout=2,
+            max_size=None,
+            compression=None,
+            proxy=None,
+            **more,
+        ).__enter__()
+
+
+@contextlib.contextmanager
+def serving(**config: Any) -> Iterator[Live]:
+    """A server on a free port, in a thread."""
+    listener = entry.bind(0)
+    port = listener.getsockname()[1]
+    app = create_app(Config(port=port, bearer=BEARER, **config))
+    server = _Server(entry.uvicorn_config(app))
+    thread = threading.Thread(target=server.run, args=([listener],))
+    thread.start()
+    try:
+        assert server.ready.wait(WAIT_S)
+        yield Live(app, port)
+    finally:
+        server.should_exit = True
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+
+
+class Page:
+    """A browser's end of ``/api/stream``."""
+
+    def __init__(self, live: Live, *, protocol_version: int = protocol.PROTOCOL_VERSION) -> None:
+        self.socket = live.socket("/api/stream", {**live.cookie, "Origin": live.base})
+        self.pushes: list[Any] = []
+        self._numbers = itertools.count(1)
+        self._decode = msgspec.msgpack.Decoder(wire.ServerMessage).decode
+        self.hello = self.ask(wire.Initialize("test", protocol_version))
+
+    def ask(self, body: Any) -> Any:
+        """Send a request and wait for its answer; what comes in between is kept in `pushes`."""
+        number = next(self._numbers)
+        self.socket.send(msgspec.msgpack.encode(wire.Request(number, body)))
+        while True:
+            message = self._next()
+            if isinstance(message, wire.Response):
+                assert message.id == number
+                return message.body
+            self.pushes.append(message)
+
+    def subscribe(self, run: str, seq: int = 0) -> wire.Snapshot:
+        """Follow a run from its snapshot."""
+        assert self.ask(wire.Subscribe(run, seq)) == wire.Done()
+        return self.wait(wire.Snapshot)
+
+    def wait(self, kind: type[T], when: Callable[[T], bool] = lambda _: True) -> T:
+        """The next push of a kind; the pushes before it are used up."""
+        while True:
+            message = self.pushes.pop(0) if self.pushes else self._next()
+            if isinstance(message, kind) and when(message):
+                return message
+
+    def records_until(self, seq: int) -> list[wire.Records]:
+        """Every batch up to the one that reaches ``seq``."""
+        found = [self.wait(wire.Records)]
+        while found[-1].seq < seq:
+            found.append(self.wait(wire.Records))
+        return found
+
+    def _next(self) -> Any:
+        return self._decode(self.socket.recv(WAIT_S))
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def seqs(columns: wire.ExecutionColumns) -> list[int]:
+    """The seqs of executions."""
+    return np.frombuffer(columns.seq, "<f8").astype(int).tolist()  # type: ignore[no-any-return]
+
+
+class Program:
+    """A debuggee: a real recorder fed by hand, and the debuggee's end of ``/link``."""
+
+    def __init__(
+        self, live: Live, folder: Path, *, level: events.Level = "values", number: int = 1
+    ) -> None:
+        self.live = live
+        self.run = RunInfo(
+            id=f"{number:016x}",
+            name=f"train_{number}.py",
+            level=level,
+            pid=4242,
+            started_unix_ns=1_700_000_000_000_000_000,
+            recording=str(folder / f"{number}.nscope"),
+        )
+        self.recorder = Recorder(self.run)
+        self.clock = itertools.count(1_000, 1_000)
+        self._nodes = itertools.count(1)
+        self.recorder.emit(
+            events.RunStarted(self.run.id, self.run.name, (), 4242, self.run.started_unix_ns)
+        )
+        self.socket: ClientConnection | None = None
+        self.version = 0
+
+    def connect(self, *, protocol_version: int = protocol.PROTOCOL_VERSION) -> Any:
+        """Say hello; the answer."""
+        self.socket = self.live.socket("/link", {"Authorization": f"Bearer {BEARER}"})
+        self.send(messages.Hello(protocol_version, "0.0.1", self.run))
+        return self.next()
+
+    def send(self, message: messages.FromDebuggee) -> None:
+        assert self.socket is not None
+        self.socket.send(msgspec.msgpack.encode(message))
+
+    def next(self) -> Any:
+        """The next message of the server."""
+        assert self.socket is not None
+        return msgspec.msgpack.decode(self.socket.recv(WAIT_S), type=messages.FromServer)
+
+    def until(self, kind: type[T]) -> T:
+        """The next message of a kind."""
+        while not isinstance(message := self.next(), kind):
+            pass
+        return message
+
+    def define(self, op: str = "exp", inputs: tuple[int, ...] = ()) -> Node:
+        """A new node with one output, a 2×3 float64."""
+        number = next(self._nodes)
+        name = f"model/{op}_{number}"
+        node = Node(
+            number, name, op, "elementwise", inputs, (), (100 + number,), {"axis": 1}, "model",
+            source=SourceLocation(__file__, 7),
+        )  # fmt: skip
+        value = Value(100 + number, TensorSpec((2, 3), "float64"), name)
+        self.recorder.emit(events.GraphExtended((node,), (value,)))
+        return node
+
+    def execute(self, node: Node, array: Any = None, *, step: int = 0) -> None:
+        """Run a node."""
+        output = np.arange(6.0).reshape(2, 3) if array is None else array
+        start = next(self.clock)
+        self.recorder.emit(events.NodeFinished(node, (), (output,), step, 1, start, start + 500))
+
+    def step(self, number: int) -> None:
+        self.recorder.emit(events.StepStarted(number, next(self.clock)))
+
+    def log(self, text: str) -> None:
+        self.recorder.emit(events.Logged("stdout", text, 0, next(self.clock)))
+
+    def commit(self) -> int:
+        """Have everything written; if connected, say so. The seq."""
+        seq = self.recorder.flush()
+        if self.socket is not None:
+            self.send(messages.Committed(seq))
+        return seq
+
+    def read(self, question: Callable[[Recording], T]) -> T:
+        """Ask the recording."""
+        recording = Recording.open(Path(self.run.recording))
+        try:
+            return question(recording)
+        finally:
+            recording.close()
+
+    def stop_at(self, node: Node, seq: int) -> SessionInfo:
+        """Stand still after a node."""
+        stop = protocol.Stop("step", node.id, node.name, node.scope, "after", 0, seq, 1)
+        return self.update(SessionInfo("stopped", self.version + 1, stop))
+
+    def update(self, info: SessionInfo) -> SessionInfo:
+        self.version = info.version
+        self.send(messages.SessionUpdate(info))
+        return info
+
+    def end(self, status: int = 0, error: str = "") -> None:
+        """End well."""
+        self.recorder.emit(events.RunFinished(status, error, next(self.clock)))
+        self.recorder.close()
+        if self.socket is not None:
+            self.send(messages.Goodbye(status, error))
+
+    def drop(self) -> None:
+        """Lose the connection without a word."""
+        assert self.socket is not None
+        self.socket.close()
+        self.socket = None
