@@ -11,6 +11,7 @@ import asyncio
 import errno
 import logging
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -51,13 +52,20 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"nodescope: port {options.port} is taken, using {port} instead", file=sys.stderr)
     # Removed from the environment, so that nothing started from here can read it.
     app = create_app(Config(port=port, bearer=os.environ.pop(TOKEN_VARIABLE, "")))
+    server = uvicorn.Server(uvicorn_config(app))
+
+    def on_signal(number: int, frame: object) -> None:
+        # While it serves, uvicorn handles signals, and at its end raises them again: to be ignored.
+        if not server.should_exit:
+            raise SystemExit(0)
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, on_signal)
     try:
-        asyncio.run(_serve(app, listener, port, options))
+        asyncio.run(_serve(server, app, listener, options))
     except NodescopeError as error:
         print(f"nodescope: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        pass  # uvicorn has stopped; it raises the signal again at its end
     return 0
 
 
@@ -87,10 +95,12 @@ def bind(port: int) -> socket.socket:
     raise OSError(errno.EADDRINUSE, f"it and the {MORE_PORTS} ports after it are taken")
 
 
-async def _serve(app: App, listener: socket.socket, port: int, options: argparse.Namespace) -> None:
+async def _serve(
+    server: uvicorn.Server, app: App, listener: socket.socket, options: argparse.Namespace
+) -> None:
     for path in options.open:
         await app.runs.open(path)
-    server = uvicorn.Server(uvicorn_config(app))
+    port = listener.getsockname()[1]
     parent = asyncio.ensure_future(_end_with(options.parent_pid, server))
     announce = asyncio.ensure_future(_announce(app, server, port))
     try:

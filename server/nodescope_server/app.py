@@ -6,7 +6,6 @@ guard.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -65,6 +64,8 @@ class App(FastAPI):
             redoc_url=None,
             openapi_url="/api/openapi.json",
             lifespan=_lifespan,
+            # Nothing leaves this machine, whatever the environment asks of FastAPI.
+            telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
         )
         self.guard = Guard(super().__call__, self.keys, config.port)
 
@@ -109,7 +110,7 @@ def create_app(config: Config) -> App:
     app.add_exception_handler(NodescopeError, _on_nodescope_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
-    app.add_exception_handler(sqlite3.Error, _on_unreadable)
+    app.add_exception_handler(Exception, _on_fault)
     return app
 
 
@@ -154,5 +155,5 @@ async def _on_http(request: Request, error: Exception) -> Response:
     return Json(problem, status_code=error.status_code, headers=error.headers)
 
 
-async def _on_unreadable(request: Request, error: Exception) -> Response:
-    return Json(Problem(f"the recording cannot be read: {error}"), status_code=409)
+async def _on_fault(request: Request, error: Exception) -> Response:
+    return Json(Problem(f"nodescope failed here ({type(error).__name__})"), status_code=500)

@@ -1,0 +1,168 @@
+"""The process: one line when it is ready, an end when it is told or its parent is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from nodescope_server import __main__ as entry
+from tests.server.support import WAIT_S, Live, Page, Program, serving
+
+BEARER = "a-secret-bearer"
+
+
+@contextlib.contextmanager
+def started(*arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nodescope_server", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, entry.TOKEN_VARIABLE: BEARER, **environment},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=WAIT_S)
+
+
+def ready(process: subprocess.Popen[str]) -> dict[str, Any]:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.stderr.read() if process.stderr else ""
+    return msgspec.json.decode(line, type=dict[str, Any])
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_where_it_is_and_ends_when_told(sign: signal.Signals) -> None:
+    with started("--port", "0") as process:
+        told = ready(process)
+        port = told["port"]
+        assert told["pid"] == process.pid
+        assert told["link"] == f"ws://127.0.0.1:{port}/link"
+        with httpx.Client() as browser:
+            assert told["url"].startswith(f"http://127.0.0.1:{port}/?token=")
+            assert browser.get(told["url"]).status_code == 303
+            assert browser.get(f"http://127.0.0.1:{port}/api/runs").json() == {"runs": []}
+        live = Live.__new__(Live)
+        live.port = port
+        held = live.socket("/link", {"Authorization": f"Bearer {BEARER}"})  # it does not wait
+        asked = time.monotonic()
+        process.send_signal(sign)
+        out, errors = process.communicate(timeout=WAIT_S)
+        assert time.monotonic() - asked < 2.5
+        assert process.returncode == 0
+        assert out == ""  # nothing after the one line
+        assert errors == ""
+        held.close()
+
+
+def test_it_ends_with_its_parent() -> None:
+    waiting = [sys.executable, "-c", "input()"]
+    with (
+        subprocess.Popen(waiting, stdin=subprocess.PIPE) as parent,
+        started("--port", "0", "--parent-pid", str(parent.pid)) as process,
+    ):
+        ready(process)
+        parent.kill()
+        assert process.wait(WAIT_S) == 0
+
+
+def test_it_does_not_start_for_a_parent_that_is_gone() -> None:
+    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
+                          capture_output=True, text=True, check=True)  # fmt: skip
+    with started("--port", "0", "--parent-pid", gone.stdout.strip()) as process:
+        assert process.wait(WAIT_S) == 0
+
+
+def test_a_port_that_is_taken_is_said_and_the_next_is_used() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with started("--port", str(port)) as process:
+            told = ready(process)
+            assert port < told["port"] <= port + entry.MORE_PORTS
+            process.terminate()
+            _, errors = process.communicate(timeout=WAIT_S)
+            assert errors == (f"nodescope: port {port} is taken, using {told['port']} instead\n")
+
+
+def test_when_no_port_is_free_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(entry, "MORE_PORTS", 0)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert entry.main(["--port", str(port)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"nodescope: cannot listen on port {port}: ")
+    assert error.count("\n") == 1
+
+
+def test_a_file_that_is_no_recording_is_refused_in_one_line(tmp_path: Path) -> None:
+    junk = tmp_path / "junk.nscope"
+    junk.write_bytes(b"not a recording" * 100)
+    for path in (junk, tmp_path / "none.nscope"):
+        with started("--port", "0", "--open", str(path)) as process:
+            out, errors = process.communicate(timeout=WAIT_S)
+            assert process.returncode == 1
+            assert out == ""
+            assert errors.startswith("nodescope: ")
+            assert errors.count("\n") == 1
+            assert path.name in errors
+
+
+def test_a_recording_is_opened_and_read(tmp_path: Path) -> None:
+    with serving() as live:
+        program = Program(live, tmp_path)
+        node = program.define()
+        program.execute(node)
+        program.log("hello")
+        program.end(0)
+    with started("--port", "0", "--open", program.run.recording) as process:
+        port = ready(process)["port"]
+        headers = {"Authorization": f"Bearer {BEARER}"}
+        base = f"http://127.0.0.1:{port}/api/runs"
+        (run,) = httpx.get(base, headers=headers).json()["runs"]
+        assert (run["id"], run["state"]) == (program.run.id, "recorded")
+        value = httpx.get(f"{base}/{run['id']}/values/101", headers=headers).json()
+        assert value["elements"] == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_a_server_that_was_killed_is_replaced_and_the_program_comes_back(tmp_path: Path) -> None:
+    with serving() as live:
+        program = Program(live, tmp_path)
+        program.connect()
+        node = program.define()
+        program.execute(node)
+        program.commit()
+    assert program.socket is not None
+    program.socket.close()
+    program.execute(node)
+    program.recorder.flush()
+    with serving() as live:
+        program.live = live
+        program.connect()
+        page = Page(live)
+        shot = page.subscribe(program.run.id)
+        assert shot.executions.count == 1
+        assert shot.run.state == "live"
+        page.close()
+        program.end()
+        program.socket.close()

@@ -1,0 +1,167 @@
+"""REST: what programs can ask without a socket, and what they are told when it is not there."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nodescope_server import __version__, rest
+from tests.server.support import Live, Page, Program
+
+ROUTES = (
+    "/api/runs/{run}",
+    "/api/runs/{run}/graph",
+    "/api/runs/{run}/nodes/1",
+    "/api/runs/{run}/nodes/1/history",
+    "/api/runs/{run}/values/101",
+    "/api/runs/{run}/values/101.npy",
+    "/api/runs/{run}/source?file=a.py",
+    "/api/runs/{run}/logs",
+    "/api/runs/{run}/export.svg",
+    "/api/runs/{run}/export.dot",
+)
+
+
+@pytest.fixture
+def recorded(program: Program, page: Page) -> Program:
+    """A program with one node that ran twice; its records have arrived."""
+    page.subscribe(program.run.id)
+    node = program.define("exp")
+    program.define("log", (101,))
+    program.execute(node, np.array([[1.0, np.nan], [np.inf, -np.inf]]))
+    program.execute(node, np.array([[1.0, 2.0], [3.0, 4.0]]))
+    program.log("one")
+    program.log("two")
+    page.records_until(program.commit())
+    return program
+
+
+def get(live: Live, program: Program, rest_of_path: str, **params: Any) -> Any:
+    answer = live.get(f"/api/runs/{program.run.id}{rest_of_path}", params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_health_and_runs(live: Live, recorded: Program) -> None:
+    assert live.get("/api/health").json() == {"status": "ok", "version": __version__, "protocol": 1}
+    (run,) = live.get("/api/runs").json()["runs"]
+    assert run["id"] == recorded.run.id
+    detail = get(live, recorded, "")
+    assert detail["run"]["state"] == "live"
+    assert detail["seq"] == recorded.commit()
+
+
+def test_graph_nodes_and_history(live: Live, recorded: Program) -> None:
+    graph = get(live, recorded, "/graph")
+    assert [each["op"] for each in graph["nodes"]] == ["exp", "log"]
+    assert graph["values"][0]["producer"] == 1
+    node = get(live, recorded, "/nodes/1")
+    assert node["times"] == 2
+    assert node["outputs"][0]["value"]["id"] == 101
+    assert get(live, recorded, "/nodes/2")["inputs"][0]["value"]["id"] == 101
+    assert get(live, recorded, "/nodes/2")["latest"] is None
+    history = get(live, recorded, "/nodes/1/history")
+    assert history["total"] == len(history["executions"]) == len(history["points"]) == 2
+
+
+def test_values_name_what_json_can_not(live: Live, recorded: Program) -> None:
+    first = get(live, recorded, "/nodes/1/history")["executions"][0]["seq"]
+    value = get(live, recorded, "/values/101", seq=first)
+    assert value["elements"] == [[1.0, "NaN"], ["Infinity", "-Infinity"]]
+    assert get(live, recorded, "/values/101", row=1, cols=1)["elements"] == [[3.0]]
+
+
+def test_a_value_as_a_numpy_file(live: Live, recorded: Program) -> None:
+    answer = live.get(f"/api/runs/{recorded.run.id}/values/101.npy")
+    assert answer.status_code == 200
+    assert "attachment" in answer.headers["content-disposition"]
+    array = np.load(io.BytesIO(answer.content), allow_pickle=False)
+    assert array.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_logs_by_page(live: Live, recorded: Program) -> None:
+    (first,) = get(live, recorded, "/logs", limit=1)["logs"]
+    assert first["text"] == "one"
+    (second,) = get(live, recorded, "/logs", after=first["seq"])["logs"]
+    assert second["text"] == "two"
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize(
+    "run", ["0123456789abcdef", "x", "..%2f..%2fetc", "%00", "<b>", "a" * 9000]
+)
+def test_an_unknown_run_is_not_found(live: Live, route: str, run: str) -> None:
+    answer = live.get(route.format(run=run))
+    assert answer.status_code == 404
+    assert answer.json()["error"]
+    assert "<b>" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "path", ["/nodes/99", "/nodes/99/history", "/values/99", "/values/99.npy", "/source?file=no.py",
+             "/source?file=../../../../etc/passwd", "/nothing", "/export.pdf"]
+)  # fmt: skip
+def test_an_unknown_thing_is_not_found(live: Live, recorded: Program, path: str) -> None:
+    answer = live.get(f"/api/runs/{recorded.run.id}{path}")
+    assert answer.status_code == 404
+    assert answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/nodes/one", "/nodes/-1", f"/values/{2**70}", "/values/101?seq=-3",
+             "/values/101?rows=0", "/logs?limit=x", "/export.svg?engine=rm"]
+)  # fmt: skip
+def test_what_cannot_be_meant_is_named(live: Live, recorded: Program, path: str) -> None:
+    answer = live.get(f"/api/runs/{recorded.run.id}{path}")
+    assert answer.status_code == 422
+    assert answer.json()["error"].startswith(("path.", "query."))
+
+
+def test_the_description_describes_every_answer(live: Live) -> None:
+    described = live.get("/api/openapi.json").json()
+    schemas = described["components"]["schemas"]
+    assert {each.__name__ for each in rest.TYPES} <= set(schemas)
+    for path, verbs in described["paths"].items():
+        for verb in verbs.values():
+            assert verb["summary"], path
+            for answer in verb["responses"].values():
+                for content in answer.get("content", {}).values():
+                    ref = content.get("schema", {}).get("$ref", "")
+                    assert not ref or ref.rpartition("/")[2] in schemas
+
+
+def test_a_program_can_let_another_browser_in(live: Live) -> None:
+    import httpx
+
+    bearer = {"Authorization": "Bearer bearer-of-the-test"}
+    url = httpx.post(f"{live.base}/api/tokens", headers=bearer).json()["url"]
+    assert httpx.get(url).status_code == 303
+    assert httpx.get(url).status_code == 403
+
+
+@given(
+    path=st.text(max_size=40),
+    query=st.dictionaries(
+        st.sampled_from(["seq", "row", "limit", "after", "file", "engine", "index"]),
+        st.one_of(st.integers(), st.text(max_size=20)),
+        max_size=3,
+    ),
+    route=st.sampled_from(ROUTES),
+)
+@settings(
+    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_nothing_that_is_asked_breaks_the_server(
+    live: Live, recorded: Program, path: str, query: dict[str, Any], route: str
+) -> None:
+    from urllib.parse import quote, urlencode
+
+    asked = route.format(run=recorded.run.id).partition("?")[0]
+    options = urlencode(query, errors="replace")
+    for each in (f"{asked}?{options}", f"{asked}/{quote(path, safe='', errors='replace')}"):
+        assert live.get(each).status_code < 500

@@ -1,0 +1,193 @@
+"""Values: the right window of the right moment, from the file or from the standing program."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from nodescope.ir.graph import TensorSpec
+from nodescope.link import messages
+from nodescope_server import values, wire
+from tests.server.support import Page, Program
+
+NewProgram = Callable[..., Program]
+
+
+def elements(answer: wire.ValueSlice) -> list[list[float]]:
+    _, _, rows, cols = answer.window
+    return np.frombuffer(answer.data, "<f8").reshape(rows, cols).tolist()  # type: ignore[no-any-return]
+
+
+def settled(page: Page, program: Program) -> int:
+    """Commit, and wait until a page has seen it."""
+    seq = program.commit()
+    page.subscribe(program.run.id)
+    while not page.ask(wire.GetState(program.run.id, seq)).executions.count:
+        page.records_until(seq)
+    return seq
+
+
+def test_a_window_of_a_moment(program: Program, page: Page) -> None:
+    node = program.define()
+    program.execute(node, np.arange(12.0).reshape(3, 4))
+    middle = settled(page, program)
+    program.execute(node, np.full((3, 4), 7.0))
+    program.commit()
+    value = node.outputs[0]
+    answer = page.ask(wire.GetValue(program.run.id, value, middle, row=1, col=2, rows=5, cols=1))
+    assert answer.available
+    assert answer.found
+    assert answer.reason == ""
+    assert answer.seq == middle
+    assert answer.window == (1, 2, 2, 1)
+    assert answer.grid == (3, 4)
+    assert answer.shape == (3, 4)
+    assert answer.spec == TensorSpec((3, 4), "float64")
+    assert elements(answer) == [[6.0], [10.0]]
+    assert answer.summary is not None
+    before = page.ask(wire.GetValue(program.run.id, value, 1))
+    assert not before.found
+    assert "not been computed" in before.reason
+
+
+def test_what_is_not_kept_says_how_to_keep_it(new_program: NewProgram, page: Page) -> None:
+    program = new_program(level="summary")
+    node = program.define()
+    program.execute(node)
+    settled(page, program)
+    answer = page.ask(wire.GetValue(program.run.id, node.outputs[0]))
+    assert answer.found
+    assert answer.summary is not None
+    assert not answer.available
+    assert answer.data == b""
+    assert answer.reason == "Full values are not kept at level summary; run with --level values."
+
+
+@pytest.mark.parametrize("level", ["graph", "timing"])
+def test_without_summaries_the_execution_is_still_named(
+    new_program: NewProgram, page: Page, level: str
+) -> None:
+    program = new_program(level=level)
+    node = program.define()
+    program.execute(node)
+    seq = program.commit()
+    if level == "graph":
+        return  # executions are not recorded there
+    settled(page, program)
+    answer = page.ask(wire.GetValue(program.run.id, node.outputs[0]))
+    assert (answer.found, answer.seq, answer.summary) == (True, seq, None)
+    assert f"at level {level}" in answer.reason
+
+
+def answer_live(program: Program, reply: Callable[[messages.ReadLive], Any]) -> threading.Thread:
+    """Answer the next question for a live value, in a thread."""
+
+    def run() -> None:
+        program.send(reply(program.until(messages.ReadLive)))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def test_a_standing_program_is_asked_once(new_program: NewProgram, page: Page) -> None:
+    program = new_program(level="summary")
+    node = program.define()
+    array = np.arange(6.0).reshape(2, 3)
+    program.execute(node, array)
+    seq = settled(page, program)
+    info = program.stop_at(node, seq)
+    page.wait(wire.SessionChanged, lambda each: each.info == info)
+    spec = TensorSpec((2, 3), "float64")
+    thread = answer_live(
+        program, lambda each: messages.LiveValue(each.request, True, spec, array.tobytes())
+    )
+    request = wire.GetValue(program.run.id, node.outputs[0])
+    assert elements(page.ask(request)) == array.tolist()
+    thread.join(10)
+    assert elements(page.ask(request)) == array.tolist()  # nobody answers a second time
+    # Once it goes on, the array is not what the program holds any more.
+    info = program.update(wire.SessionInfo("running", info.version + 1))
+    page.wait(wire.SessionChanged, lambda each: each.info == info)
+    assert not page.ask(request).available
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (lambda n: messages.LiveValue(n, False), "does not hold it any more"),
+        (
+            lambda n: messages.LiveValue(n, True, TensorSpec((9, 9), "float64"), b"12345678"),
+            "cannot be read",
+        ),
+        (lambda n: messages.LiveValue(n, True, TensorSpec((1,), "O"), b"12345678"), "object"),
+        (lambda n: messages.LiveValue(n, True, TensorSpec((1,), "nonsense"), b""), "cannot be"),
+        (lambda n: messages.CommandTaken(n), "another question"),
+    ],
+)
+def test_a_useless_answer_is_said_to_be_useless(
+    new_program: NewProgram, page: Page, reply: Callable[[int], Any], reason: str
+) -> None:
+    program = new_program(level="summary")
+    node = program.define()
+    program.execute(node)
+    seq = settled(page, program)
+    info = program.stop_at(node, seq)
+    page.wait(wire.SessionChanged, lambda each: each.info == info)
+    thread = answer_live(program, lambda each: reply(each.request))
+    answer = page.ask(wire.GetValue(program.run.id, node.outputs[0]))
+    thread.join(10)
+    assert not answer.available
+    assert reason in answer.reason
+
+
+@given(
+    array=hnp.arrays(
+        dtype=st.sampled_from([np.float32, np.int16, np.bool_, np.complex128]),
+        shape=hnp.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=4),
+    ),
+    index=st.lists(st.integers(-3, 6), max_size=4).map(tuple),
+    where=st.tuples(*[st.integers(0, 5)] * 4),
+)
+@settings(deadline=None, max_examples=200)
+def test_every_element_of_a_window_is_the_one_it_says(
+    array: Any, index: tuple[int, ...], where: tuple[int, int, int, int]
+) -> None:
+    row, col, rows, cols = where
+    window, grid, taken = values.cut(array, index, *where)
+    assert window.dtype == np.float64
+    assert len(taken) == max(array.ndim - 2, 0)
+    assert window.shape[0] <= rows
+    assert window.shape[1] <= cols
+    if 0 in array.shape:
+        assert window.size == 0
+        return
+    assert grid == (1,) * (2 - min(array.ndim, 2)) + array.shape[-2:]
+    assert window.shape == (
+        max(0, min(rows, grid[0] - row)),
+        max(0, min(cols, grid[1] - col)),
+    )
+    for i in range(window.shape[0]):
+        for j in range(window.shape[1]):
+            place = (*taken, row + i, col + j)[max(2 - array.ndim, 0) if array.ndim < 2 else 0 :]
+            expected = np.abs(array[place]) if array.dtype.kind == "c" else array[place]
+            np.testing.assert_equal(window[i, j], np.float64(expected))
+
+
+def test_a_window_is_bounded(program: Program, page: Page) -> None:
+    node = program.define()
+    program.execute(node, np.zeros((600, 700)))
+    settled(page, program)
+    asked = wire.GetValue(program.run.id, node.outputs[0], rows=10**9, cols=10**9)
+    assert page.ask(asked).window == (0, 0, values.MAX_ROWS, values.MAX_COLS)
+    outside = wire.GetValue(program.run.id, node.outputs[0], row=10**6, col=-5)
+    answer = page.ask(outside)
+    assert answer.available
+    assert answer.window[2] == 0
