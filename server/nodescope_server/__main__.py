@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import errno
 import logging
 import os
 import signal
@@ -21,10 +20,9 @@ import uvicorn
 
 from nodescope.errors import NodescopeError
 from nodescope_server.app import App, Config, create_app
-from nodescope_server.sockets import MAX_FRAME_BYTES
+from nodescope_server.listen import allow_many_files, bind, uvicorn_config
 
 DEFAULT_PORT = 7711
-MORE_PORTS = 50
 TOKEN_VARIABLE = "NODESCOPE_LINK_TOKEN"
 _PARENT_INTERVAL_S = 0.5
 
@@ -53,6 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     # Removed from the environment, so that nothing started from here can read it.
     app = create_app(Config(port=port, bearer=os.environ.pop(TOKEN_VARIABLE, "")))
     server = uvicorn.Server(uvicorn_config(app))
+    allow_many_files()
 
     def on_signal(number: int, frame: object) -> None:
         # While it serves, uvicorn handles signals, and at its end raises them again: to be ignored.
@@ -69,32 +68,6 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def bind(port: int) -> socket.socket:
-    """A listening socket on 127.0.0.1, at ``port`` or the next free of the 50 after it.
-
-    Raises:
-        OSError: None of them is free, or it is not allowed.
-    """
-    for candidate in [0] if port == 0 else range(port, min(port + MORE_PORTS, 65535) + 1):
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        # Connections of a server that has just ended do not keep its port; a listener does.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            # The kernel drops peers that acknowledge nothing, or read nothing, for this long.
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)
-        try:
-            listener.bind(("127.0.0.1", candidate))
-            listener.listen(128)
-        except OSError as error:
-            listener.close()
-            if error.errno != errno.EADDRINUSE:
-                raise
-            continue
-        listener.setblocking(False)
-        return listener
-    raise OSError(errno.EADDRINUSE, f"it and the {MORE_PORTS} ports after it are taken")
-
-
 async def _serve(
     server: uvicorn.Server, app: App, listener: socket.socket, options: argparse.Namespace
 ) -> None:
@@ -108,24 +81,6 @@ async def _serve(
     finally:
         parent.cancel()
         announce.cancel()
-
-
-def uvicorn_config(app: App) -> uvicorn.Config:
-    """How uvicorn runs: pure Python parsers, no logs, frames up to 16 MiB, no compression."""
-    return uvicorn.Config(
-        app,
-        http="h11",
-        ws="websockets-sansio",
-        ws_max_size=MAX_FRAME_BYTES,
-        ws_per_message_deflate=False,
-        loop="asyncio",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=1,
-    )
 
 
 async def _announce(app: App, server: uvicorn.Server, port: int) -> None:

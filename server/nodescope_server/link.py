@@ -22,7 +22,9 @@ from nodescope_server.sockets import SEND_DEADLINE_S, close, first_of, receive, 
 MAX_DEBUGGEES = 64
 HELLO_DEADLINE_S = 10.0
 
-_decode = msgspec.msgpack.Decoder(messages.FromDebuggee).decode
+_decoder: msgspec.msgpack.Decoder[messages.FromDebuggee] = msgspec.msgpack.Decoder(
+    messages.FromDebuggee
+)
 
 
 class Link:
@@ -37,6 +39,7 @@ class Link:
         self._runs = runs
         self._lost_after_s = lost_after_s
         self._connected = 0
+        self._farewells: set[asyncio.Task[None]] = set()
 
     async def __call__(self, socket: WebSocket) -> None:
         """Serve one connection to its end."""
@@ -99,10 +102,7 @@ class Link:
         peer.tell(messages.Welcome(__version__))
         peer.attend(run.followers)
         # A server that was started again finds what was recorded before.
-        try:
-            run.commit(await run.follow.call(lambda recording: recording.last_seq()))
-        except RecordingError:
-            pass  # there is no file yet; Committed will come with the first records
+        await _catch_up(run)
         run.change(msgspec.structs.replace(hello.run, state="live"))
         self._runs.changed()
 
@@ -111,10 +111,16 @@ class Link:
             return
         run.peer = None
         if run.info.state == "live":
-            asyncio.get_running_loop().call_later(self._lost_after_s, self._give_up, run)
+            task = asyncio.ensure_future(self._give_up(run))
+            self._farewells.add(task)
+            task.add_done_callback(self._farewells.discard)
 
-    def _give_up(self, run: Run) -> None:
+    async def _give_up(self, run: Run) -> None:
+        await asyncio.sleep(self._lost_after_s)
+        # It may have recorded more than it could still tell.
+        await _catch_up(run)
         if run.peer is None and run.info.state == "live":
+            run.session = None
             run.change(msgspec.structs.replace(run.info, state="lost"))
             self._runs.changed()
 
@@ -135,18 +141,15 @@ class Link:
                         run.update(info)
                 case messages.CommandTaken() | messages.LiveValue():
                     peer.answer(message)
-                case messages.Goodbye(status, error):
-                    await self._finish(run, status, error)
+                case messages.Goodbye(status, last_line):
+                    await self._finish(run, status, last_line)
                     return
                 case messages.Hello():
                     await close(socket, 1002, "a second hello")
                     return
 
     async def _finish(self, run: Run, status: int, error: str) -> None:
-        try:
-            run.commit(await run.follow.call(lambda recording: recording.last_seq()))
-        except RecordingError:
-            pass  # what was committed before is still there
+        await _catch_up(run)
         run.change(msgspec.structs.replace(run.info, state="finished", status=status, error=error))
         self._runs.changed()
 
@@ -155,7 +158,7 @@ class Link:
         if data is None:
             return None
         try:
-            return _decode(data)
+            return _decoder.decode(data)
         except (msgspec.MsgspecError, RecursionError, ValueError) as error:
             raise LinkError(f"a message cannot be read: {error}") from error
 
@@ -164,6 +167,14 @@ async def _drain(socket: WebSocket, peer: Peer) -> None:
     """Send what is in the outbox, in order, until the peer is closed or reads no more."""
     while (data := await peer.outbox.get()) is not None:
         await send(socket, data, SEND_DEADLINE_S)
+
+
+async def _catch_up(run: Run) -> None:
+    """Take what the recording holds as committed, whatever was told."""
+    try:
+        run.commit(await run.follow.call(lambda recording: recording.last_seq()))
+    except RecordingError:
+        pass  # there is no file (yet); what was told before still counts
 
 
 async def _refuse(socket: WebSocket, reason: str) -> None:

@@ -74,7 +74,7 @@ async def first_of(*parts: Coroutine[Any, Any, None]) -> None:
         for each in tasks:
             each.cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
-    for each in results:
+    for result in results:
         expected = (GoneError, asyncio.CancelledError)
-        if isinstance(each, BaseException) and not isinstance(each, expected):
-            raise each
+        if isinstance(result, BaseException) and not isinstance(result, expected):
+            raise result

@@ -10,6 +10,7 @@ import numpy as np
 
 from nodescope.errors import LinkError
 from nodescope.events import Array
+from nodescope.ir.graph import TensorSpec
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Execution, ValueAt
 from nodescope_server import wire
@@ -42,7 +43,7 @@ async def value_slice(run: Run, request: wire.GetValue) -> wire.ValueSlice:
         array, reason = await _live(run, request, seq)
         if array is not None:
             window = cut(array, request.index, *where)
-            spec = spec or wire.TensorSpec(array.shape, array.dtype.name)
+            spec = spec or TensorSpec(array.shape, array.dtype.name)
     shape = spec.shape if spec else ()
     if window is None:
         return wire.ValueSlice(request.value, True, seq, step, spec, summary, shape, reason=reason)

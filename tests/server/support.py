@@ -24,8 +24,7 @@ from nodescope.link import messages
 from nodescope.protocol import RunInfo, SessionInfo
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
-from nodescope_server import __main__ as entry
-from nodescope_server import wire
+from nodescope_server import listen, wire
 from nodescope_server.app import App, Config, create_app
 
 T = TypeVar("T")
@@ -78,10 +77,10 @@ class Live:
 @contextlib.contextmanager
 def serving(**config: Any) -> Iterator[Live]:
     """A server on a free port, in a thread."""
-    listener = entry.bind(0)
+    listener = listen.bind(0)
     port = listener.getsockname()[1]
     app = create_app(Config(port=port, bearer=BEARER, **config))
-    server = _Server(entry.uvicorn_config(app))
+    server = _Server(listen.uvicorn_config(app))
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:
@@ -160,7 +159,7 @@ class Program:
             started_unix_ns=1_700_000_000_000_000_000,
             recording=str(folder / f"{number}.nscope"),
         )
-        self.recorder = Recorder(self.run)
+        self.recorder = Recorder(self.run.recording, level=level)
         self.clock = itertools.count(1_000, 1_000)
         self._nodes = itertools.count(1)
         self.recorder.emit(
@@ -216,7 +215,8 @@ class Program:
 
     def commit(self) -> int:
         """Have everything written; if connected, say so. The seq."""
-        seq = self.recorder.flush()
+        assert self.recorder.flush(WAIT_S)
+        seq = self.recorder.last_seq
         if self.socket is not None:
             self.send(messages.Committed(seq))
         return seq

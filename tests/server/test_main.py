@@ -18,6 +18,7 @@ import msgspec
 import pytest
 
 from nodescope_server import __main__ as entry
+from nodescope_server import listen
 from tests.server.support import WAIT_S, Live, Page, Program, serving
 
 BEARER = "a-secret-bearer"
@@ -95,7 +96,7 @@ def test_a_port_that_is_taken_is_said_and_the_next_is_used() -> None:
         port = taken.getsockname()[1]
         with started("--port", str(port)) as process:
             told = ready(process)
-            assert port < told["port"] <= port + entry.MORE_PORTS
+            assert port < told["port"] <= port + listen.MORE_PORTS
             process.terminate()
             _, errors = process.communicate(timeout=WAIT_S)
             assert errors == (f"nodescope: port {port} is taken, using {told['port']} instead\n")
@@ -104,7 +105,7 @@ def test_a_port_that_is_taken_is_said_and_the_next_is_used() -> None:
 def test_when_no_port_is_free_it_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(entry, "MORE_PORTS", 0)
+    monkeypatch.setattr(listen, "MORE_PORTS", 0)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -166,3 +167,29 @@ def test_a_server_that_was_killed_is_replaced_and_the_program_comes_back(tmp_pat
         page.close()
         program.end()
         program.socket.close()
+
+
+def test_connections_that_say_nothing_are_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listen, "FIRST_REQUEST_S", 0.2)
+    with serving() as live:
+        program = Program(live, tmp_path)
+        program.connect()
+        silent = [socket.create_connection(("127.0.0.1", live.port)) for _ in range(50)]
+        for number, each in enumerate(silent):
+            each.settimeout(WAIT_S)
+            if number % 2:
+                each.sendall(b"GET / HTTP/1.1\r\nHost: 127")  # and no more
+        assert live.get("/api/health").status_code == 200
+        for each in silent:
+            assert each.recv(1) == b""
+            each.close()
+        # Who was let in stays, however long ago it came.
+        program.execute(program.define())
+        program.commit()
+        page = Page(live)
+        assert page.subscribe(program.run.id).run.state == "live"
+        page.close()
+        program.end()
+        program.socket.close()  # type: ignore[union-attr]

@@ -1,0 +1,88 @@
+"""Listening: the socket, and how uvicorn serves it.
+
+Invariant: 127.0.0.1 and nothing else; peers that say nothing, or read nothing, are dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from nodescope_server.app import App
+from nodescope_server.sockets import MAX_FRAME_BYTES
+
+MORE_PORTS = 50
+FIRST_REQUEST_S = 10.0
+
+
+def bind(port: int) -> socket.socket:
+    """A listening socket on 127.0.0.1, at ``port`` or the next free of the 50 after it.
+
+    Raises:
+        OSError: None of them is free, or it is not allowed.
+    """
+    for candidate in [0] if port == 0 else range(port, min(port + MORE_PORTS, 65535) + 1):
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # Connections of a server that has just ended do not keep its port; a listener does.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            # The kernel drops peers that acknowledge nothing, or read nothing, for this long.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)
+        try:
+            listener.bind(("127.0.0.1", candidate))
+            listener.listen(128)
+        except OSError as error:
+            listener.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+            continue
+        listener.setblocking(False)
+        return listener
+    raise OSError(errno.EADDRINUSE, f"it and the {MORE_PORTS} ports after it are taken")
+
+
+def uvicorn_config(app: App) -> uvicorn.Config:
+    """How uvicorn runs: pure Python parsers, no logs, frames up to 16 MiB, no compression."""
+    return uvicorn.Config(
+        app,
+        http=_Punctual,
+        ws="websockets-sansio",
+        ws_max_size=MAX_FRAME_BYTES,
+        ws_per_message_deflate=False,
+        loop="asyncio",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=1,
+    )
+
+
+class _Punctual(H11Protocol):
+    """HTTP whose first request must come within ten seconds, so that idlers take no places."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.loop.call_later(FIRST_REQUEST_S, self._check)
+
+    def _check(self) -> None:
+        upgraded = self.transport.get_protocol() is not self
+        if self.cycle is None and not upgraded and not self.transport.is_closing():
+            self.transport.close()
+
+
+def allow_many_files() -> None:
+    """Each connection and each recording is an open file; the usual limit of 1,024 is soft."""
+    try:
+        import resource
+    except ImportError:  # not a Unix: no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 16_384 if hard == resource.RLIM_INFINITY else min(16_384, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
