@@ -1,0 +1,343 @@
+"""Link: the debuggee's connection to the server, in threads of its own.
+
+What goes out is state, not history: the newest commit, the newest session, answers. So the queue
+is bounded by nature, and to reconnect is to say the newest again.
+
+Invariant: no method waits for the network, except `connect` and `goodbye`, each for a bounded time.
+A server that is slow, gone or talks nonsense costs the program nothing. Knows neither gate nor
+recorder: it is given callables.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import ClientConnection, connect
+
+from nodescope.errors import LinkError, NodescopeError
+from nodescope.events import Array
+from nodescope.ir.graph import TensorSpec
+from nodescope.link.messages import (
+    CommandTaken,
+    Committed,
+    Controllers,
+    Do,
+    FromDebuggee,
+    FromServer,
+    Goodbye,
+    Hello,
+    LiveValue,
+    ReadLive,
+    Refused,
+    SessionUpdate,
+    Welcome,
+)
+from nodescope.protocol import PROTOCOL_VERSION, Command, RunInfo, SessionInfo
+
+MAX_FRAME_BYTES: Final = 16 << 20
+# Room for the message around the elements of a live value.
+MAX_LIVE_BYTES: Final = MAX_FRAME_BYTES - 4096
+MAX_ANSWERS: Final = 1024
+# A server that does not answer a ping within these two is dead: at most 5 s together.
+PING_INTERVAL_S: Final = 2.0
+PING_TIMEOUT_S: Final = 2.5
+BACKOFF_S: Final = (0.1, 2.0)
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(FromServer).decode
+_FAILURES: Final = (OSError, TimeoutError, WebSocketException, LinkError)
+
+
+@dataclass(frozen=True)
+class Handlers:
+    """What the link calls, from its own thread.
+
+    Attributes:
+        command: Takes a command; a `NodescopeError` becomes the answer.
+        controllers: So many pages follow this run now.
+        live_value: The array of a value id that the stopped program still holds, or None.
+        up: The server took this run in, for the first time or again.
+        lost: The server is gone.
+        warn: Takes one line for a person.
+    """
+
+    command: Callable[[Command], None]
+    controllers: Callable[[int], None]
+    live_value: Callable[[int], Array | None]
+    up: Callable[[], None]
+    lost: Callable[[], None]
+    warn: Callable[[str], None]
+
+
+class Link:
+    """One run's connection to the server.
+
+    Args:
+        url: ``ws://127.0.0.1:7711/link``.
+        token: The bearer token of the server.
+        run: What this run is; sent on each connection.
+        version: The version of nodescope, for messages.
+        handlers: What to call.
+    """
+
+    def __init__(
+        self, url: str, token: str, run: RunInfo, handlers: Handlers, *, version: str
+    ) -> None:
+        self._url = url
+        self._headers = {"Authorization": f"Bearer {token}"}
+        self._hello = Hello(PROTOCOL_VERSION, version, run)
+        self._handlers = handlers
+        self._changed = threading.Condition()
+        self._connection: ClientConnection | None = None
+        self._committed = 0
+        self._session: SessionInfo | None = None
+        self._unsent_commit = False
+        self._unsent_session = False
+        self._answers: deque[FromDebuggee] = deque(maxlen=MAX_ANSWERS)
+        self._goodbye: Goodbye | None = None
+        self._said_goodbye = False
+        self._ended = False
+        self._why = ""
+
+    # ------------------------------------------------------------ the program's side
+
+    @property
+    def connected(self) -> bool:
+        """Whether the server has taken this run in and is there."""
+        return self._connection is not None
+
+    def connect(self, timeout_s: float = 0.25) -> None:
+        """Try to reach the server, then keep the connection up in the background.
+
+        Raises:
+            LinkError: It cannot be reached within ``timeout_s``, or refuses; the link is inert.
+        """
+        threading.Thread(
+            target=self._run, args=(timeout_s,), name="nodescope-link", daemon=True
+        ).start()
+        with self._changed:
+            self._changed.wait_for(lambda: self.connected or self._ended, timeout_s)
+            if self.connected:
+                return
+            self._ended = True
+            self._changed.notify_all()
+        raise LinkError(
+            self._why or f"no nodescope server answers at {self._url}",
+            hint="" if self._why else "start one with 'nodescope serve'",
+        )
+
+    def committed(self, seq: int) -> None:
+        """Every record up to ``seq`` can be read from the recording."""
+        with self._changed:
+            self._committed = max(seq, self._committed)
+            self._unsent_commit = True
+            self._changed.notify_all()
+
+    def session(self, info: SessionInfo) -> None:
+        """The session's newest state. Sent after what was committed before this call."""
+        with self._changed:
+            self._session = info
+            self._unsent_session = True
+            self._changed.notify_all()
+
+    def goodbye(self, status: int, error: str, timeout_s: float = 2.0) -> bool:
+        """Say that the program ended, and close; whether the server was told in time."""
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            self._goodbye = Goodbye(status, error)
+            self._changed.notify_all()
+            # A server that is away may be back in a moment, but a dead one is not waited for.
+            patience = timeout_s if self.connected else timeout_s / 4
+            self._changed.wait_for(lambda: self._said_goodbye or self._ended, patience)
+            while self.connected and (left := deadline - time.monotonic()) > 0:
+                self._changed.wait(left)
+            self._ended = True
+            self._changed.notify_all()
+            return self._said_goodbye
+
+    def close(self) -> None:
+        """Drop the connection without a word, as if the program had died."""
+        with self._changed:
+            self._ended = True
+            connection = self._connection
+            self._changed.notify_all()
+        if connection is not None:
+            connection.close()
+
+    # ------------------------------------------------------------ the link's own threads
+
+    def _run(self, timeout_s: float) -> None:
+        delay = BACKOFF_S[0]
+        while not self._ended:
+            was_up = False
+            try:
+                with connect(
+                    self._url,
+                    additional_headers=self._headers,
+                    compression=None,
+                    max_size=MAX_FRAME_BYTES,
+                    open_timeout=timeout_s,
+                    close_timeout=0.5,
+                    ping_interval=PING_INTERVAL_S,
+                    ping_timeout=PING_TIMEOUT_S,
+                    proxy=None,
+                    user_agent_header=None,
+                ) as connection:
+                    self._introduce(connection, timeout_s)
+                    was_up, delay, timeout_s = True, BACKOFF_S[0], 2.0
+                    self._serve(connection)
+            except _FAILURES as error:
+                if isinstance(error, LinkError):
+                    self._why = str(error)
+                    self._ended = True
+            finally:
+                with self._changed:
+                    self._connection = None
+                    self._ended = self._ended or self._said_goodbye
+                    self._changed.notify_all()
+            if was_up:
+                self._call(self._handlers.lost)
+                if self._why and self._ended:
+                    self._call(lambda: self._handlers.warn(self._why))
+            with self._changed:
+                self._changed.wait_for(lambda: self._ended, delay)
+            delay = min(2 * delay, BACKOFF_S[1])
+
+    def _introduce(self, connection: ClientConnection, timeout_s: float) -> None:
+        connection.send(_encode(self._hello))
+        match self._read(connection, max(timeout_s, 1.0)):
+            case Welcome():
+                pass
+            case Refused(reason=reason):
+                raise LinkError(f"the nodescope server refused this run: {reason}")
+            case _:
+                raise LinkError("the server did not welcome this run")
+        # Before anything of this connection is handled: what it says is newer than "up".
+        self._call(self._handlers.up)
+        with self._changed:
+            if self._ended:
+                raise LinkError("the link was closed")
+            self._connection = connection
+            self._unsent_commit = self._committed > 0
+            self._unsent_session = self._session is not None
+            # Whoever asked over the connection before has given up on the answer.
+            self._answers.clear()
+            self._changed.notify_all()
+
+    def _serve(self, connection: ClientConnection) -> None:
+        writer = threading.Thread(
+            target=self._write, args=(connection,), name="nodescope-link-writer", daemon=True
+        )
+        writer.start()
+        try:
+            while True:
+                self._handle(self._read(connection))
+        finally:
+            with self._changed:
+                self._connection = None
+                self._changed.notify_all()
+            writer.join(1.0)
+
+    def _write(self, connection: ClientConnection) -> None:
+        try:
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._has_news(connection))
+                    if self._connection is not connection:
+                        return
+                    batch = self._take_news()
+                for message in batch:
+                    connection.send(_encode(message))
+                if isinstance(batch[-1], Goodbye):
+                    with self._changed:
+                        self._said_goodbye = True
+                        self._changed.notify_all()
+                    connection.close()
+                    return
+        except _FAILURES:
+            connection.close()  # The reader sees it and connects again.
+
+    def _has_news(self, connection: ClientConnection) -> bool:
+        return (
+            self._connection is not connection
+            or self._unsent_commit
+            or self._unsent_session
+            or bool(self._answers)
+            or self._goodbye is not None
+        )
+
+    def _take_news(self) -> list[FromDebuggee]:
+        """What to send, in order: a session's stop comes after the commit that covers it."""
+        batch: list[FromDebuggee] = []
+        if self._unsent_commit:
+            batch.append(Committed(self._committed))
+        if self._unsent_session and self._session is not None:
+            batch.append(SessionUpdate(self._session))
+        self._unsent_commit = self._unsent_session = False
+        batch.extend(self._answers)
+        self._answers.clear()
+        if self._goodbye is not None:
+            batch.append(self._goodbye)
+        return batch
+
+    def _read(self, connection: ClientConnection, timeout_s: float | None = None) -> FromServer:
+        data = connection.recv(timeout_s)
+        try:
+            message: FromServer = _decode(data.encode() if isinstance(data, str) else data)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise LinkError(f"the server sent what this version cannot read: {error}") from None
+        return message
+
+    def _handle(self, message: FromServer) -> None:
+        match message:
+            case Controllers(count=count):
+                self._call(lambda: self._handlers.controllers(count))
+            case Do(request=request, command=command):
+                self._answer(self._do(request, command))
+            case ReadLive(request=request, value=value):
+                self._answer(self._read_live(request, value))
+            case Refused(reason=reason):
+                raise LinkError(f"the nodescope server let this run go: {reason}")
+
+    def _do(self, request: int, command: Command) -> CommandTaken:
+        try:
+            self._handlers.command(command)
+        except NodescopeError as error:
+            return CommandTaken(request, error.message, error.hint)
+        except Exception as error:
+            return CommandTaken(request, f"{type(error).__name__}: {error}", "this is a defect")
+        return CommandTaken(request)
+
+    def _read_live(self, request: int, value: int) -> LiveValue:
+        try:
+            array = self._handlers.live_value(value)
+            if array is None or array.nbytes > MAX_LIVE_BYTES:
+                return LiveValue(request, found=False)
+            spec = TensorSpec(array.shape, array.dtype.name)
+            little = np.asarray(array, array.dtype.newbyteorder("<"))
+            return LiveValue(request, found=True, spec=spec, data=little.tobytes())
+        except Exception:
+            return LiveValue(request, found=False)
+
+    def _answer(self, message: FromDebuggee) -> None:
+        with self._changed:
+            self._answers.append(message)
+            self._changed.notify_all()
+
+    def _call(self, handler: Callable[[], None]) -> None:
+        """A handler that fails is reported; the connection lives on."""
+        try:
+            handler()
+        except Exception as error:
+            try:
+                self._handlers.warn(f"link: {type(error).__name__}: {error}")
+            except Exception:
+                pass

@@ -1,0 +1,268 @@
+"""The link against a real WebSocket server in this process."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.server import ServerConnection, serve
+
+from nodescope.errors import LinkError, UsageError
+from nodescope.link.client import MAX_LIVE_BYTES, Handlers, Link
+from nodescope.link.messages import (
+    CommandTaken,
+    Committed,
+    Controllers,
+    Do,
+    FromDebuggee,
+    FromServer,
+    Goodbye,
+    Hello,
+    LiveValue,
+    ReadLive,
+    Refused,
+    SessionUpdate,
+    Welcome,
+)
+from nodescope.protocol import Pause, RunInfo, SessionInfo, StepNode, Stop
+
+TIMEOUT_S = 10.0
+WELCOME = Welcome("1")
+STOP = Stop("pause", 1, "a", "", "after", 1, 9, 1)
+
+
+class Server:
+    """Takes a link in and keeps what it sends; ``first`` is what it answers to hello."""
+
+    def __init__(self, first: FromServer | bytes = WELCOME, port: int = 0) -> None:
+        self.first = first
+        self.got: queue.Queue[FromDebuggee] = queue.Queue()
+        self.sockets: queue.Queue[ServerConnection] = queue.Queue()
+        self.headers: list[Any] = []
+        self.server = serve(self._serve, "127.0.0.1", port, compression=None)
+        self.port = self.server.socket.getsockname()[1]
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+
+    def _serve(self, connection: ServerConnection) -> None:
+        self.headers.append(connection.request.headers)
+        decoder = msgspec.msgpack.Decoder(FromDebuggee)
+        try:
+            self.got.put(decoder.decode(connection.recv()))
+            self.say(self.first, connection)
+            self.sockets.put(connection)
+            for data in connection:
+                self.got.put(decoder.decode(data))
+        except ConnectionClosed:
+            pass
+
+    @staticmethod
+    def say(message: FromServer | bytes, connection: ServerConnection) -> None:
+        connection.send(message if isinstance(message, bytes) else msgspec.msgpack.encode(message))
+
+    def next(self) -> FromDebuggee:
+        return self.got.get(timeout=TIMEOUT_S)
+
+    def socket(self) -> ServerConnection:
+        return self.sockets.get(timeout=TIMEOUT_S)
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self.thread.join(TIMEOUT_S)
+
+
+class Program:
+    """The handlers of a program, and what they were told."""
+
+    def __init__(self) -> None:
+        self.told: queue.Queue[object] = queue.Queue()
+        self.values: dict[int, np.ndarray] = {}
+
+    def command(self, command: object) -> None:
+        if isinstance(command, StepNode):
+            raise UsageError("the program is running", hint="pause it first")
+        if isinstance(command, Pause):
+            self.told.put(command)
+            return
+        raise RuntimeError("broken")
+
+    def link(self, server: Server | int) -> Link:
+        port = server if isinstance(server, int) else server.port
+        return Link(
+            f"ws://127.0.0.1:{port}/link",
+            "secret",
+            RunInfo("0" * 16, "train.py"),
+            Handlers(
+                command=self.command,
+                controllers=lambda count: self.told.put(count),
+                live_value=self.values.get,
+                up=lambda: self.told.put("up"),
+                lost=lambda: self.told.put("lost"),
+                warn=lambda text: self.told.put(text),
+            ),
+            version="0.1",
+        )
+
+    def next(self) -> object:
+        return self.told.get(timeout=TIMEOUT_S)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def program() -> Program:
+    return Program()
+
+
+def test_introduces_itself_with_the_token(server, program):
+    link = program.link(server)
+    link.connect(TIMEOUT_S)
+    hello = server.next()
+    assert isinstance(hello, Hello)
+    assert hello.run.name == "train.py"
+    assert server.headers[0]["Authorization"] == "Bearer secret"
+    assert "Origin" not in server.headers[0]
+    assert program.next() == "up"
+    link.goodbye(0, "")
+
+
+def test_commands_are_answered_and_errors_carry_their_hint(server, program):
+    link = program.link(server)
+    link.connect(TIMEOUT_S)
+    server.next()
+    connection = server.socket()
+    for number, command in enumerate((Pause(), StepNode())):
+        server.say(Do(number, command), connection)
+    server.say(Controllers(3), connection)
+    assert server.next() == CommandTaken(0)
+    assert server.next() == CommandTaken(1, "the program is running", "pause it first")
+    assert [program.next() for _ in range(3)] == ["up", Pause(), 3]
+    link.goodbye(0, "")
+
+
+def test_a_stop_follows_its_commit_and_news_are_coalesced(server, program):
+    link = program.link(server)
+    for seq in range(1, 1000):
+        link.committed(seq)
+    link.session(SessionInfo(phase="stopped", version=4, stop=STOP))
+    link.connect(TIMEOUT_S)
+    link.goodbye(0, "")
+    got = [server.next() for _ in range(4)]
+    assert got[1] == Committed(999)
+    assert got[2] == SessionUpdate(SessionInfo(phase="stopped", version=4, stop=STOP))
+    assert got[3] == Goodbye(0, "")
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6, dtype=">i4").reshape(2, 3),
+        np.array(2.5),
+        np.ones((3, 4), np.float32).T,
+        np.empty((0, 2)),
+    ],
+)
+def test_live_values_travel_whole(server, program, array):
+    program.values[5] = array
+    link = program.link(server)
+    link.connect(TIMEOUT_S)
+    server.next()
+    connection = server.socket()
+    server.say(ReadLive(1, 5), connection)
+    answer = server.next()
+    assert isinstance(answer, LiveValue)
+    assert answer.found
+    assert answer.spec.shape == array.shape
+    read = np.frombuffer(answer.data, np.dtype(answer.spec.dtype).newbyteorder("<"))
+    np.testing.assert_array_equal(read.reshape(answer.spec.shape), array)
+    program.values[6] = np.broadcast_to(np.float64(0), (MAX_LIVE_BYTES,))
+    for value in (6, 7):
+        server.say(ReadLive(2, value), connection)
+        assert server.next() == LiveValue(2, found=False)
+    link.goodbye(0, "")
+
+
+def test_reconnects_and_says_the_newest_again(program):
+    first = Server()
+    link = program.link(first)
+    link.connect(TIMEOUT_S)
+    link.committed(7)
+    link.session(SessionInfo(version=2))
+    assert [type(first.next()) for _ in range(3)] == [Hello, Committed, SessionUpdate]
+    first.stop()
+    assert [program.next() for _ in range(2)] == ["up", "lost"]
+    link.committed(9)
+    second = Server(port=first.port)
+    got = [second.next() for _ in range(3)]
+    assert isinstance(got[0], Hello)
+    assert got[1:] == [Committed(9), SessionUpdate(SessionInfo(version=2))]
+    assert program.next() == "up"
+    assert link.goodbye(1, "ValueError: no")
+    assert second.next() == Goodbye(1, "ValueError: no")
+    second.stop()
+
+
+def test_without_a_server_it_is_inert_within_a_quarter_second(program):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    link = program.link(port)
+    start = time.monotonic()
+    with pytest.raises(LinkError, match=r"no nodescope server answers .*nodescope serve"):
+        link.connect()
+    assert time.monotonic() - start < 0.35
+    link.committed(1)
+    link.session(SessionInfo())
+    assert link.goodbye(0, "") is False
+    assert not link.connected
+
+
+def test_a_mute_server_is_inert_too(program):
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        start = time.monotonic()
+        with pytest.raises(LinkError):
+            program.link(mute.getsockname()[1]).connect()
+        assert time.monotonic() - start < 0.5
+
+
+def test_a_refusal_names_its_reason(program):
+    server = Server(first=Refused("the program speaks protocol 1, the server protocol 2"))
+    with pytest.raises(LinkError, match="refused this run: the program speaks protocol 1"):
+        program.link(server).connect(TIMEOUT_S)
+    server.stop()
+
+
+def test_nonsense_ends_the_link_and_not_the_program(server, program):
+    link = program.link(server)
+    link.connect(TIMEOUT_S)
+    server.say(b"\xc1nonsense", server.socket())
+    assert [program.next() for _ in range(2)] == ["up", "lost"]
+    assert "cannot read" in program.next()
+    assert link.goodbye(0, "") is False
+
+
+def test_a_broken_handler_is_an_answer(server, program):
+    link = program.link(server)
+    link.connect(TIMEOUT_S)
+    server.next()
+    from nodescope.protocol import Continue
+
+    server.say(Do(1, Continue()), server.socket())
+    assert server.next() == CommandTaken(1, "RuntimeError: broken", "this is a defect")
+    assert link.connected
+    link.goodbye(0, "")
