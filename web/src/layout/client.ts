@@ -1,0 +1,105 @@
+/**
+ * The page's end of the layout: a worker where there is one, else the same code in place.
+ *
+ * Invariant: at most one request under way and one waiting (the newest); scenes arrive in order.
+ */
+
+import {
+  LayoutSession, plainNode, plainValue, type LayoutReply, type LayoutRequest,
+} from "@/layout/session";
+import type { LayoutNode, LayoutValue, Scene } from "@/layout/types";
+
+export interface LayoutListener {
+  scene(scene: Scene, ms: number): void;
+  busy(busy: boolean): void;
+}
+
+interface Engine {
+  post(request: LayoutRequest): void;
+  close(): void;
+}
+
+export class LayoutClient {
+  private engine: Engine;
+  private ticket = 0;
+  private underWay = false;
+  private waiting: readonly string[] | undefined;
+  private lastOpen: readonly string[] = [];
+  private graph: LayoutRequest | undefined;
+
+  constructor(private readonly listener: LayoutListener, allowWorker = true) {
+    this.engine = (allowWorker ? this.startWorker() : undefined) ?? this.inPlace();
+  }
+
+  setGraph(nodes: readonly LayoutNode[], values: Iterable<LayoutValue>, version: number): void {
+    this.graph = {
+      kind: "graph", version, nodes: nodes.map(plainNode), values: Array.from(values, plainValue),
+    };
+    this.engine.post(this.graph);
+  }
+
+  request(open: ReadonlySet<string>): void {
+    this.waiting = [...open];
+    this.pump();
+  }
+
+  dispose(): void {
+    this.engine.close();
+    this.waiting = undefined;
+  }
+
+  private pump(): void {
+    if (this.underWay || this.waiting === undefined) return;
+    const open = this.waiting;
+    this.waiting = undefined;
+    this.lastOpen = open;
+    this.underWay = true;
+    this.listener.busy(true);
+    this.engine.post({ kind: "layout", ticket: ++this.ticket, open });
+  }
+
+  private answer(reply: LayoutReply): void {
+    if (reply.ticket !== this.ticket) return;
+    this.underWay = false;
+    if (reply.kind === "scene") this.listener.scene(reply.scene, reply.ms);
+    else console.error(reply.message);
+    this.listener.busy(this.waiting !== undefined);
+    this.pump();
+  }
+
+  private startWorker(): Engine | undefined {
+    if (typeof Worker === "undefined") return undefined;
+    try {
+      const worker = new Worker(new URL("./worker.ts", import.meta.url), {
+        type: "module",
+      });
+      worker.onmessage = (event: MessageEvent<LayoutReply>) => this.answer(event.data);
+      worker.onerror = () => this.fallBack(worker);
+      return { post: (request) => worker.postMessage(request), close: () => worker.terminate() };
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** A worker that cannot start (a blocked script) must not cost the user the graph. */
+  private fallBack(worker: Worker): void {
+    worker.terminate();
+    this.engine = this.inPlace();
+    if (this.graph !== undefined) this.engine.post(this.graph);
+    if (!this.underWay) return;
+    this.underWay = false;
+    this.waiting ??= this.lastOpen;
+    this.pump();
+  }
+
+  private inPlace(): Engine {
+    const session = new LayoutSession();
+    return {
+      post: (request) => {
+        const reply = session.handle(request);
+        if (reply !== undefined) queueMicrotask(() => this.answer(reply));
+      },
+      close: () => undefined,
+    };
+  }
+}

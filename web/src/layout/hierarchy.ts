@@ -1,0 +1,281 @@
+/**
+ * The scope tree of a graph: which node is drawn in which scope, which leaves live inside their
+ * readers, and which edges each scope has to draw.
+ *
+ * Invariant: depends on the graph alone, not on what is folded, and numbers nodes, groups and stubs
+ * alike wherever it is built (page, worker, export); parents come before their children.
+ */
+
+import type { LayoutNode, LayoutValue } from "@/layout/types";
+
+/** The forward graph, and the two columns beside it. */
+export const COLUMN_FORWARD = 0;
+export const COLUMN_BACKWARD = 1;
+export const COLUMN_OPTIMIZER = 2;
+
+export interface Group {
+  readonly index: number;
+  readonly path: string;
+  readonly name: string;
+  readonly parent: number;
+  readonly depth: number;
+  readonly column: number;
+  readonly groups: number[];
+  /** Indices of the nodes that are boxes of their own. */
+  readonly nodes: number[];
+  readonly stubs: number[];
+  readonly segments: Segment[];
+  /** Operations inside, leaves not counted, nested scopes included. */
+  ops: number;
+}
+
+/** A parameter drawn again beside its readers in one scope. */
+export interface Stub {
+  readonly node: number;
+  readonly group: number;
+}
+
+/** A piece of an edge inside one group; ends are item keys of the hierarchy. */
+export interface Segment {
+  readonly from: number;
+  readonly to: number;
+  readonly producer: number;
+  readonly value: number;
+}
+
+export interface Hierarchy {
+  readonly nodes: readonly LayoutNode[];
+  readonly values: ReadonlyMap<number, LayoutValue>;
+  readonly indexOf: ReadonlyMap<number, number>;
+  readonly groups: readonly Group[];
+  readonly groupAt: ReadonlyMap<string, number>;
+  readonly groupOf: Int32Array;
+  readonly stubs: readonly Stub[];
+  /** Leaves written inside each node, by node index. */
+  readonly chips: ReadonlyMap<number, readonly number[]>;
+  /** Where a leaf without a box of its own is looked for: its first reader; -1 = has a box. */
+  readonly host: Int32Array;
+  /** Producer of each value, as node index. */
+  readonly producerOf: ReadonlyMap<number, number>;
+  /** Edges between columns, as pairs of node indices (producer, reader). */
+  readonly crossing: readonly (readonly [number, number])[];
+  /** Node whose gradient starts the backward column, and the first node there; -1 = none. */
+  readonly seed: readonly [number, number];
+}
+
+/** Item keys inside a group: nodes first, then groups, stubs and ports. */
+export function groupKey(hierarchy: Pick<Hierarchy, "nodes">, group: number): number {
+  return hierarchy.nodes.length + group;
+}
+
+const PORTS = 2 ** 40;
+
+export function inPortKey(value: number): number {
+  return PORTS + 2 * value;
+}
+
+export function outPortKey(value: number): number {
+  return PORTS + 2 * value + 1;
+}
+
+export function isPort(key: number): boolean {
+  return key >= PORTS;
+}
+
+export function isOutPort(key: number): boolean {
+  return key >= PORTS && key % 2 === 1;
+}
+
+const STUBS = 2 ** 39;
+
+export function stubKey(stub: number): number {
+  return STUBS + stub;
+}
+
+export function isStub(key: number): boolean {
+  return key >= STUBS && key < PORTS;
+}
+
+export function stubOf(key: number): number {
+  return key - STUBS;
+}
+
+export function portValue(key: number): number {
+  return Math.floor((key - PORTS) / 2);
+}
+
+const COLUMN_NAMES: ReadonlyMap<string, number> = new Map([
+  ["backward", COLUMN_BACKWARD], ["optimizer", COLUMN_OPTIMIZER],
+]);
+
+export function isLeaf(node: LayoutNode): boolean {
+  return node.family === "leaf";
+}
+
+function isParameter(node: LayoutNode): boolean {
+  return isLeaf(node) && node.op !== "tensor";
+}
+
+/** Builds the tree. Linear in nodes and edges, times the depth of scopes for edges between them. */
+export function buildHierarchy(
+  nodes: readonly LayoutNode[], values: ReadonlyMap<number, LayoutValue>,
+): Hierarchy {
+  const indexOf = new Map(nodes.map((node, index) => [node.id, index]));
+  const producerOf = new Map<number, number>();
+  nodes.forEach((node, index) => {
+    for (const value of node.outputs) if (!producerOf.has(value)) producerOf.set(value, index);
+  });
+  const columnOf = (scope: string): number => {
+    const slash = scope.indexOf("/");
+    return COLUMN_NAMES.get(slash < 0 ? scope : scope.slice(0, slash)) ?? COLUMN_FORWARD;
+  };
+  const column = Int32Array.from(nodes, (node) => columnOf(node.scope));
+  const readers = readersOf(nodes, producerOf);
+  const groups: Group[] = [newGroup(0, "", -1, COLUMN_FORWARD)];
+  const groupAt = new Map<string, number>([["", 0]]);
+  const groupFor = (path: string): number => {
+    const known = groupAt.get(path);
+    if (known !== undefined) return known;
+    const slash = path.lastIndexOf("/");
+    const parent = groupFor(slash < 0 ? "" : path.slice(0, slash));
+    const index = groups.length;
+    groups.push(newGroup(index, path, parent, columnOf(path), groups[parent]!));
+    groups[parent]!.groups.push(index);
+    groupAt.set(path, index);
+    return index;
+  };
+  const chips = new Map<number, number[]>();
+  const host = new Int32Array(nodes.length).fill(-1);
+  const groupOf = new Int32Array(nodes.length);
+  const stubs: Stub[] = [];
+  /** Stubs of a leaf by group. */
+  const stubAt = new Map<number, Map<number, number>>();
+  nodes.forEach((node, index) => {
+    const reads = readers[index]!;
+    const forward = reads.filter((reader) => column[reader] === COLUMN_FORWARD);
+    const inside = isLeaf(node) && reads.length > 0
+      && (isParameter(node) || (forward.length === 0 && column[index] === COLUMN_FORWARD));
+    if (!inside) {
+      const group = groupFor(node.scope);
+      groupOf[index] = group;
+      groups[group]!.nodes.push(index);
+      return;
+    }
+    const scopes = new Set(forward.map((reader) => nodes[reader]!.scope));
+    host[index] = forward[0] ?? reads[0]!;
+    for (const reader of reads) {
+      if (scopes.size > 1 && column[reader] === COLUMN_FORWARD) continue;
+      const list = chips.get(reader);
+      if (list === undefined) chips.set(reader, [index]);
+      else list.push(index);
+    }
+    if (scopes.size > 1) {
+      const byGroup = new Map<number, number>();
+      for (const scope of scopes) {
+        const group = groupFor(scope);
+        byGroup.set(group, stubs.length);
+        groups[group]!.stubs.push(stubs.length);
+        stubs.push({ node: index, group });
+      }
+      stubAt.set(index, byGroup);
+    }
+  });
+  for (let index = 0; index < nodes.length; index++) {
+    if (host[index]! >= 0) groupOf[index] = groupOf[host[index]!]!;
+    if (!isLeaf(nodes[index]!)) groups[groupOf[index]!]!.ops += 1;
+  }
+  for (let group = groups.length - 1; group > 0; group--) {
+    groups[groups[group]!.parent]!.ops += groups[group]!.ops;
+  }
+  const hierarchy = {
+    nodes, values, indexOf, groups, groupAt, groupOf, stubs, chips, host, producerOf,
+    crossing: [] as [number, number][], seed: seedOf(nodes, indexOf, column),
+  };
+  addSegments(hierarchy, column, stubAt);
+  return hierarchy;
+}
+
+function newGroup(
+  index: number, path: string, parent: number, column: number, above?: Group,
+): Group {
+  return {
+    index, path, name: path.slice(path.lastIndexOf("/") + 1), parent,
+    depth: above === undefined ? 0 : above.depth + 1, column,
+    groups: [], nodes: [], stubs: [], segments: [], ops: 0,
+  };
+}
+
+function readersOf(
+  nodes: readonly LayoutNode[], producerOf: ReadonlyMap<number, number>,
+): number[][] {
+  const readers: number[][] = nodes.map(() => []);
+  nodes.forEach((node, index) => {
+    for (const value of node.inputs) {
+      const producer = producerOf.get(value);
+      if (producer === undefined || producer === index) continue;
+      const list = readers[producer]!;
+      if (list[list.length - 1] !== index) list.push(index);
+    }
+  });
+  return readers;
+}
+
+/** The first node of the backward column with the forward node that it differentiates. */
+function seedOf(
+  nodes: readonly LayoutNode[], indexOf: ReadonlyMap<number, number>, column: Int32Array,
+): readonly [number, number] {
+  for (let index = 0; index < nodes.length; index++) {
+    if (column[index] !== COLUMN_BACKWARD) continue;
+    const forward = indexOf.get(nodes[index]!.forward ?? -1);
+    if (forward !== undefined) return [forward, index];
+  }
+  return [-1, -1];
+}
+
+function addSegments(
+  hierarchy: Hierarchy & { crossing: [number, number][] }, column: Int32Array,
+  stubAt: ReadonlyMap<number, ReadonlyMap<number, number>>,
+): void {
+  const { nodes, groups, groupOf, producerOf, host, crossing } = hierarchy;
+  const add = (group: number, from: number, to: number, producer: number, value: number): void => {
+    groups[group]!.segments.push({ from, to, producer, value });
+  };
+  nodes.forEach((node, reader) => {
+    const seen = new Set<number>();
+    for (const value of node.inputs) {
+      const producer = producerOf.get(value);
+      if (producer === undefined || producer === reader || seen.has(value)) continue;
+      seen.add(value);
+      if (host[reader]! >= 0) continue;
+      if (host[producer]! >= 0) {
+        const stub = stubAt.get(producer)?.get(groupOf[reader]!);
+        if (stub !== undefined && column[reader] === COLUMN_FORWARD) {
+          add(groupOf[reader]!, stubKey(stub), reader, producer, value);
+        }
+        continue;
+      }
+      if (column[producer] !== column[reader]) {
+        crossing.push([producer, reader]);
+        continue;
+      }
+      let source = producer;
+      let target = reader;
+      let above = groupOf[producer]!;
+      let below = groupOf[reader]!;
+      // Climb on both sides to the scope that holds both; each scope left or entered on the way
+      // draws its own piece, from or to a port in its border.
+      while (above !== below) {
+        if (groups[above]!.depth >= groups[below]!.depth) {
+          add(above, source, outPortKey(value), producer, value);
+          source = groupKey(hierarchy, above);
+          above = groups[above]!.parent;
+        } else {
+          add(below, inPortKey(value), target, producer, value);
+          target = groupKey(hierarchy, below);
+          below = groups[below]!.parent;
+        }
+      }
+      add(above, source, target, producer, value);
+    }
+  });
+}

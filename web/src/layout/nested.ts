@@ -1,0 +1,254 @@
+/**
+ * Layout of nested scopes: each open scope alone, from the inside out, its result kept until
+ * something in it changes.
+ *
+ * Invariant: folding or opening a scope lays out again only it and the scopes around it; edges
+ * between scopes meet at ports in the borders, whose places the inner layout decides.
+ */
+
+import {
+  COLUMN_BACKWARD, groupKey, inPortKey, isOutPort, isPort, isStub, outPortKey, stubKey, stubOf,
+  type Group, type Hierarchy,
+} from "@/layout/hierarchy";
+import { layoutLayered, type LayeredResult } from "@/layout/layered";
+import { PIN_FIRST, PIN_LAST } from "@/layout/rank";
+import {
+  foldSize, HEADER_HEIGHT, headerWidth, inputSize, nodeSize, SCOPE_PADDING, type Size,
+} from "@/layout/sizes";
+
+/** One group laid out; coordinates from its left top corner. */
+export interface GroupLayout {
+  readonly width: number;
+  readonly height: number;
+  readonly items: readonly number[];
+  /** Left top corners and sizes of items. */
+  readonly x: Float64Array;
+  readonly y: Float64Array;
+  readonly itemWidth: Float64Array;
+  readonly itemHeight: Float64Array;
+  /** Where values cross the border, from the centre, by port key. */
+  readonly ports: ReadonlyMap<number, number>;
+  readonly edges: readonly GroupEdge[];
+  readonly route: Pick<LayeredResult, "start" | "points" | "shared" | "reversed">;
+  /** Offset of the route's origin. */
+  readonly dx: number;
+  readonly dy: number;
+  /** Where it stands, for a column placed by wishes. */
+  readonly wishedTop: number;
+}
+
+export interface GroupEdge {
+  readonly from: number;
+  readonly to: number;
+  readonly producer: number;
+  readonly value: number;
+  readonly bundle: number;
+  readonly bytes: number;
+  /** Where it leaves and enters, from the centres of its ends. */
+  readonly leave: number;
+  readonly enter: number;
+}
+
+const NODE_GAP = 18;
+const LAYER_GAP = 30;
+const PORT_GAP = 16;
+/** More values than this share the last port, or a scope of many inputs would be as wide. */
+const MOST_PORTS = 12;
+
+export type WantedY = (item: number) => number;
+
+/** Lays out groups and remembers. */
+export class NestedLayout {
+  private readonly kept = new Map<number, GroupLayout>();
+  private open: ReadonlySet<number> = new Set();
+  /** How many groups were laid out since the last `setOpen`; for tests. */
+  fresh = 0;
+
+  constructor(readonly hierarchy: Hierarchy) {}
+
+  /** Replaces the set of open groups; forgets what the change touches. */
+  setOpen(open: ReadonlySet<number>): void {
+    this.fresh = 0;
+    const changed = [...open].filter((group) => !this.open.has(group))
+      .concat([...this.open].filter((group) => !open.has(group)));
+    for (const group of changed) {
+      for (let at = group; at >= 0; at = this.hierarchy.groups[at]!.parent) this.kept.delete(at);
+    }
+    this.open = new Set(open);
+  }
+
+  isOpen(group: number): boolean {
+    return group === 0 || this.open.has(group);
+  }
+
+  /** The layout of an open group. */
+  of(group: number): GroupLayout {
+    const kept = this.kept.get(group);
+    if (kept !== undefined) return kept;
+    const made = this.lay(group, undefined);
+    this.kept.set(group, made);
+    return made;
+  }
+
+  /** Lays out a group so that its items stand where they are wanted; not kept. */
+  aligned(group: number, wanted: WantedY): GroupLayout {
+    return this.lay(group, wanted);
+  }
+
+  groupSize(group: number): Size {
+    return this.isOpen(group) ? this.of(group) : foldSize(this.hierarchy.groups[group]!);
+  }
+
+  private lay(index: number, wanted: WantedY | undefined): GroupLayout {
+    this.fresh++;
+    const { hierarchy } = this;
+    const group = hierarchy.groups[index]!;
+    const root = index === 0;
+    const items = [...group.nodes, ...this.childGroups(group), ...group.stubs.map(stubKey)];
+    const { edges, ports } = this.bundleEdges(group, items);
+    const drawnPorts = [...new Set(ports.values())];
+    items.push(...drawnPorts);
+    const at = new Map(items.map((key, k) => [key, k]));
+    const count = items.length;
+    const width = new Float64Array(count);
+    const height = new Float64Array(count);
+    const pin = new Uint8Array(count);
+    const spread = new Uint8Array(count);
+    items.forEach((key, k) => {
+      const size = this.itemSize(key);
+      width[k] = size.width;
+      height[k] = size.height;
+      if (isPort(key)) pin[k] = isOutPort(key) ? PIN_LAST : PIN_FIRST;
+      spread[k] = isPort(key) || this.openGroup(key) >= 0 ? 0 : 1;
+    });
+    const result = layoutLayered({
+      width, height, pin, spread,
+      source: Int32Array.from(edges, (edge) => at.get(edge.from)!),
+      target: Int32Array.from(edges, (edge) => at.get(edge.to)!),
+      sourceOffset: Float32Array.from(edges, (edge) => edge.leave),
+      targetOffset: Float32Array.from(edges, (edge) => edge.enter),
+      nodeGap: NODE_GAP, layerGap: LAYER_GAP, portGap: PORT_GAP,
+      upward: group.column === COLUMN_BACKWARD,
+      wantedY: wanted === undefined ? undefined : Float64Array.from(items, wanted),
+    });
+    const padding = root ? 0 : SCOPE_PADDING;
+    const header = root ? 0 : HEADER_HEIGHT + (drawnPorts.length > 0 ? 0 : 6);
+    const footer = root || drawnPorts.length > 0 ? padding / 2 : padding;
+    const inner = Math.max(result.width, root ? 0 : headerWidth(group) - 2 * padding);
+    const dx = padding + (inner - result.width) / 2;
+    const dy = header - result.top;
+    const total = inner + 2 * padding;
+    const bottom = result.bottom - result.top + header + footer;
+    const x = Float64Array.from(items, (_, k) => result.x[k]! - width[k]! / 2 + dx);
+    const y = Float64Array.from(items, (_, k) => result.y[k]! - height[k]! / 2 + dy);
+    stretchPorts(items, edges, at, result, dy, bottom, group.column === COLUMN_BACKWARD);
+    return {
+      width: total, height: bottom, items, x, y, itemWidth: width, itemHeight: height,
+      ports: new Map([...ports].map(
+        ([key, port]) => [key, result.x[at.get(port)!]! + dx - total / 2],
+      )),
+      edges, route: result, dx, dy, wishedTop: result.top - header,
+    };
+  }
+
+  /** Child groups of the group's own column: the root leaves the other columns out. */
+  private childGroups(group: Group): number[] {
+    return group.groups
+      .filter((child) => this.hierarchy.groups[child]!.column === group.column)
+      .map((child) => groupKey(this.hierarchy, child));
+  }
+
+  private openGroup(key: number): number {
+    const nodes = this.hierarchy.nodes.length;
+    if (key < nodes || isStub(key) || isPort(key)) return -1;
+    return this.isOpen(key - nodes) ? key - nodes : -1;
+  }
+
+  private itemSize(key: number): Size {
+    const { hierarchy } = this;
+    if (isPort(key)) return { width: 4, height: 0 };
+    if (isStub(key)) {
+      return { ...inputSize(hierarchy, hierarchy.stubs[stubOf(key)]!.node), height: 18 };
+    }
+    if (key >= hierarchy.nodes.length) return this.groupSize(key - hierarchy.nodes.length);
+    return hierarchy.nodes[key]!.family === "leaf"
+      ? inputSize(hierarchy, key) : nodeSize(hierarchy, key);
+  }
+
+  /** Where a value enters or leaves an open child, from its centre; 0 for anything else. */
+  private portOffset(item: number, port: number): number {
+    const open = this.openGroup(item);
+    return open < 0 ? 0 : this.of(open).ports.get(port) ?? 0;
+  }
+
+  /**
+   * One edge per pair of ends, with what it carries; ports beyond the limit are merged. `ports`
+   * leads from every port to the one that stands for it.
+   */
+  private bundleEdges(
+    group: Group, items: readonly number[],
+  ): { edges: GroupEdge[]; ports: Map<number, number> } {
+    const members = new Set(items);
+    const ports = mergedPorts(group);
+    const bundles = new Map<string, Bundle>();
+    for (const { from: source, to: target, value, producer } of group.segments) {
+      const from = ports.get(source) ?? source;
+      const to = ports.get(target) ?? target;
+      if ((!isPort(from) && !members.has(from)) || (!isPort(to) && !members.has(to))) continue;
+      const leave = this.portOffset(from, outPortKey(value));
+      const enter = this.portOffset(to, inPortKey(value));
+      const bytes = this.hierarchy.values.get(value)?.bytes ?? 0;
+      const key = `${from} ${to} ${leave} ${enter}`;
+      const bundle = bundles.get(key);
+      if (bundle === undefined) {
+        bundles.set(key, {
+          from, to, producer, value, bundle: 1, bytes, leave, enter, largest: bytes,
+        });
+        continue;
+      }
+      bundle.bundle++;
+      bundle.bytes += bytes;
+      if (bytes > bundle.largest) Object.assign(bundle, { largest: bytes, value, producer });
+    }
+    return { edges: [...bundles.values()], ports };
+  }
+}
+
+type Bundle = { -readonly [K in keyof GroupEdge]: GroupEdge[K] } & { largest: number };
+
+/** Every port of the group, and the port that is drawn for it. */
+function mergedPorts(group: Group): Map<number, number> {
+  const ports = new Map<number, number>();
+  const drawn = [0, 0];
+  const last = [0, 0];
+  for (const { from, to } of group.segments) {
+    for (const key of [from, to]) {
+      if (!isPort(key) || ports.has(key)) continue;
+      const side = isOutPort(key) ? 1 : 0;
+      if (drawn[side]! < MOST_PORTS) {
+        drawn[side]! += 1;
+        last[side] = key;
+      }
+      ports.set(key, last[side]!);
+    }
+  }
+  return ports;
+}
+
+/** Pieces that begin or end at a port reach the border itself, past header and padding. */
+function stretchPorts(
+  items: readonly number[], edges: readonly GroupEdge[], at: ReadonlyMap<number, number>,
+  result: LayeredResult, dy: number, height: number, upward: boolean,
+): void {
+  edges.forEach((edge, k) => {
+    const begin = result.start[k]!;
+    const end = result.start[k + 1]!;
+    if (begin === end) return;
+    if (isPort(items[at.get(edge.from)!]!)) {
+      result.points[2 * begin + 1] = (upward ? height : 0) - dy;
+    }
+    if (isPort(items[at.get(edge.to)!]!)) {
+      result.points[2 * end - 1] = (upward ? 0 : height) - dy;
+    }
+  });
+}

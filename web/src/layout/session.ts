@@ -1,0 +1,60 @@
+/**
+ * A graph being laid out again and again: what worker and synchronous use have in common.
+ *
+ * Invariant: a scene belongs to the version of the graph that it names.
+ */
+
+import { composeScene } from "@/layout/compose";
+import { buildHierarchy } from "@/layout/hierarchy";
+import { NestedLayout } from "@/layout/nested";
+import type { LayoutNode, LayoutValue, Scene } from "@/layout/types";
+
+export type LayoutRequest =
+  | {
+    readonly kind: "graph";
+    readonly version: number;
+    readonly nodes: readonly LayoutNode[];
+    readonly values: readonly LayoutValue[];
+  }
+  | { readonly kind: "layout"; readonly ticket: number; readonly open: readonly string[] };
+
+export type LayoutReply =
+  | { readonly kind: "scene"; readonly ticket: number; readonly scene: Scene; readonly ms: number }
+  | { readonly kind: "failed"; readonly ticket: number; readonly message: string };
+
+export class LayoutSession {
+  private layout: NestedLayout | undefined;
+  private version = 0;
+
+  handle(request: LayoutRequest): LayoutReply | undefined {
+    if (request.kind === "graph") {
+      const values = new Map(request.values.map((value) => [value.id, value]));
+      this.layout = new NestedLayout(buildHierarchy(request.nodes, values));
+      this.version = request.version;
+      return undefined;
+    }
+    const { ticket } = request;
+    try {
+      const begin = performance.now();
+      const layout = this.layout ?? new NestedLayout(buildHierarchy([], new Map()));
+      const scene = composeScene(layout, new Set(request.open), this.version);
+      return { kind: "scene", ticket, scene, ms: performance.now() - begin };
+    } catch (fault) {
+      const message = fault instanceof Error ? fault.message : String(fault);
+      return { kind: "failed", ticket, message: `The graph could not be laid out: ${message}` };
+    }
+  }
+}
+
+/** A node with nothing but what the layout reads: a store's proxies cannot be posted. */
+export function plainNode(node: LayoutNode): LayoutNode {
+  return {
+    id: node.id, label: node.label, op: node.op, family: node.family, scope: node.scope,
+    phase: node.phase, inputs: [...node.inputs], outputs: [...node.outputs], detail: node.detail,
+    forward: node.forward,
+  };
+}
+
+export function plainValue(value: LayoutValue): LayoutValue {
+  return { id: value.id, shape: [...value.shape], bytes: value.bytes };
+}

@@ -1,0 +1,123 @@
+/**
+ * How large boxes are, from their words: measured by the bundled advance widths, so that worker,
+ * page and export agree.
+ *
+ * Invariant: a size depends on names and shapes, never on live state, so that a running program does
+ * not move the picture.
+ */
+
+import { printable, textWidth, type Font } from "@/base/fonts_metrics";
+import { clamp } from "@/base/geometry";
+import { COLUMN_BACKWARD, type Group, type Hierarchy } from "@/layout/hierarchy";
+import type { LayoutNode } from "@/layout/types";
+
+export const NAME_FONT: Font = { face: "sans", weight: 500, size: 12 };
+export const TITLE_FONT: Font = { face: "sans", weight: 600, size: 12 };
+export const SCOPE_FONT: Font = { face: "sans", weight: 600, size: 11.5 };
+export const SMALL_MONO: Font = { face: "mono", weight: 400, size: 10 };
+export const SMALL_SANS: Font = { face: "sans", weight: 400, size: 10 };
+
+/** Left of the name: bar or square. */
+export const NAME_INSET = 11;
+export const PILL_INSET = 20;
+export const NABLA_WIDTH = 13;
+export const TIME_ROOM = 48;
+export const HEADER_HEIGHT = 24;
+export const SCOPE_PADDING = 14;
+export const FOLD_HEIGHT = 24;
+export const PILL_HEIGHT = 22;
+export const LINE_HEIGHT = 13;
+const FOLD_RIGHT_ROOM = 104;
+
+export interface Size {
+  readonly width: number;
+  readonly height: number;
+}
+
+/** `64×32`; a scalar has no shape to show. */
+export function shapeText(shape: readonly number[]): string {
+  return shape.length > 8 ? `${shape.slice(0, 8).join("×")}×…` : shape.join("×");
+}
+
+/** What is written in a node about the leaves that live in it: `w 64×32  b 32`. */
+export function chipText(hierarchy: Hierarchy, node: number): string {
+  const chips = hierarchy.chips.get(node);
+  if (chips === undefined) return "";
+  const parts = chips.slice(0, 3).map((index) => {
+    const leaf = hierarchy.nodes[index]!;
+    const shape = shapeText(hierarchy.values.get(leaf.outputs[0] ?? -1)?.shape ?? []);
+    return shape === "" ? leafName(leaf) : `${leafName(leaf)} ${shape}`;
+  });
+  if (chips.length > 3) parts.push(`+${chips.length - 3}`);
+  return parts.join("  ");
+}
+
+/** A parameter is known by its name, a constant among constants by what it is. */
+export function leafName(leaf: LayoutNode): string {
+  return printable(leaf.label === "" ? leaf.op : leaf.label, 60);
+}
+
+export function inputText(hierarchy: Hierarchy, node: number): string {
+  const leaf = hierarchy.nodes[node]!;
+  return shapeText(hierarchy.values.get(leaf.outputs[0] ?? -1)?.shape ?? []);
+}
+
+/** Lines under the name: the detail, then the leaves inside. */
+export function detailLines(hierarchy: Hierarchy, node: number): readonly string[] {
+  const lines: string[] = [];
+  const detail = hierarchy.nodes[node]!.detail;
+  if (detail !== "") lines.push(printable(detail, 120));
+  const chips = chipText(hierarchy, node);
+  if (chips !== "") lines.push(chips);
+  return lines;
+}
+
+/** Whether a `∇` stands before the name: everything in the backward column but the column itself. */
+export function isGradient(group: Group): boolean {
+  return group.column === COLUMN_BACKWARD && group.depth > 0;
+}
+
+const STEP = 8;
+
+function stepped(width: number, low: number, high: number): number {
+  return clamp(Math.ceil(width / STEP) * STEP, low, high);
+}
+
+export function nodeSize(hierarchy: Hierarchy, node: number): Size {
+  const data = hierarchy.nodes[node]!;
+  const nabla = isGradient(hierarchy.groups[hierarchy.groupOf[node]!]!) ? NABLA_WIDTH : 0;
+  const name = textWidth(printable(data.label, 60), TITLE_FONT);
+  const lines = detailLines(hierarchy, node);
+  let width = PILL_INSET + nabla + name + 10 + TIME_ROOM;
+  for (const line of lines) {
+    width = Math.max(width, NAME_INSET + textWidth(line.slice(0, 80), SMALL_MONO) + 10);
+  }
+  return {
+    width: stepped(width, 112, 232),
+    height: lines.length === 0 ? PILL_HEIGHT : 10 + LINE_HEIGHT * (1 + lines.length),
+  };
+}
+
+export function inputSize(hierarchy: Hierarchy, node: number): Size {
+  const leaf = hierarchy.nodes[node]!;
+  const shape = textWidth(inputText(hierarchy, node), SMALL_MONO);
+  const name = textWidth(leafName(leaf), NAME_FONT);
+  return {
+    width: stepped(20 + name + (shape > 0 ? shape + 8 : 0), 48, 200), height: 20,
+  };
+}
+
+export function foldSize(group: Group): Size {
+  const nabla = isGradient(group) && group.depth > 1 ? NABLA_WIDTH : 0;
+  const name = textWidth(printable(group.name, 60), NAME_FONT);
+  return {
+    width: stepped(PILL_INSET + nabla + name + 14 + FOLD_RIGHT_ROOM, 184, 264),
+    height: FOLD_HEIGHT,
+  };
+}
+
+/** Least width of an open scope, so that its header fits. */
+export function headerWidth(group: Group): number {
+  const name = textWidth(printable(group.name, 60), SCOPE_FONT);
+  return stepped(PILL_INSET + NABLA_WIDTH + name + 14 + FOLD_RIGHT_ROOM, 160, 280);
+}

@@ -1,0 +1,91 @@
+/**
+ * What the layout reads and what it returns. Plain data that can be posted to a worker.
+ *
+ * Invariant: the layout knows nothing of colours, states or cameras.
+ */
+
+/** A node as the layout needs it; the canvas's `GraphNode` is one. */
+export interface LayoutNode {
+  readonly id: number;
+  readonly label: string;
+  readonly op: string;
+  readonly family: string;
+  readonly scope: string;
+  readonly phase: string;
+  readonly inputs: readonly number[];
+  readonly outputs: readonly number[];
+  readonly detail: string;
+  readonly forward: number | undefined;
+}
+
+export interface LayoutValue {
+  readonly id: number;
+  readonly shape: readonly number[];
+  readonly bytes: number;
+}
+
+export const BOX_NODE = 0;
+/** A folded scope. */
+export const BOX_FOLD = 1;
+/** An open scope: its children are boxes of their own. */
+export const BOX_SCOPE = 2;
+/** Data that the user gave: a small rounded box. */
+export const BOX_INPUT = 3;
+/** One of several drawings of a parameter that several scopes read. */
+export const BOX_STUB = 4;
+
+export const EDGE_BACK = 1;
+/** Ends at the border of an open scope, where another edge takes over. */
+export const EDGE_INTO_SCOPE = 2;
+export const EDGE_OUT_OF_SCOPE = 4;
+
+export const LINK_SEED = 0;
+export const LINK_GRADIENTS = 1;
+
+/** The laid out picture: boxes and edges in columns, absolute px. */
+export interface Scene {
+  readonly version: number;
+  readonly boxes: number;
+  readonly kind: Uint8Array;
+  /** Index of the node (BOX_NODE, BOX_INPUT, BOX_STUB) or of the group in the hierarchy. */
+  readonly ref: Int32Array;
+  /** The open scope around it, -1 at the top. Parents come before their children. */
+  readonly parent: Int32Array;
+  /** Left top corner and size. */
+  readonly x: Float32Array;
+  readonly y: Float32Array;
+  readonly width: Float32Array;
+  readonly height: Float32Array;
+  readonly edges: number;
+  /** Boxes at the ends; for a piece that ends at a scope's border, that scope. */
+  readonly source: Int32Array;
+  readonly target: Int32Array;
+  readonly edgeFlags: Uint8Array;
+  /** Index of the node that produces what flows, and the value's id; the largest of a bundle. */
+  readonly producer: Int32Array;
+  readonly value: Float64Array;
+  /** How many values are bundled, and their bytes together. */
+  readonly bundle: Int32Array;
+  readonly bytes: Float64Array;
+  /** Points of edge e: `points[2 * start[e]] .. points[2 * start[e + 1]]`. */
+  readonly start: Int32Array;
+  readonly points: Float32Array;
+  /** Leading points that another edge draws. */
+  readonly shared: Int32Array;
+  /** Connections between the columns: kind, source box, target box, by three. */
+  readonly links: Int32Array;
+  readonly left: number;
+  readonly top: number;
+  readonly right: number;
+  readonly bottom: number;
+}
+
+export const EMPTY_SCENE: Scene = {
+  version: 0, boxes: 0, edges: 0, left: 0, top: 0, right: 0, bottom: 0,
+  kind: new Uint8Array(0), ref: new Int32Array(0), parent: new Int32Array(0),
+  x: new Float32Array(0), y: new Float32Array(0), width: new Float32Array(0),
+  height: new Float32Array(0), source: new Int32Array(0), target: new Int32Array(0),
+  edgeFlags: new Uint8Array(0), producer: new Int32Array(0), value: new Float64Array(0),
+  bundle: new Int32Array(0), bytes: new Float64Array(0), start: new Int32Array(1),
+  points: new Float32Array(0), shared: new Int32Array(0), links: new Int32Array(0),
+};

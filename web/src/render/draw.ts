@@ -1,0 +1,69 @@
+/**
+ * What every drawing function is told, and the small glyphs that they share.
+ *
+ * Invariant: the same functions draw the screen and the export.
+ */
+
+import type { Rect } from "@/base/geometry";
+import type { LiveState } from "@/render/live";
+import type { SceneModel } from "@/render/model";
+import type { Painter } from "@/render/painter";
+import type { Palette } from "@/render/palette";
+import type {
+  BreakpointMark, ColourBy, CurrentMark, GraphItem, NodeBadge,
+} from "@/render/types";
+
+export interface Drawing {
+  readonly painter: Painter;
+  readonly palette: Palette;
+  readonly model: SceneModel;
+  readonly live: LiveState;
+  /** What of the world is seen. */
+  readonly view: Rect;
+  /** Screen px per world px. */
+  readonly zoom: number;
+  readonly colourBy: ColourBy;
+  /** Boxes that match a search; undefined = no search. */
+  readonly matches: ReadonlySet<number> | undefined;
+  /** The box drawn by the current mark instead. */
+  readonly raised: number;
+}
+
+export interface Marks {
+  readonly current: CurrentMark | undefined;
+  readonly badge: NodeBadge | undefined;
+  readonly breakpoints: ReadonlyMap<number, BreakpointMark>;
+  readonly selection: GraphItem | undefined;
+  readonly hover: GraphItem | undefined;
+  /** Node whose gutter the pointer is over: a faint dot shows what a click would do. */
+  readonly gutter: number | undefined;
+}
+
+/** Levels of detail, by zoom. */
+export type Detail = "near" | "mid" | "far";
+
+export function detailAt(zoom: number): Detail {
+  return zoom >= 0.6 ? "near" : zoom >= 0.34 ? "mid" : "far";
+}
+
+export const DIMMED = 0.28;
+
+/** `∇`, drawn, since the fonts lack it. `y` is the baseline of a 12 px text. */
+export function drawNabla(painter: Painter, x: number, y: number, colour: string): void {
+  painter.lines([x + 0.5, y - 8, x + 8.5, y - 8, x + 4.5, y - 0.5], true, undefined, {
+    colour, width: 1.3,
+  });
+}
+
+export function drawChevron(
+  painter: Painter, x: number, y: number, open: boolean, colour: string,
+): void {
+  const points = open ? [x, y, x + 3, y + 3, x + 6, y] : [x + 1, y - 1, x + 4, y + 2, x + 1, y + 5];
+  painter.lines(points, false, undefined, { colour, width: 1.5 });
+}
+
+export function drawDiamond(
+  painter: Painter, x: number, y: number, radius: number, colour: string,
+): void {
+  painter.lines([x, y - radius, x + radius, y, x, y + radius, x - radius, y], true, colour);
+}

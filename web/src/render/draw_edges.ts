@@ -1,0 +1,212 @@
+/**
+ * Edges: width by bytes, dotted until something flowed, magenta where it is not finite.
+ *
+ * Invariant: a trunk shared by several edges is drawn once; edges between the columns are stubs.
+ */
+
+import { textWidth } from "@/base/fonts_metrics";
+import { clamp, overlaps, type Rect } from "@/base/geometry";
+import { COLUMN_BACKWARD } from "@/layout/hierarchy";
+import { SMALL_MONO, SMALL_SANS, shapeText } from "@/layout/sizes";
+import { BOX_SCOPE, EDGE_BACK, LINK_SEED } from "@/layout/types";
+import { detailAt, type Drawing } from "@/render/draw";
+import { formatBytes } from "@/render/format";
+import { isNotFinite } from "@/render/live";
+import type { SceneModel } from "@/render/model";
+import type { Route, Stroke } from "@/render/painter";
+
+/** Line width in px for a tensor of this size: one more for each factor of ten, about. */
+export function edgeWidth(bytes: number): number {
+  return clamp(1.1 + 0.3 * Math.log2(1 + bytes / 4096), 1.1, 6.5);
+}
+
+export function edgeRoute(model: SceneModel, edge: number, whole: boolean): Route {
+  const { start, shared, points } = model.scene;
+  const skip = whole ? 0 : shared[edge]!;
+  return {
+    points, start: start[edge]! + skip, end: start[edge + 1]!, straightFirst: skip % 2 === 0,
+  };
+}
+
+function edgeStroke(drawing: Drawing, edge: number): Stroke {
+  const { palette, model, live, zoom } = drawing;
+  const { producer, bytes, edgeFlags } = model.scene;
+  const node = producer[edge]!;
+  const done = live.done[node] === 1;
+  const width = Math.max(edgeWidth(bytes[edge]!), 0.7 / zoom);
+  const bad = isNotFinite(live.flags[node]!);
+  const colour = bad ? palette.nan : palette[done ? "text-off" : "line-strong"];
+  if (!done || bad) return { colour, width: Math.min(width, 2), dash: "dashed" };
+  return (edgeFlags[edge]! & EDGE_BACK) !== 0 ? { colour, width, dash: "dashed" } : { colour, width };
+}
+
+/** More than this many edges in view and each is a hair: a sample shows the same. */
+const MOST_EDGES = 6000;
+
+export function drawEdges(drawing: Drawing): void {
+  const { painter, model, view, zoom, matches } = drawing;
+  const { scene } = model;
+  // Below this, lines between rows are a grey mist that says nothing.
+  if (zoom < 0.08) return;
+  const edges = model.edgesIn(view);
+  const step = Math.ceil(edges.length / MOST_EDGES);
+  painter.alpha(matches === undefined ? 0.85 : 0.3);
+  for (let at = 0; at < edges.length; at += step) {
+    const edge = edges[at]!;
+    const parent = scene.parent[scene.source[edge]!] ?? -1;
+    if (parent >= 0 && scene.height[parent]! * zoom < 28) continue;
+    painter.route(edgeRoute(model, edge, false), edgeStroke(drawing, edge));
+    if (detailAt(zoom) === "near") drawUpwardHead(drawing, edge);
+  }
+  painter.alpha(1);
+  drawLinks(drawing);
+}
+
+/** Flow is downward by habit of reading; where it runs up, a small head says so. */
+function drawUpwardHead(drawing: Drawing, edge: number): void {
+  const { painter, palette, model } = drawing;
+  const { start, points, target, kind } = model.scene;
+  const end = start[edge + 1]! - 1;
+  const y = points[2 * end + 1]!;
+  if (points[2 * (end - 1) + 1]! < y + 0.5 && points[2 * (end - 2) + 1]! <= y) return;
+  if (kind[target[edge]!] === BOX_SCOPE) return;
+  const x = points[2 * end]!;
+  painter.lines([x - 3.5, y + 5.5, x, y + 1.5, x + 3.5, y + 5.5], false, undefined, {
+    colour: palette["line-node"], width: 1.3,
+  });
+}
+
+function drawLinks(drawing: Drawing): void {
+  const { painter, palette, model, live, zoom } = drawing;
+  const { scene, hierarchy } = model;
+  for (let at = 0; at < scene.links.length; at += 3) {
+    const from = model.rect(scene.links[at + 1]!);
+    const to = model.rect(scene.links[at + 2]!);
+    const seed = scene.links[at] === LINK_SEED;
+    const gradients = hierarchy.groupAt.get("optimizer");
+    const done = seed ? live.done[hierarchy.seed[1]] === 1
+      : gradients !== undefined && live.groupDone[gradients] === 1;
+    const stroke: Stroke = {
+      colour: palette[done ? "text-off" : "line-strong"], width: Math.max(1.5, 0.7 / zoom),
+      dash: "dashed",
+    };
+    if (to.y + to.height <= from.y) {
+      const x = to.x + to.width / 2;
+      painter.lines([x, from.y, x, to.y + to.height], false, undefined, stroke);
+      const y = to.y + to.height;
+      painter.lines([x - 3.5, y + 5.5, x, y + 1.5, x + 3.5, y + 5.5], false, undefined, {
+        colour: palette["line-node"], width: 1.3,
+      });
+      continue;
+    }
+    const startX = from.x + from.width;
+    const startY = clamp(to.y + to.height / 2, from.y + 10, from.y + from.height - 10);
+    const endY = clamp(startY, to.y + 10, to.y + to.height - 10);
+    const middle = to.x - 24;
+    painter.lines(
+      startY === endY ? [startX, startY, to.x, endY]
+        : [startX, startY, middle, startY, middle, endY, to.x, endY],
+      false, undefined, stroke,
+    );
+  }
+}
+
+/** A dotted line from a forward node to the backward nodes that read what it saved. */
+export function drawSaved(drawing: Drawing, node: number): void {
+  const { painter, palette, model } = drawing;
+  const { hierarchy } = model;
+  const from = model.visibleBox(node);
+  if (from < 0) return;
+  const drawn = new Set<number>();
+  for (const [producer, reader] of hierarchy.crossing) {
+    if (producer !== node) continue;
+    if (hierarchy.groups[hierarchy.groupOf[reader]!]!.column !== COLUMN_BACKWARD) continue;
+    const to = model.visibleBox(reader);
+    if (to < 0 || drawn.has(to) || drawn.size >= 6) continue;
+    drawn.add(to);
+    const a = model.rect(from);
+    const b = model.rect(to);
+    const y0 = a.y + a.height / 2;
+    const y1 = b.y + b.height / 2;
+    const bend = b.x - 18;
+    const stroke: Stroke = { colour: palette["line-node"], width: 1.5, dash: "dotted" };
+    const start = a.x + a.width + 4;
+    painter.lines(
+      Math.abs(y0 - y1) < 2 ? [start, y0, b.x, y0] : [start, y0, bend, y0, bend, y1, b.x, y1],
+      false, undefined, stroke,
+    );
+    if (drawn.size === 1 && bend - start > 60) {
+      painter.text(bend - 8, y0 - 5, "saved", SMALL_SANS, palette["text-3"], "right");
+    }
+  }
+}
+
+/** A shape beside an edge, where there is room. */
+export interface EdgeLabel {
+  readonly edge: number;
+  readonly x: number;
+  readonly y: number;
+  readonly shape: string;
+  readonly size: string;
+  readonly rect: Rect;
+}
+
+export function edgeWords(model: SceneModel, edge: number): { shape: string; size: string } {
+  const { value, bundle, bytes } = model.scene;
+  const size = formatBytes(bytes[edge]!);
+  if (bundle[edge]! > 1) return { shape: `${bundle[edge]} values`, size };
+  const shape = shapeText(model.hierarchy.values.get(value[edge]!)?.shape ?? []);
+  return { shape: shape === "" ? "scalar" : shape, size };
+}
+
+/** Labels of straight pieces that touch no box and no other line. Found once per scene. */
+export function placeLabels(model: SceneModel): readonly EdgeLabel[] {
+  const { scene } = model;
+  const labels: EdgeLabel[] = [];
+  if (scene.edges > 5000) return labels;
+  for (let edge = 0; edge < scene.edges; edge++) {
+    if (scene.edgeFlags[edge] !== 0) continue;
+    const begin = scene.start[edge]!;
+    const end = scene.start[edge + 1]! - 1;
+    const x = scene.points[2 * begin]!;
+    if (Math.abs(scene.points[2 * end]! - x) > 3 || end - begin !== 3) continue;
+    const y0 = scene.points[2 * begin + 1]!;
+    const y1 = scene.points[2 * end + 1]!;
+    if (Math.abs(y1 - y0) < 24) continue;
+    const { shape, size } = edgeWords(model, edge);
+    const gap = edgeWidth(scene.bytes[edge]!) / 2 + 6;
+    const width = textWidth(`${shape}  ${size}`, SMALL_MONO);
+    const middle = (y0 + y1) / 2;
+    const rect = { x: x + gap - 2, y: middle - 7, width: width + 4, height: 14 };
+    if (blocked(model, edge, rect) || labels.some((label) => overlaps(label.rect, rect))) continue;
+    labels.push({ edge, x: x + gap, y: middle + 3.5, shape, size, rect });
+  }
+  return labels;
+}
+
+function blocked(model: SceneModel, edge: number, rect: Rect): boolean {
+  const { scene } = model;
+  for (const box of model.boxesIn(rect)) {
+    if (scene.kind[box] !== BOX_SCOPE) return true;
+    // Inside a scope is fine; across its border is not.
+    const scope = model.rect(box);
+    const inside = rect.x > scope.x && rect.x + rect.width < scope.x + scope.width
+      && rect.y > scope.y + 22 && rect.y + rect.height < scope.y + scope.height;
+    if (!inside) return true;
+  }
+  return model.edgesIn(rect).some((other) => other !== edge);
+}
+
+export function drawLabels(drawing: Drawing, labels: readonly EdgeLabel[]): void {
+  if (drawing.zoom < 0.75) return;
+  const { painter, palette, model, live, view } = drawing;
+  for (const label of labels) {
+    if (!overlaps(label.rect, view)) continue;
+    const done = live.done[model.scene.producer[label.edge]!] === 1;
+    painter.text(label.x, label.y, label.shape, SMALL_MONO, palette[done ? "text-2" : "text-3"]);
+    painter.text(
+      label.x + textWidth(`${label.shape} `, SMALL_MONO) + 1, label.y, label.size, SMALL_MONO,
+      palette["text-3"],
+    );
+  }
+}

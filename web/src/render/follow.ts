@@ -1,0 +1,75 @@
+/**
+ * Where the camera goes when the picture changes under it.
+ *
+ * Invariant: what the user looks at stays where it is on the screen; the camera moves on its own
+ * only while the user has never moved it, or to follow the program.
+ */
+
+import { contains, overlaps, type Rect } from "@/base/geometry";
+import { fitted, seen, type Camera, type Viewport } from "@/render/camera";
+import type { SceneModel } from "@/render/model";
+import type { GraphItem } from "@/render/types";
+
+export function sceneBounds(model: SceneModel): Rect {
+  const { left, top, right, bottom } = model.scene;
+  return { x: left, y: top, width: right - left, height: bottom - top };
+}
+
+/** Moves the camera so that `item`'s left top corner stays where it was on the screen. */
+export function pinned(
+  camera: Camera, item: GraphItem, before: SceneModel, after: SceneModel,
+): Camera | undefined {
+  const old = before.boxOf(item);
+  const now = after.boxOf(item);
+  if (old < 0 || now < 0) return undefined;
+  return {
+    x: camera.x + after.scene.x[now]! - before.scene.x[old]!,
+    y: camera.y + after.scene.y[now]! - before.scene.y[old]!,
+    zoom: camera.zoom,
+  };
+}
+
+/** The item nearest the middle of the view: what the user most likely looks at. */
+export function anchorItem(
+  model: SceneModel, camera: Camera, view: Viewport,
+): GraphItem | undefined {
+  const sight = seen(camera, view);
+  const x = sight.x + sight.width / 2;
+  const y = sight.y + sight.height / 2;
+  let best = -1;
+  let least = Number.POSITIVE_INFINITY;
+  for (const box of model.boxesIn(sight)) {
+    const { scene } = model;
+    const distance = Math.abs(scene.x[box]! - x) + Math.abs(scene.y[box]! - y);
+    if (distance >= least) continue;
+    least = distance;
+    best = box;
+  }
+  return best < 0 ? undefined : model.itemOf(best);
+}
+
+/** The camera for a scene that arrives. */
+export function cameraFor(
+  camera: Camera, before: SceneModel | undefined, after: SceneModel, view: Viewport,
+  choice: {
+    readonly toggled: GraphItem | undefined; readonly touched: boolean;
+    readonly focus: Rect | undefined;
+  },
+): Camera {
+  const bounds = sceneBounds(after);
+  if (before === undefined || before.scene.boxes === 0) return fitted(bounds, choice.focus, view);
+  const sight = seen(camera, view);
+  const { toggled } = choice;
+  if (toggled !== undefined) {
+    const box = before.boxOf(toggled);
+    const kept = box >= 0 && overlaps(before.rect(box), sight)
+      ? pinned(camera, toggled, before, after) : undefined;
+    if (kept !== undefined) return kept;
+  } else if (!choice.touched) {
+    const inside = contains(sight, bounds)
+      && contains(sight, { x: bounds.x + bounds.width, y: bounds.y + bounds.height });
+    return inside ? camera : fitted(bounds, choice.focus, view);
+  }
+  const anchor = anchorItem(before, camera, view);
+  return (anchor && pinned(camera, anchor, before, after)) ?? camera;
+}

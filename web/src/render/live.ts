@@ -1,0 +1,119 @@
+/**
+ * Live state as it is drawn: which node has run, how long scopes took, where a value is not finite.
+ *
+ * Invariant: recomputed whole from the columns that the store hands over, in time linear in the
+ * nodes; a node that last ran in an earlier training step counts as not yet run.
+ */
+
+import type { Hierarchy } from "@/layout/hierarchy";
+import { FAMILIES } from "@/render/palette";
+import { FAILED, HAS_INF, HAS_NAN, type ColourBy, type NodeStates } from "@/render/types";
+
+export interface LiveState {
+  /** By node index: 1 = has run in the step shown. */
+  readonly done: Uint8Array;
+  readonly durationNs: Float64Array;
+  readonly flags: Uint8Array;
+  /** By group index, nested scopes included. */
+  readonly groupDone: Uint8Array;
+  readonly groupNs: Float64Array;
+  readonly groupFlags: Uint8Array;
+  /** Share of each family in a group's time (in its operations, if nothing is timed). */
+  readonly shares: Float64Array;
+  readonly longestNs: number;
+  readonly mostBytes: number;
+  /** False in an export: nothing is known, so everything is drawn solid and without times. */
+  readonly known: boolean;
+}
+
+export const SHARES = FAMILIES.length;
+
+export function liveState(
+  hierarchy: Hierarchy, states: NodeStates | undefined, step: number,
+): LiveState {
+  const { nodes, groups, groupOf, host } = hierarchy;
+  const done = new Uint8Array(nodes.length);
+  const durationNs = new Float64Array(nodes.length);
+  const flags = new Uint8Array(nodes.length);
+  const groupDone = new Uint8Array(groups.length);
+  const groupNs = new Float64Array(groups.length);
+  const groupFlags = new Uint8Array(groups.length);
+  const shares = new Float64Array(groups.length * SHARES);
+  const timed = new Float64Array(groups.length * SHARES);
+  const counted = new Float64Array(groups.length * SHARES);
+  let longestNs = 0;
+  let mostBytes = 0;
+  nodes.forEach((node, index) => {
+    const leaf = node.family === "leaf";
+    const runs = states?.times[node.id] ?? 0;
+    // Parameters are made once, before the first step; they stay there.
+    const now = states === undefined || (runs > 0 && (leaf || states.step[node.id] === step));
+    const ns = runs > 0 ? states!.durationNs[node.id] ?? 0 : 0;
+    done[index] = now ? 1 : 0;
+    durationNs[index] = ns;
+    flags[index] = now ? states?.flags[node.id] ?? 0 : 0;
+    const group = groupOf[index]!;
+    groupFlags[group]! |= flags[index]!;
+    if (leaf || host[index]! >= 0) return;
+    if (now) groupDone[group] = 1;
+    groupNs[group]! += ns;
+    longestNs = Math.max(longestNs, ns);
+    mostBytes = Math.max(mostBytes, outputBytes(hierarchy, index));
+    const family = FAMILIES.indexOf(node.family as (typeof FAMILIES)[number]);
+    if (family < 0) return;
+    timed[group * SHARES + family]! += ns;
+    counted[group * SHARES + family]! += 1;
+  });
+  for (let group = groups.length - 1; group > 0; group--) {
+    const parent = groups[group]!.parent;
+    groupNs[parent]! += groupNs[group]!;
+    groupFlags[parent]! |= groupFlags[group]!;
+    groupDone[parent]! |= groupDone[group]!;
+    for (let family = 0; family < SHARES; family++) {
+      timed[parent * SHARES + family]! += timed[group * SHARES + family]!;
+      counted[parent * SHARES + family]! += counted[group * SHARES + family]!;
+    }
+  }
+  for (let group = 0; group < groups.length; group++) {
+    const part = (groupNs[group]! > 0 ? timed : counted).subarray(
+      group * SHARES, (group + 1) * SHARES,
+    );
+    const total = part.reduce((sum, value) => sum + value, 0);
+    for (let family = 0; family < SHARES; family++) {
+      shares[group * SHARES + family] = total > 0 ? part[family]! / total : 0;
+    }
+  }
+  return {
+    done, durationNs, flags, groupDone, groupNs, groupFlags, shares, longestNs, mostBytes,
+    known: states !== undefined,
+  };
+}
+
+export function outputBytes(hierarchy: Hierarchy, node: number): number {
+  let bytes = 0;
+  for (const value of hierarchy.nodes[node]!.outputs) {
+    bytes += hierarchy.values.get(value)?.bytes ?? 0;
+  }
+  return bytes;
+}
+
+/** Where a node stands on the scale of the colour mode, 0 to 1; undefined = no scale. */
+export function heat(
+  hierarchy: Hierarchy, live: LiveState, node: number, mode: ColourBy,
+): number | undefined {
+  if (mode === "time") return logShare(live.durationNs[node]!, live.longestNs);
+  if (mode === "memory") return logShare(outputBytes(hierarchy, node), live.mostBytes);
+  return undefined;
+}
+
+/** Three decades: what takes a thousandth of the most is as good as nothing. */
+function logShare(value: number, most: number): number | undefined {
+  if (!(value > 0) || !(most > 0)) return undefined;
+  return Math.max(0, 1 + Math.log10(value / most) / 3);
+}
+
+export function isNotFinite(flags: number): boolean {
+  return (flags & (HAS_NAN | HAS_INF)) !== 0;
+}
+
+export { FAILED, HAS_INF, HAS_NAN };

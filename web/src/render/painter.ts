@@ -1,0 +1,57 @@
+/**
+ * What the picture is drawn with. The drawing code speaks to a `Painter`; one paints a canvas, one
+ * writes SVG.
+ *
+ * Invariant: coordinates are world px (100 %); a painter keeps no state but alpha.
+ */
+
+import type { Font } from "@/base/fonts_metrics";
+
+export type Dash = "solid" | "dashed" | "dotted";
+export type Align = "left" | "middle" | "right";
+
+export interface Stroke {
+  readonly colour: string;
+  readonly width: number;
+  readonly dash?: Dash;
+}
+
+/** Points of a path: alternately straight and curved between them, see the layout's routes. */
+export interface Route {
+  readonly points: ArrayLike<number>;
+  /** In points, not numbers. */
+  readonly start: number;
+  readonly end: number;
+  /** The first piece is straight; false = curved. */
+  readonly straightFirst: boolean;
+}
+
+export interface Painter {
+  /** Opacity of all that follows. */
+  alpha(value: number): void;
+  rect(
+    x: number, y: number, width: number, height: number, radius: number,
+    fill: string | undefined, stroke?: Stroke,
+  ): void;
+  /** Many plain rectangles of one colour: x, y, width, height by four. */
+  blocks(rects: readonly number[], fill: string): void;
+  circle(x: number, y: number, radius: number, fill: string | undefined, stroke?: Stroke): void;
+  /** Straight lines through points given as x, y pairs. */
+  lines(points: readonly number[], close: boolean, fill: string | undefined, stroke?: Stroke): void;
+  route(route: Route, stroke: Stroke): void;
+  /** `y` is the baseline. */
+  text(x: number, y: number, text: string, font: Font, colour: string, align?: Align): void;
+}
+
+/** Dash lengths for a line of this width. */
+export function dashPattern(dash: Dash | undefined, width: number): readonly number[] {
+  if (dash === "dashed") return [3, 3];
+  if (dash === "dotted") return [Math.min(1.5, width), 4];
+  return [];
+}
+
+/** Ends of the control arms of the curved piece between two points: leaves and enters vertically. */
+export function curveArms(y0: number, y1: number): readonly [number, number] {
+  const half = (y1 - y0) / 2;
+  return [y0 + half, y1 - half];
+}

@@ -1,0 +1,74 @@
+/**
+ * The colours of the canvas: the page's tokens, by name.
+ *
+ * Invariant: no colour is written here; on screen they are read from the CSS variables, for an
+ * export without a page from the literals generated out of the same file.
+ */
+
+import { LITERALS } from "@/render/palette_literals";
+import type { Family } from "@/render/types";
+
+export const TOKENS = [
+  "bg-well", "bg-canvas", "bg-panel", "bg-raised", "bg-hover", "bg-active", "bg-overlay",
+  "scope-1", "scope-2", "scope-3", "line", "line-strong", "line-node",
+  "text", "text-2", "text-3", "text-off", "now", "now-text", "now-wash", "now-ring",
+  "select", "select-text", "select-wash", "nan", "nan-text", "nan-wash", "inf", "inf-text",
+  "inf-wash", "break", "break-text", "ok", "warn",
+  "op-matmul", "op-elementwise", "op-activation", "op-reduction", "op-norm", "op-layout",
+  "op-index", "op-random", "op-loss", "op-update",
+  "seq-0", "seq-1", "seq-2", "seq-3", "seq-4", "seq-5", "seq-6",
+] as const;
+
+export type Token = (typeof TOKENS)[number];
+export type Palette = Readonly<Record<Token, string>>;
+export type Theme = "light" | "dark";
+
+export function literalPalette(theme: Theme): Palette {
+  return LITERALS[theme];
+}
+
+/** Reads the theme in force; a variable that is missing falls back to the dark theme's. */
+export function readPalette(element: Element): Palette {
+  const style = getComputedStyle(element);
+  const entries = TOKENS.map((token) => {
+    const value = style.getPropertyValue(`--${token}`).trim();
+    return [token, value === "" ? LITERALS.dark[token] : value] as const;
+  });
+  return Object.fromEntries(entries) as Record<Token, string>;
+}
+
+export const FAMILIES: readonly Family[] = [
+  "matmul", "elementwise", "activation", "reduction", "norm",
+  "layout", "index", "random", "loss", "update", "leaf",
+];
+
+export function familyColour(palette: Palette, family: string): string {
+  if (family === "leaf" || !FAMILIES.includes(family as Family)) return palette["text-3"];
+  return palette[`op-${family as Exclude<Family, "leaf">}`];
+}
+
+/** Colour of `t` (0 to 1) on the sequential scale; the low end keeps clear of the background. */
+export function sequential(palette: Palette, t: number): string {
+  const place = Math.min(1, Math.max(0, t)) * 4 + 2;
+  const low = Math.min(5, Math.floor(place));
+  const a = palette[`seq-${low}` as Token];
+  const b = palette[`seq-${low + 1}` as Token];
+  return mix(a, b, place - low);
+}
+
+/** Between two colours written as #rgb, #rrggbb or #rrggbbaa; anything else gives the first. */
+export function mix(a: string, b: string, t: number): string {
+  const from = channels(a);
+  const to = channels(b);
+  if (from === undefined || to === undefined) return a;
+  const hex = from.map((value, k) => Math.round(value + (to[k]! - value) * t))
+    .map((value) => value.toString(16).padStart(2, "0"));
+  return `#${hex.join("")}`;
+}
+
+function channels(colour: string): readonly number[] | undefined {
+  if (!/^#([\da-f]{3}|[\da-f]{6}|[\da-f]{8})$/i.test(colour)) return undefined;
+  const digits = colour.slice(1);
+  const wide = digits.length === 3 ? [...digits].map((digit) => digit + digit).join("") : digits;
+  return [0, 2, 4].map((at) => Number.parseInt(wide.slice(at, at + 2), 16));
+}

@@ -1,0 +1,55 @@
+/**
+ * One frame: the still picture, and the marks over it, for whichever painter.
+ *
+ * Invariant: the screen's two canvases and the SVG are drawn by these two functions alone.
+ */
+
+import type { Drawing, Marks } from "@/render/draw";
+import { drawBoxes, drawHeaders, drawScopes } from "@/render/draw_boxes";
+import { drawEdges, drawLabels, type EdgeLabel } from "@/render/draw_edges";
+import { drawMarks } from "@/render/draw_marks";
+import type { Painter } from "@/render/painter";
+import type { Palette } from "@/render/palette";
+import { SvgPainter } from "@/render/svg_painter";
+import type { Rect } from "@/base/geometry";
+
+export function drawStill(drawing: Drawing, labels: readonly EdgeLabel[]): void {
+  const boxes = drawing.model.boxesIn(drawing.view);
+  drawScopes(drawing, boxes);
+  drawEdges(drawing);
+  drawHeaders(drawing, boxes);
+  drawLabels(drawing, labels);
+  drawBoxes(drawing, boxes);
+}
+
+export function drawOverlay(drawing: Drawing, marks: Marks): void {
+  drawMarks(drawing, marks);
+}
+
+const GRID = 24;
+
+/** A grid of dots, world-fixed; spaced out as the camera leaves. */
+export function drawGrid(painter: Painter, palette: Palette, view: Rect, zoom: number): void {
+  if (zoom < 0.25) return;
+  const step = zoom < 0.6 ? 2 * GRID : GRID;
+  const size = 1.2 / Math.max(zoom, 0.8);
+  const dots: number[] = [];
+  for (let y = Math.floor(view.y / step) * step; y < view.y + view.height; y += step) {
+    for (let x = Math.floor(view.x / step) * step; x < view.x + view.width; x += step) {
+      dots.push(x, y, size, size);
+    }
+  }
+  painter.blocks(dots, palette.line);
+}
+
+/** The drawing as an SVG document. */
+export function drawSvg(
+  drawing: Omit<Drawing, "painter">, marks: Marks, labels: readonly EdgeLabel[], title: string,
+): string {
+  const painter = new SvgPainter();
+  const full: Drawing = { ...drawing, painter };
+  drawStill(full, labels);
+  drawOverlay(full, marks);
+  const { x, y, width, height } = drawing.view;
+  return painter.document(x, y, width, height, title, drawing.palette["bg-canvas"]);
+}
