@@ -1,0 +1,32 @@
+/**
+ * Keeps the page's address in step with its state.
+ *
+ * Invariant: replaces, never pushes: the browser's back button leaves the page.
+ */
+
+import { createEffect } from "solid-js";
+import type { Store } from "@/store/store";
+import { throttled } from "@/store/throttled";
+import type { Ui } from "@/store/ui";
+import { writeAddress } from "@/store/url";
+
+const WRITE_MS = 300;
+
+export function followAddress(store: Store, ui: Ui): void {
+  const text = () => {
+    const cursor = store.cursor();
+    return writeAddress({
+      run: store.runId(),
+      selection: store.selection(),
+      open: store.model() === undefined ? undefined : [...store.folds().open],
+      seq: cursor.kind === "past" ? cursor.seq : undefined,
+      tab: ui.dockTab() === "timeline" ? undefined : ui.dockTab(),
+    });
+  };
+  // Browsers limit how often an address may change.
+  const calm = throttled(text, WRITE_MS);
+  createEffect(() => {
+    if (store.model() === undefined) return;
+    history.replaceState(null, "", `${location.pathname}#${calm()}`);
+  });
+}

@@ -1,0 +1,286 @@
+/**
+ * The page: its panes in their grid, and what connects one with another.
+ *
+ * Invariant: views know the store and not each other; whatever joins two of them is here.
+ */
+
+import { createEffect, createSignal, type JSX, Match, onCleanup, onMount, Show, Switch } from "solid-js";
+import { pageCommands } from "@/app/commands";
+import { listen } from "@/app/keyboard";
+import { toggled } from "@/store/breakpoints";
+import { PANES, type Pane, type Preferences } from "@/store/preferences";
+import type { Store } from "@/store/store";
+import type { DockTab, OutlineTab, Ui } from "@/store/ui";
+import type { Item } from "@/store/url";
+import type { GraphView } from "@/render/types";
+import { Breakpoints } from "@/views/breakpoints";
+import { Console } from "@/views/console";
+import { DebuggerBar } from "@/views/debugger_bar";
+import { EmptyState } from "@/views/empty_state";
+import { GraphPane } from "@/views/graph/graph_pane";
+import { Inspector } from "@/views/inspector/inspector";
+import { KeysHelp, type KeyGroup } from "@/views/keys_help";
+import { LinkBanner, Notices } from "@/views/notices";
+import { Outline } from "@/views/outline";
+import { Palette } from "@/views/palette";
+import { createProblems, Problems } from "@/views/problems";
+import { RunList, RunSelect } from "@/views/runs";
+import { Scrubber } from "@/views/scrubber";
+import { StateStrip } from "@/views/state_strip";
+import { StatusBar } from "@/views/status_bar";
+import { Timeline } from "@/views/timeline/timeline";
+import { Splitter, type Tab, Tabs } from "@/widgets/controls";
+import { Icon, IconButton } from "@/widgets/icon";
+import type { ValueSlice } from "@/wire/types.gen";
+
+export interface AppProps {
+  readonly store: Store;
+  readonly ui: Ui;
+  readonly preferences: Preferences;
+  retry(): void;
+  onView(view: GraphView | undefined): void;
+}
+
+export function App(props: AppProps): JSX.Element {
+  const { store, ui, preferences } = props;
+  const [view, setView] = createSignal<GraphView | undefined>();
+  const [slice, setSlice] = createSignal<{ node: number; slice: ValueSlice | undefined }>();
+  const [adding, setAdding] = createSignal(false);
+  const [timelineWords, setTimelineWords] = createSignal("");
+  const problems = createProblems(store);
+  let root!: HTMLDivElement;
+  let searchField!: HTMLInputElement;
+
+  const go = (item: Item): void => {
+    store.disclose(item);
+    store.select(item);
+    view()?.reveal(item);
+  };
+  const toggleBreakpoint = (node: number): void => {
+    const name = store.model()?.graph.nodes[node]?.name;
+    if (name === undefined) return;
+    if (store.model()?.info.state !== "live") {
+      store.notify("info", "This run is over: nothing stops any more.");
+      return;
+    }
+    void store.setBreakpoints(toggled(store.session()?.breakpoints ?? [], name));
+  };
+  const exportSvg = (): void => {
+    const svg = view()?.toSvg();
+    if (svg === undefined) return;
+    const name = (store.model()?.info.name ?? "graph").replace(/\.py$/, "");
+    save(`${name}.svg`, svg);
+    store.notify("ok", `${name}.svg saved: what is on the screen.`);
+  };
+  const page = {
+    store, ui, preferences, view, go, toggleBreakpoint, exportSvg,
+    focusSearch: () => {
+      ui.setOutlineTab("outline");
+      ui.setOutlineOpen(true);
+      queueMicrotask(() => searchField.focus());
+    },
+  };
+  const commands = pageCommands(page);
+  onMount(() => onCleanup(listen(window, commands, page)));
+
+  createEffect(() => {
+    document.documentElement.dataset.theme = preferences.theme();
+  });
+  createEffect(() => {
+    for (const pane of Object.keys(PANES) as Pane[]) {
+      const px = preferences.size(pane);
+      const { variable } = PANES[pane];
+      if (px === undefined) root.style.removeProperty(variable);
+      else root.style.setProperty(variable, `${px}px`);
+    }
+  });
+  createEffect(() => {
+    const name = store.model()?.info.name;
+    const stopped = store.stop() !== undefined ? `step ${store.step()}: stopped` : "";
+    document.title = [name, stopped].filter(Boolean).join(", ")
+      + (name === undefined ? "nodescope" : " · nodescope");
+  });
+
+  const outlineTabs = (): readonly Tab<OutlineTab>[] => [
+    { id: "outline", title: "Outline" },
+    { id: "runs", title: "Runs", count: store.runs().length },
+  ];
+  const dockTabs = (): readonly Tab<DockTab>[] => [
+    { id: "timeline", title: "Timeline" },
+    { id: "console", title: "Console" },
+    { id: "problems", title: "Problems", count: problems().length, tone: "nan" },
+  ];
+  const keyGroups = (): readonly KeyGroup[] => [
+    ...(["Debugger", "Graph", "Page"] as const).map((title) => ({
+      title,
+      keys: commands.filter((each) => each.group === title && each.keys !== "")
+        .map((each) => ({ keys: each.keys, does: each.title })),
+    })),
+    {
+      title: "Everywhere",
+      keys: [
+        { keys: "← → ↑ ↓", does: "Along the edges; through the outline" },
+        { keys: "Enter", does: "Fold or open the selected scope" },
+        { keys: "+ −", does: "Zoom" },
+        { keys: "Esc", does: "Close what is open" },
+      ],
+    },
+  ];
+  const measure = (selector: string, axis: "width" | "height") => (): number =>
+    root.querySelector(selector)?.getBoundingClientRect()[axis] ?? 0;
+
+  return (
+    <div class="app" ref={root} classList={{ "outline-open": ui.outlineOpen() }}>
+      <LinkBanner store={store} onRetry={() => props.retry()} />
+      <header class="top">
+        <div class="brand"><Logo /><span class="brand-name">nodescope</span></div>
+        <span class="vr" aria-hidden="true" />
+        <RunSelect store={store} />
+        <span class="seg mode wide" title="The embedded engine runs each call at once">
+          <span class="on">eager</span>
+        </span>
+        <span class="vr wide" aria-hidden="true" />
+        <DebuggerBar store={store} />
+        <StateStrip store={store} />
+        <span class="sp" />
+        <button type="button" class="palette-open" onClick={() => ui.setOverlay("palette")}
+          aria-label="Find a node or a command (Ctrl K)">
+          <Icon name="search" size={13} />
+          <span class="ell wide">Find node or command</span>
+          <span class="sp" />
+          <kbd>Ctrl K</kbd>
+        </button>
+        <IconButton icon="share" label="Export what is on screen as SVG" testid="export-svg"
+          onClick={exportSvg} />
+        <IconButton icon="theme" label="Light or dark" testid="theme"
+          onClick={() => preferences.setTheme(preferences.theme() === "dark" ? "light" : "dark")} />
+        <IconButton icon="help" label="Keys (?)" testid="help"
+          onClick={() => ui.setOverlay("keys")} />
+      </header>
+
+      <aside class="panel left" id="left">
+        <div class="head">
+          <button type="button" class="rail-open" aria-label="Show or hide the outline"
+            title="Outline" onClick={() => ui.setOutlineOpen(!ui.outlineOpen())}>
+            <Icon name="tree" />
+          </button>
+          <Tabs label="Outline and runs" tabs={outlineTabs()} active={ui.outlineTab()}
+            onSelect={ui.setOutlineTab} />
+        </div>
+        <Switch>
+          <Match when={ui.outlineTab() === "outline"}>
+            <div class="search">
+              <Icon name="search" size={13} />
+              <input ref={searchField} data-testid="search" value={ui.search()} spellcheck={false}
+                placeholder="name, op:matmul, nan:true" aria-label="Search the outline"
+                onInput={(event) => ui.setSearch(event.currentTarget.value)}
+                onKeyDown={(event) => {
+                  if (event.key !== "Escape" || ui.search() === "") return;
+                  ui.setSearch("");
+                  event.stopPropagation();
+                }} />
+              <kbd>/</kbd>
+            </div>
+            <Outline store={store} ui={ui} toggleBreakpoint={toggleBreakpoint}
+              reveal={(row) => view()?.reveal(row.entry.kind === "node"
+                ? { kind: "node", id: row.entry.id } : { kind: "scope", path: row.entry.path })} />
+          </Match>
+          <Match when={ui.outlineTab() === "runs"}><RunList store={store} /></Match>
+        </Switch>
+        <Splitter label="Width of the outline" axis="x" direction={1}
+          measure={measure("#left", "width")}
+          onResize={(px) => preferences.setSize("outline", px)} />
+      </aside>
+
+      <main class="panel mid">
+        <GraphPane store={store} ui={ui} theme={preferences.theme()} slice={slice()}
+          toggleBreakpoint={toggleBreakpoint}
+          onView={(made) => {
+            setView(() => made);
+            props.onView(made);
+          }} />
+        <EmptyState store={store} />
+      </main>
+
+      <aside class="panel insp" id="insp" data-testid="inspector">
+        <Splitter label="Width of the inspector" axis="x" direction={-1}
+          measure={measure("#insp", "width")}
+          onResize={(px) => preferences.setSize("inspector", px)} />
+        <Inspector store={store} ui={ui} theme={preferences.theme()} go={go}
+          onSlice={(node, found) => setSlice({ node, slice: found })} />
+      </aside>
+
+      <section class="dock" id="dock" aria-label="Timeline, console and breakpoints">
+        <Splitter label="Height of the dock" axis="y" direction={-1}
+          measure={measure("#dock", "height")} onResize={(px) => preferences.setSize("dock", px)} />
+        <Scrubber store={store} theme={preferences.theme()} />
+        <div class="dock-panes">
+          <div class="panel dock-left">
+            <div class="head">
+              <Tabs label="Dock" tabs={dockTabs()} active={ui.dockTab()} onSelect={ui.setDockTab} />
+              <span class="sp" />
+              <Show when={ui.dockTab() === "timeline"}>
+                <span class="m t3 ell timeline-words">{timelineWords()}</span>
+              </Show>
+            </div>
+            <Switch>
+              <Match when={ui.dockTab() === "timeline"}>
+                <Timeline store={store} theme={preferences.theme()} go={go}
+                  onWords={setTimelineWords} />
+              </Match>
+              <Match when={ui.dockTab() === "console"}><Console store={store} /></Match>
+              <Match when={ui.dockTab() === "problems"}>
+                <Problems store={store} problems={problems()} go={go} />
+              </Match>
+            </Switch>
+          </div>
+          <div class="panel dock-right" id="bp">
+            <Splitter label="Width of the breakpoints" axis="x" direction={-1}
+              measure={measure("#bp", "width")}
+              onResize={(px) => preferences.setSize("breakpoints", px)} />
+            <div class="head">
+              <span class="tab-title">Breakpoints</span>
+              <Show when={(store.session()?.breakpoints.length ?? 0) > 0}>
+                <b class="cnt">{store.session()?.breakpoints.length}</b>
+              </Show>
+              <span class="sp" />
+              <button type="button" class="btn" data-testid="breakpoint-new"
+                disabled={store.model()?.info.state !== "live"}
+                onClick={() => setAdding(!adding())}>Add…</button>
+            </div>
+            <Breakpoints store={store} adding={adding()} onAdding={setAdding} />
+          </div>
+        </div>
+      </section>
+
+      <StatusBar store={store} onKeys={() => ui.setOverlay("keys")} />
+      <Notices store={store} />
+      <Show when={ui.overlay() === "palette"}>
+        <Palette store={store} ui={ui} commands={commands} go={go} />
+      </Show>
+      <Show when={ui.overlay() === "keys"}>
+        <KeysHelp groups={keyGroups()} onClose={() => ui.setOverlay("none")} />
+      </Show>
+    </div>
+  );
+}
+
+function Logo(): JSX.Element {
+  return (
+    <svg class="logo" width="20" height="20" viewBox="0 0 20 20" aria-hidden="true">
+      <circle cx="10" cy="10" r="6.8" />
+      <path d="M10 .8v4.4M10 14.8v4.4M.8 10h4.4M14.8 10h4.4" />
+      <circle class="logo-dot" cx="10" cy="10" r="2.3" />
+    </svg>
+  );
+}
+
+function save(name: string, text: string): void {
+  const address = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = name;
+  link.click();
+  // The download has its own hold on the blob once it has begun.
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}

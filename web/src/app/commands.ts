@@ -1,0 +1,165 @@
+/**
+ * What the page can do: one table, from which palette, keyboard and key sheet are made.
+ *
+ * Invariant: a key is bound once.
+ */
+
+import type { GraphView } from "@/render/types";
+import type { Preferences } from "@/store/preferences";
+import type { Store } from "@/store/store";
+import type { Ui } from "@/store/ui";
+import type { Item } from "@/store/url";
+import { HAS_INF, HAS_NAN, type Command as WireCommand } from "@/wire/types.gen";
+
+export interface PageCommand {
+  readonly title: string;
+  /** As written for people: `F5`, `⇧F11`, `Ctrl K`; "" = none. */
+  readonly keys: string;
+  readonly group: "Debugger" | "Graph" | "Page";
+  enabled(): boolean;
+  run(): void;
+}
+
+export interface CommandScope {
+  readonly store: Store;
+  readonly ui: Ui;
+  readonly preferences: Preferences;
+  view(): GraphView | undefined;
+  go(item: Item): void;
+  toggleBreakpoint(node: number): void;
+  exportSvg(): void;
+  focusSearch(): void;
+}
+
+const ALWAYS = (): boolean => true;
+
+export function pageCommands(page: CommandScope): readonly PageCommand[] {
+  const { store, ui, preferences } = page;
+  const stopped = (): boolean => store.stop() !== undefined;
+  const live = (): boolean => store.model()?.info.state === "live";
+  const running = (): boolean => live() && store.session()?.phase === "running";
+  const selected = (): number | undefined => {
+    const item = store.selection();
+    return item?.kind === "node" ? item.id : undefined;
+  };
+  const selectedName = (): string | undefined => store.model()?.graph.nodes[selected() ?? -1]?.name;
+  const send = (command: WireCommand) => () => void store.control(command);
+  const debug = (
+    title: string, keys: string, command: WireCommand, enabled = stopped,
+  ): PageCommand => ({ title, keys, group: "Debugger", enabled, run: send(command) });
+  return [
+    debug("Continue", "F5", { type: "continue" }),
+    debug("Pause", "F6", { type: "pause" }, running),
+    debug("Run to the next training step", "F8", { type: "next_step" }),
+    debug("Step over this scope", "F10", { type: "step_over" }),
+    debug("Step to the next node", "F11", { type: "step_node" }),
+    debug("Step into the next scope", "Ctrl F11", { type: "step_in" }),
+    debug("Step out of this scope", "⇧F11", { type: "step_out" }),
+    {
+      title: "Run to the selected node", keys: "Ctrl F10", group: "Debugger",
+      enabled: () => stopped() && selected() !== undefined,
+      run: () => {
+        const node = selectedName();
+        if (node !== undefined) void store.control({ type: "run_to", node });
+      },
+    },
+    {
+      title: "Set or remove a breakpoint on the selected node", keys: "F9", group: "Debugger",
+      enabled: () => live() && selected() !== undefined,
+      run: () => {
+        const node = selected();
+        if (node !== undefined) page.toggleBreakpoint(node);
+      },
+    },
+    debug("Detach", "", { type: "detach" }, live),
+    {
+      title: "Fit the graph", keys: "F", group: "Graph", enabled: ALWAYS,
+      run: () => page.view()?.fit(),
+    },
+    {
+      title: "Go to the current node", keys: "C", group: "Graph", enabled: stopped,
+      run: () => {
+        const stop = store.stop();
+        if (stop !== undefined && stop.node > 0) page.go({ kind: "node", id: stop.node });
+      },
+    },
+    {
+      title: "Go to the next NaN or Inf", keys: "N", group: "Graph", enabled: ALWAYS,
+      run: () => nextProblem(page),
+    },
+    {
+      title: "Out to the enclosing scope", keys: "[", group: "Graph",
+      enabled: () => store.selection() !== undefined,
+      run: () => outward(page),
+    },
+    {
+      title: "Into the selected scope", keys: "]", group: "Graph",
+      enabled: () => store.selection()?.kind === "scope",
+      run: () => inward(page),
+    },
+    {
+      title: "Open all scopes", keys: "", group: "Graph", enabled: ALWAYS,
+      run: () => store.setOpen(new Set([...(store.tree()?.scopes.keys() ?? [])].filter(Boolean))),
+    },
+    {
+      title: "Fold all scopes", keys: "", group: "Graph", enabled: ALWAYS,
+      run: () => store.setOpen(new Set()),
+    },
+    {
+      title: "Search the outline", keys: "/", group: "Page", enabled: ALWAYS,
+      run: () => page.focusSearch(),
+    },
+    {
+      title: "Find a node or a command", keys: "Ctrl K", group: "Page", enabled: ALWAYS,
+      run: () => void ui.setOverlay("palette"),
+    },
+    {
+      title: "Back to live", keys: "L", group: "Page",
+      enabled: () => store.cursor().kind === "past", run: () => store.backToLive(),
+    },
+    {
+      title: "Export what is on screen as SVG", keys: "", group: "Page", enabled: ALWAYS,
+      run: () => page.exportSvg(),
+    },
+    {
+      title: "Light or dark", keys: "", group: "Page", enabled: ALWAYS,
+      run: () => preferences.setTheme(preferences.theme() === "dark" ? "light" : "dark"),
+    },
+    {
+      title: "Show the keys", keys: "?", group: "Page", enabled: ALWAYS,
+      run: () => void ui.setOverlay(ui.overlay() === "keys" ? "none" : "keys"),
+    },
+  ];
+}
+
+function nextProblem({ store, go }: CommandScope): void {
+  const flags = store.shown().flags;
+  const nodes = store.model()?.graph.nodes ?? [];
+  const selection = store.selection();
+  const from = selection?.kind === "node" ? selection.id : 0;
+  for (let i = 1; i <= nodes.length; i++) {
+    const id = (from + i) % nodes.length;
+    if (nodes[id] !== undefined && ((flags[id] ?? 0) & (HAS_NAN | HAS_INF)) !== 0) {
+      go({ kind: "node", id });
+      return;
+    }
+  }
+  store.notify("info", "No NaN and no Inf at this moment.");
+}
+
+function outward({ store, go }: CommandScope): void {
+  const item = store.selection();
+  const path = item?.kind === "scope" ? item.path
+    : (store.model()?.graph.nodes[item?.id ?? -1]?.name ?? "");
+  const cut = path.lastIndexOf("/");
+  if (cut > 0) go({ kind: "scope", path: path.slice(0, cut) });
+}
+
+function inward({ store, go }: CommandScope): void {
+  const item = store.selection();
+  if (item?.kind !== "scope") return;
+  if (!store.isOpen(item.path)) store.toggleScope(item.path);
+  const first = store.tree()?.scopes.get(item.path)?.children[0];
+  if (first === undefined) return;
+  go(first.kind === "node" ? { kind: "node", id: first.id } : { kind: "scope", path: first.path });
+}

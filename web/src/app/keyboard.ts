@@ -1,0 +1,76 @@
+/**
+ * The keyboard: keys of the command table, and arrows along the graph's edges.
+ *
+ * Invariant: a key typed into a field belongs to the field; function keys are the debugger's
+ * wherever the focus is.
+ */
+
+import type { CommandScope, PageCommand } from "@/app/commands";
+
+const DIRECTIONS = {
+  ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right",
+} as const;
+
+/** A key as the command table writes it: `⇧F11`, `Ctrl K`, `F`, `/`. */
+export function keyName(event: Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey" | "shiftKey">): string {
+  const single = event.key.length === 1;
+  const key = single ? event.key.toUpperCase() : event.key;
+  const control = event.ctrlKey || event.metaKey ? "Ctrl " : "";
+  // Shift is part of the character itself for `?` and its like.
+  const shift = event.shiftKey && !single ? "⇧" : "";
+  return `${control}${shift}${key}`;
+}
+
+export function listen(
+  target: Window,
+  commands: readonly PageCommand[],
+  page: CommandScope,
+): () => void {
+  const byKey = new Map(commands.filter((each) => each.keys !== "").map((each) => [each.keys, each]));
+  const onKey = (event: KeyboardEvent): void => {
+    if (event.altKey || event.defaultPrevented) return;
+    const name = keyName(event);
+    const element = event.target instanceof HTMLElement ? event.target : undefined;
+    const typing = element?.matches("input:not([type=range]):not([type=checkbox]), textarea, select")
+      ?? false;
+    const always = /F\d+$/.test(name) || name === "Ctrl K";
+    if (typing && !always) {
+      if (event.key === "Escape") element?.blur();
+      return;
+    }
+    const command = byKey.get(name);
+    if (command !== undefined) {
+      // F5 and its like must never reach the browser, even where they do nothing now.
+      event.preventDefault();
+      if (command.enabled()) command.run();
+      return;
+    }
+    if (event.key === "Escape" && page.ui.overlay() !== "none") {
+      page.ui.setOverlay("none");
+      return;
+    }
+    if (element?.closest("[role=tablist], [role=separator], input") != null) return;
+    if (event.ctrlKey || event.metaKey) return;
+    graphKey(event, page);
+  };
+  target.addEventListener("keydown", onKey);
+  return () => target.removeEventListener("keydown", onKey);
+}
+
+function graphKey(event: KeyboardEvent, page: CommandScope): void {
+  const item = page.store.selection();
+  const direction = DIRECTIONS[event.key as keyof typeof DIRECTIONS];
+  if (direction !== undefined && item !== undefined) {
+    const next = page.view()?.neighbour(item, direction);
+    if (next !== undefined) page.go(next);
+    event.preventDefault();
+  } else if (event.key === "Enter" && item?.kind === "scope"
+    && !(event.target instanceof HTMLButtonElement)) {
+    page.store.toggleScope(item.path);
+    event.preventDefault();
+  } else if (event.key === "+" || event.key === "=") {
+    page.view()?.zoomBy(1.25);
+  } else if (event.key === "-") {
+    page.view()?.zoomBy(0.8);
+  }
+}

@@ -1,0 +1,88 @@
+/**
+ * The page's beginning: makes store and wire, and puts the page up.
+ *
+ * Invariant: the only place that knows the browser's globals and all layers at once.
+ */
+
+import "@/app/styles/fonts.css";
+import "@/app/styles/tokens.css";
+import "@/app/styles/shell.css";
+import "@/app/styles/panes.css";
+import { createRoot } from "solid-js";
+import { render } from "solid-js/web";
+import { followAddress } from "@/app/address";
+import { App } from "@/app/app";
+import type { GraphView } from "@/render/types";
+import { Inbox } from "@/store/inbox";
+import { createPreferences } from "@/store/preferences";
+import { Store } from "@/store/store";
+import { createUi } from "@/store/ui";
+import { readAddress } from "@/store/url";
+import { Wire } from "@/wire/socket";
+
+/** What tests and the curious may look at. */
+export interface Hook {
+  view: GraphView | undefined;
+  readonly store: Store;
+  nodeByName(name: string): number | undefined;
+}
+
+declare global {
+  interface Window {
+    __nodescope?: Hook;
+  }
+}
+
+function streamAddress(): string {
+  const address = new URL("api/stream", document.baseURI);
+  address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
+  address.hash = "";
+  address.search = "";
+  return address.href;
+}
+
+function main(): void {
+  const address = readAddress(location.hash);
+  const store = new Store(address);
+  const ui = createUi(address.tab);
+  const preferences = createPreferences(
+    globalThis.localStorage, matchMedia("(prefers-color-scheme: light)").matches,
+  );
+  const inbox = new Inbox((pushes) => store.receive(pushes), {
+    frame: (task) => requestAnimationFrame(task),
+    cancelFrame: (handle) => cancelAnimationFrame(handle),
+    later: (task, ms) => window.setTimeout(task, ms),
+    cancel: (handle) => clearTimeout(handle),
+  });
+  const wire = new Wire({
+    onLink: (link) => store.linkChanged(link),
+    onRuns: (runs) => store.runsChanged(runs),
+    onPush: (push) => inbox.add(push),
+    following: () => store.following(),
+  }, {
+    open: () => new WebSocket(streamAddress()),
+    probe: () => fetch(new URL("api/runs", document.baseURI)).then((reply) => reply.status),
+    now: () => Date.now(),
+    later: (task, ms) => window.setTimeout(task, ms),
+    cancel: (handle) => clearTimeout(handle),
+  });
+  store.attach(wire);
+  const hook: Hook = {
+    view: undefined,
+    store,
+    nodeByName: (name) => store.model()?.graph.byName.get(name),
+  };
+  window.__nodescope = hook;
+  const host = document.getElementById("app");
+  if (host === null) throw new Error("index.html has no #app");
+  createRoot(() => followAddress(store, ui));
+  render(() => (
+    <App store={store} ui={ui} preferences={preferences} retry={() => wire.retryNow()}
+      onView={(view) => {
+        hook.view = view;
+      }} />
+  ), host);
+  wire.start();
+}
+
+main();

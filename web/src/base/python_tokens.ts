@@ -1,0 +1,46 @@
+/**
+ * One line of Python as coloured pieces: enough to read by, not a parser.
+ *
+ * Invariant: the pieces joined give the line.
+ */
+
+export type TokenKind = "text" | "keyword" | "call" | "number" | "string" | "comment";
+
+export interface Token {
+  readonly kind: TokenKind;
+  readonly text: string;
+}
+
+const KEYWORDS = new Set(
+  ("and as assert async await break class continue def del elif else except finally for from "
+    + "global if import in is lambda match nonlocal not or pass raise return try while with yield "
+    + "True False None").split(" "),
+);
+
+const PIECE =
+  /(#.*)|((?:[rbfu]{0,2})(?:"""[^]*?(?:"""|$)|'''[^]*?(?:'''|$)|"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?))|(\b\d[\d_.]*(?:e[+-]?\d+)?j?\b)|([\p{L}_][\p{L}\p{N}_]*)(?=(\s*\()?)/giu;
+
+const MAX_LINE = 2000;
+
+export function pythonTokens(line: string): readonly Token[] {
+  if (line.length > MAX_LINE) return [{ kind: "text", text: line }];
+  const tokens: Token[] = [];
+  let at = 0;
+  const push = (kind: TokenKind, text: string): void => {
+    const last = tokens.at(-1);
+    if (last?.kind === kind) tokens[tokens.length - 1] = { kind, text: last.text + text };
+    else if (text !== "") tokens.push({ kind, text });
+  };
+  for (const found of line.matchAll(PIECE)) {
+    const [text, comment, string, number, word, call] = found;
+    push("text", line.slice(at, found.index));
+    if (comment !== undefined) push("comment", text);
+    else if (string !== undefined) push("string", text);
+    else if (number !== undefined) push("number", text);
+    else if (word !== undefined && KEYWORDS.has(word)) push("keyword", text);
+    else push(call !== undefined ? "call" : "text", text);
+    at = found.index + text.length;
+  }
+  push("text", line.slice(at));
+  return tokens;
+}

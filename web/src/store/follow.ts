@@ -1,0 +1,49 @@
+/**
+ * Folding, and what a stop does to it: the current node comes into sight and is selected.
+ *
+ * Invariant: pure; what the user folded by hand stays folded.
+ */
+
+import { ancestors, isWithin } from "@/base/scopes";
+import type { Stop } from "@/wire/types.gen";
+import type { RunGraph } from "@/store/run_model";
+import type { Item } from "@/store/url";
+
+export interface FoldState {
+  readonly open: ReadonlySet<string>;
+  /** Folded by the user, and therefore not opened by a stop. */
+  readonly shut: ReadonlySet<string>;
+}
+
+export function folded(folds: FoldState, path: string): FoldState {
+  const open = new Set(folds.open);
+  open.delete(path);
+  return { open, shut: new Set(folds.shut).add(path) };
+}
+
+/** Opens a scope and all that hold it. */
+export function unfolded(folds: FoldState, path: string): FoldState {
+  const chain = ancestors(path);
+  const shut = new Set(folds.shut);
+  for (const each of chain) shut.delete(each);
+  return { open: new Set([...folds.open, ...chain]), shut };
+}
+
+export function followStop(
+  folds: FoldState,
+  stop: Stop,
+  graph: RunGraph | undefined,
+): { readonly folds: FoldState; readonly selection: Item | undefined } {
+  const node = graph?.nodes[stop.node];
+  const scope = node?.scope ?? stop.scope;
+  const chain = ancestors(scope);
+  const shut = chain.find((path) => folds.shut.has(path));
+  const opened = shut === undefined ? chain : chain.filter((path) => !isWithin(path, shut));
+  const open = opened.every((path) => folds.open.has(path))
+    ? folds.open
+    : new Set([...folds.open, ...opened]);
+  return {
+    folds: open === folds.open ? folds : { open, shut: folds.shut },
+    selection: stop.node > 0 ? { kind: "node", id: stop.node } : undefined,
+  };
+}

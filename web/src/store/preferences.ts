@@ -1,0 +1,89 @@
+/**
+ * What the page remembers between visits: theme and sizes of panes, in localStorage.
+ *
+ * Invariant: a browser without storage (or with nonsense in it) gives the defaults.
+ */
+
+import { type Accessor, createSignal } from "solid-js";
+import { clamp } from "@/base/geometry";
+
+export type Theme = "dark" | "light";
+export type Pane = "outline" | "inspector" | "dock" | "breakpoints";
+
+export interface PaneLimits {
+  readonly least: number;
+  readonly most: number;
+  readonly variable: string;
+}
+
+export const PANES: Readonly<Record<Pane, PaneLimits>> = {
+  outline: { least: 160, most: 520, variable: "--w-outline" },
+  inspector: { least: 300, most: 760, variable: "--w-inspector" },
+  dock: { least: 96, most: 640, variable: "--h-dock" },
+  breakpoints: { least: 260, most: 900, variable: "--w-breakpoints" },
+};
+
+export interface Preferences {
+  readonly theme: Accessor<Theme>;
+  setTheme(theme: Theme): void;
+  /** Size in px that the user gave a pane; undefined = the theme's own. */
+  size(pane: Pane): number | undefined;
+  setSize(pane: Pane, px: number | undefined): void;
+}
+
+export function createPreferences(storage: Storage | undefined, prefersLight: boolean): Preferences {
+  const saved = read(storage, "nodescope.theme");
+  const [theme, setTheme] = createSignal<Theme>(
+    saved === "dark" || saved === "light" ? saved : prefersLight ? "light" : "dark",
+  );
+  const [sizes, setSizes] = createSignal<Readonly<Partial<Record<Pane, number>>>>(
+    parseSizes(read(storage, "nodescope.panes")),
+  );
+  return {
+    theme,
+    setTheme(next) {
+      setTheme(next);
+      write(storage, "nodescope.theme", next);
+    },
+    size: (pane) => sizes()[pane],
+    setSize(pane, px) {
+      const { [pane]: _old, ...rest } = sizes();
+      const next = px === undefined ? rest
+        : { ...rest, [pane]: Math.round(clamp(px, PANES[pane].least, PANES[pane].most)) };
+      setSizes(next);
+      write(storage, "nodescope.panes", JSON.stringify(next));
+    },
+  };
+}
+
+function parseSizes(text: string | undefined): Partial<Record<Pane, number>> {
+  const sizes: Partial<Record<Pane, number>> = {};
+  try {
+    const found: unknown = JSON.parse(text ?? "{}");
+    for (const pane of Object.keys(PANES) as Pane[]) {
+      const px = (found as Record<string, unknown> | null)?.[pane];
+      if (typeof px === "number" && px >= PANES[pane].least && px <= PANES[pane].most) {
+        sizes[pane] = px;
+      }
+    }
+  } catch {
+    // Somebody else's text under our name: as if there were none.
+  }
+  return sizes;
+}
+
+function read(storage: Storage | undefined, key: string): string | undefined {
+  try {
+    return storage?.getItem(key) ?? undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function write(storage: Storage | undefined, key: string, text: string): void {
+  try {
+    storage?.setItem(key, text);
+  } catch {
+    // Full or forbidden storage costs the memory of a size, nothing else.
+  }
+}

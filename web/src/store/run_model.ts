@@ -1,0 +1,192 @@
+/**
+ * A run as the page holds it, and the pure function that takes it from message to message.
+ *
+ * Invariant: a `RunModel` is never changed; parts that a message does not touch are shared with the
+ * model before. Applying the records after a snapshot gives what a later snapshot would give.
+ */
+
+import { assertNever } from "@/base/assert";
+import type {
+  Dropped,
+  GradientRow,
+  LogRow,
+  Node,
+  ProducedValue,
+  Records,
+  RunChanged,
+  RunInfo,
+  SessionChanged,
+  SessionInfo,
+  Snapshot,
+  StepRow,
+} from "@/wire/types.gen";
+
+export const MAX_LOGS = 5000;
+
+/** The graph so far. `version` grows with each change of structure. */
+export interface RunGraph {
+  readonly version: number;
+  /** By id; holes where there is none. */
+  readonly nodes: readonly (Node | undefined)[];
+  readonly count: number;
+  readonly byName: ReadonlyMap<string, number>;
+  readonly values: ReadonlyMap<number, ProducedValue>;
+}
+
+export interface RunModel {
+  readonly info: RunInfo;
+  readonly seq: number;
+  readonly timeNs: number;
+  readonly graph: RunGraph;
+  /** Gradient rows by value, in order of seq. */
+  readonly gradients: ReadonlyMap<number, readonly GradientRow[]>;
+  /** In order of step. */
+  readonly steps: readonly StepRow[];
+  readonly logs: readonly LogRow[];
+  /** Lines that were here and are no longer kept on the page. */
+  readonly logsCut: number;
+  readonly dropped: Dropped;
+  /** Executions that the server left out of the live stream. */
+  readonly skipped: number;
+  readonly session: SessionInfo | undefined;
+}
+
+export type RunMessage = Snapshot | Records | SessionChanged | RunChanged;
+
+const EMPTY_GRAPH: RunGraph = {
+  version: 0, nodes: [], count: 0, byName: new Map(), values: new Map(),
+};
+
+/** The model after a message; undefined if there is still none to apply it to. */
+export function update(model: RunModel | undefined, message: RunMessage): RunModel | undefined {
+  if (message.type === "snapshot") return fromSnapshot(model, message);
+  if (model === undefined) return undefined;
+  switch (message.type) {
+    case "records":
+      return message.run === model.info.id ? append(model, message) : model;
+    case "session":
+      return message.run === model.info.id ? withSession(model, message.info) : model;
+    case "run":
+      return message.run.id === model.info.id ? { ...model, info: message.run } : model;
+    default:
+      return assertNever(message);
+  }
+}
+
+function fromSnapshot(before: RunModel | undefined, message: Snapshot): RunModel {
+  const same = before?.info.id === message.run.id;
+  return {
+    info: message.run,
+    seq: message.seq,
+    timeNs: message.time_ns,
+    graph: extend({ ...EMPTY_GRAPH, version: same ? before.graph.version : 0 },
+      message.nodes, message.values),
+    gradients: withGradients(new Map(), message.gradients),
+    steps: withSteps([], message.steps),
+    logs: message.logs,
+    logsCut: 0,
+    dropped: message.dropped,
+    skipped: 0,
+    session: newer(same ? before.session : undefined, message.session ?? undefined),
+  };
+}
+
+function append(model: RunModel, message: Records): RunModel {
+  const logs = message.logs.length === 0 ? model.logs : [...model.logs, ...message.logs];
+  const cut = Math.max(0, logs.length - MAX_LOGS);
+  return {
+    ...model,
+    seq: Math.max(model.seq, message.seq),
+    timeNs: Math.max(model.timeNs, message.time_ns),
+    graph: extend(model.graph, message.nodes, message.values),
+    gradients: withGradients(model.gradients, message.gradients),
+    steps: withSteps(model.steps, message.steps),
+    logs: cut > 0 ? logs.slice(cut) : logs,
+    logsCut: model.logsCut + cut,
+    dropped: message.dropped,
+    skipped: model.skipped + message.skipped,
+  };
+}
+
+function withSession(model: RunModel, info: SessionInfo): RunModel {
+  const session = newer(model.session, info);
+  return session === model.session ? model : { ...model, session };
+}
+
+/** The session state with the higher version; a restarted debuggee counts from 0 in a new run. */
+function newer(a: SessionInfo | undefined, b: SessionInfo | undefined): SessionInfo | undefined {
+  if (a === undefined || b === undefined) return b ?? a;
+  return b.version >= a.version ? b : a;
+}
+
+function extend(
+  graph: RunGraph,
+  nodes: readonly Node[],
+  values: readonly ProducedValue[],
+): RunGraph {
+  if (nodes.length === 0 && values.length === 0) return graph;
+  const all = graph.nodes.slice();
+  const byName = new Map(graph.byName);
+  let count = graph.count;
+  for (const node of nodes) {
+    if (all[node.id] === undefined) count += 1;
+    all[node.id] = node;
+    byName.set(node.name, node.id);
+  }
+  let known = graph.values;
+  if (values.length > 0) {
+    const more = new Map(graph.values);
+    for (const value of values) more.set(value.value.id, value);
+    known = more;
+  }
+  return { version: graph.version + 1, nodes: all, count, byName, values: known };
+}
+
+function withGradients(
+  known: ReadonlyMap<number, readonly GradientRow[]>,
+  rows: readonly GradientRow[],
+): ReadonlyMap<number, readonly GradientRow[]> {
+  if (rows.length === 0) return known;
+  const all = new Map(known);
+  for (const row of rows) {
+    const before = all.get(row.value) ?? [];
+    if (before.some((each) => each.seq === row.seq && each.gradient === row.gradient)) continue;
+    all.set(row.value, [...before, row].sort((a, b) => a.seq - b.seq));
+  }
+  return all;
+}
+
+function withSteps(known: readonly StepRow[], rows: readonly StepRow[]): readonly StepRow[] {
+  if (rows.length === 0) return known;
+  const last = known.at(-1)?.step ?? -1;
+  // The usual case, checked first: the running step goes on or a new one begins.
+  if (rows.length === 1 && rows[0] !== undefined && rows[0].step > last) return [...known, rows[0]];
+  const all = new Map(known.map((row) => [row.step, row]));
+  for (const row of rows) all.set(row.step, row);
+  return [...all.values()].sort((a, b) => a.step - b.step);
+}
+
+/** The value that holds the gradient of `value` at `seq` (undefined = latest). */
+export function gradientOf(
+  model: RunModel,
+  value: number,
+  seq: number | undefined,
+): number | undefined {
+  let found: number | undefined;
+  for (const row of model.gradients.get(value) ?? []) {
+    if (seq === undefined || row.seq <= seq) found = row.gradient;
+  }
+  return found;
+}
+
+/** The step that `seq` falls into, if steps are marked. */
+export function stepAt(steps: readonly StepRow[], seq: number): StepRow | undefined {
+  let low = 0;
+  let high = steps.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((steps[middle]?.start_seq ?? 0) <= seq) low = middle + 1;
+    else high = middle;
+  }
+  return steps[low - 1];
+}

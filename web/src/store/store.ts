@@ -1,0 +1,387 @@
+/**
+ * The page's state: what views read (signals) and what they may ask for (actions).
+ *
+ * Messages come in once per frame, go through `update`, and are followed by the effects of a stop
+ * (`follow.ts`). Two moments are shown: live, or a past seq whose state the server gave.
+ *
+ * Invariant: views change nothing but through these actions; per-node columns are mutable and are
+ * announced by `tick`.
+ */
+
+import { type Accessor, batch, createSignal } from "solid-js";
+import { decodeExecutions } from "@/wire/decode";
+import type { Link, Wire } from "@/wire/socket";
+import { RequestError } from "@/wire/socket";
+import type { Breakpoint, Command, Push, RunInfo, SessionInfo, Stop } from "@/wire/types.gen";
+import { ExecutionRing, NodeColumns } from "@/store/columns";
+import { type FoldState, folded, followStop, unfolded } from "@/store/follow";
+import { type RunModel, update } from "@/store/run_model";
+import { type Item, type PageAddress, readAddress } from "@/store/url";
+import { buildTree, firstOpen, type Tree } from "@/store/tree";
+
+/** The moment that the page shows. */
+export type Cursor =
+  | { readonly kind: "live" }
+  | { readonly kind: "past"; readonly seq: number; readonly step: number; readonly timeNs: number };
+
+export interface Notice {
+  readonly id: number;
+  readonly tone: "info" | "error" | "ok";
+  readonly text: string;
+}
+
+export type Requests = Pick<Wire, "request">;
+
+const FIRST_OPEN_ROWS = 48;
+const NOTICE_MS = 7000;
+
+export class Store {
+  readonly link: Accessor<Link>;
+  readonly runs: Accessor<readonly RunInfo[]>;
+  readonly runId: Accessor<string | undefined>;
+  readonly model: Accessor<RunModel | undefined>;
+  readonly tree: Accessor<Tree | undefined>;
+  readonly cursor: Accessor<Cursor>;
+  readonly selection: Accessor<Item | undefined>;
+  readonly folds: Accessor<FoldState>;
+  readonly notices: Accessor<readonly Notice[]>;
+  /** Grows when columns or ring changed. */
+  readonly tick: Accessor<number>;
+  /** Grows with each stop, so that views can bring it into sight. */
+  readonly stops: Accessor<number>;
+
+  readonly live = new NodeColumns();
+  readonly past = new NodeColumns();
+  readonly ring = new ExecutionRing();
+
+  private readonly set: {
+    link(link: Link): void;
+    runs(runs: readonly RunInfo[]): void;
+    runId(id: string | undefined): void;
+    model(model: RunModel | undefined): void;
+    tree(tree: Tree | undefined): void;
+    cursor(cursor: Cursor): void;
+    selection(item: Item | undefined): void;
+    folds(folds: FoldState): void;
+    notices(notices: readonly Notice[]): void;
+    tick(count: number): void;
+    stops(count: number): void;
+  };
+  private wire: Requests | undefined;
+  private treeOf: RunModel["graph"] | undefined;
+  private opened = false;
+  private wantedSeq: number | undefined;
+  private seeking = false;
+  private noticeId = 0;
+
+  constructor(start: PageAddress = readAddress("")) {
+    const [link, setLink] = createSignal<Link>({ kind: "connecting" });
+    const [runs, setRuns] = createSignal<readonly RunInfo[]>([]);
+    const [runId, setRunId] = createSignal<string | undefined>(start.run);
+    const [model, setModel] = createSignal<RunModel | undefined>(undefined);
+    const [tree, setTree] = createSignal<Tree | undefined>(undefined);
+    const [cursor, setCursor] = createSignal<Cursor>({ kind: "live" });
+    const [selection, setSelection] = createSignal<Item | undefined>(start.selection);
+    const [folds, setFolds] = createSignal<FoldState>({
+      open: new Set(start.open ?? []), shut: new Set(),
+    });
+    const [notices, setNotices] = createSignal<readonly Notice[]>([]);
+    const [tick, setTick] = createSignal(0);
+    const [stops, setStops] = createSignal(0);
+    this.link = link;
+    this.runs = runs;
+    this.runId = runId;
+    this.model = model;
+    this.tree = tree;
+    this.cursor = cursor;
+    this.selection = selection;
+    this.folds = folds;
+    this.notices = notices;
+    this.tick = tick;
+    this.stops = stops;
+    this.opened = start.open !== undefined;
+    this.wantedSeq = start.seq;
+    this.set = {
+      link: setLink, runs: setRuns, runId: setRunId, model: setModel, tree: setTree,
+      cursor: setCursor, selection: setSelection, folds: setFolds, notices: setNotices,
+      tick: setTick, stops: setStops,
+    };
+  }
+
+  attach(wire: Requests): void {
+    this.wire = wire;
+  }
+
+  // ------------------------------------------------------------ what comes in
+
+  linkChanged(link: Link): void {
+    const before = this.link();
+    this.set.link(link);
+    if (before.kind === "lost" && link.kind === "open") this.notify("ok", "Connection restored.");
+  }
+
+  runsChanged(runs: readonly RunInfo[]): void {
+    this.set.runs(runs);
+    const wanted = this.runId();
+    if (wanted !== undefined && runs.some((run) => run.id === wanted)) {
+      if (this.model()?.info.id !== wanted) void this.subscribe(wanted, 0);
+      return;
+    }
+    const newest = [...runs].sort((a, b) =>
+      Number(b.state === "live") - Number(a.state === "live")
+      || b.started_unix_ns - a.started_unix_ns)[0];
+    if (newest !== undefined) this.openRun(newest.id);
+    else if (wanted !== undefined) this.set.runId(undefined);
+  }
+
+  /** Applies a frame's worth of pushes. */
+  receive(pushes: readonly Push[]): void {
+    batch(() => {
+      const before = this.model();
+      let model = before;
+      let rows = false;
+      for (const push of pushes) {
+        if (push.type === "runs") {
+          this.runsChanged(push.runs);
+          continue;
+        }
+        const run = push.type === "snapshot" || push.type === "run" ? push.run.id : push.run;
+        if (push.type === "run") {
+          this.set.runs(this.runs().map((each) => (each.id === run ? push.run : each)));
+        }
+        if (run !== this.runId()) continue;
+        model = update(model, push);
+        if (push.type === "snapshot") {
+          this.live.clear();
+          if (before?.info.id !== run) this.ring.clear();
+          this.live.apply(decodeExecutions(push.executions));
+          rows = true;
+        } else if (push.type === "records" && push.executions.count > 0) {
+          const executions = decodeExecutions(push.executions);
+          this.live.apply(executions);
+          this.ring.append(executions);
+          rows = true;
+        }
+      }
+      if (model !== before) this.modelChanged(before, model);
+      if (rows) this.set.tick(this.tick() + 1);
+    });
+  }
+
+  private modelChanged(before: RunModel | undefined, model: RunModel | undefined): void {
+    this.set.model(model);
+    if (model === undefined) return;
+    if (model.graph !== this.treeOf) {
+      this.treeOf = model.graph;
+      const tree = buildTree(model.graph);
+      this.set.tree(tree);
+      if (!this.opened && model.graph.count > 0) {
+        this.opened = true;
+        const { open, shut } = this.folds();
+        this.set.folds({ open: new Set([...open, ...firstOpen(tree, FIRST_OPEN_ROWS)]), shut });
+      }
+      this.live.reserve(model.graph.nodes.length);
+    }
+    const stop = model.session?.phase === "stopped" ? model.session.stop : null;
+    const previous = before?.session?.phase === "stopped" ? before.session : undefined;
+    if (stop && previous?.version !== model.session?.version && !sameStop(previous, stop)) {
+      this.stopped(stop);
+    }
+    if (before?.info.id !== model.info.id && this.wantedSeq !== undefined) {
+      void this.seek(this.wantedSeq);
+    }
+  }
+
+  private stopped(stop: Stop): void {
+    // A page opened on a past moment stays there; later stops bring it back to the present.
+    const opening = this.stops() === 0 && this.wantedSeq !== undefined;
+    if (opening) return;
+    this.set.cursor({ kind: "live" });
+    const follow = followStop(this.folds(), stop, this.model()?.graph);
+    this.set.folds(follow.folds);
+    this.set.selection(follow.selection);
+    this.set.stops(this.stops() + 1);
+  }
+
+  // ------------------------------------------------------------ what views read
+
+  /** Columns of the moment shown. Read `tick` to hear of changes. */
+  shown(): NodeColumns {
+    return this.cursor().kind === "live" ? this.live : this.past;
+  }
+
+  session(): SessionInfo | undefined {
+    return this.model()?.session;
+  }
+
+  /** The stop that the program stands at now, if it does. */
+  stop(): Stop | undefined {
+    const session = this.session();
+    if (this.model()?.info.state !== "live" || session?.phase !== "stopped") return undefined;
+    return session.stop ?? undefined;
+  }
+
+  /** The seq for requests: null means the latest. */
+  seq(): number | null {
+    const cursor = this.cursor();
+    return cursor.kind === "live" ? null : cursor.seq;
+  }
+
+  /** The training step shown. */
+  step(): number {
+    const cursor = this.cursor();
+    if (cursor.kind === "past") return cursor.step;
+    const model = this.model();
+    return this.stop()?.step ?? model?.steps.at(-1)?.step ?? 0;
+  }
+
+  isOpen(path: string): boolean {
+    return this.folds().open.has(path);
+  }
+
+  following(): { run: string; seq: number } | undefined {
+    const run = this.runId();
+    if (run === undefined) return undefined;
+    const model = this.model();
+    return { run, seq: model?.info.id === run ? model.seq : 0 };
+  }
+
+  // ------------------------------------------------------------ actions
+
+  readonly request: Wire["request"] = (body, wanted, timeoutMs) => {
+    if (this.wire === undefined) return Promise.reject(new RequestError("Not connected"));
+    return this.wire.request(body, wanted, timeoutMs);
+  };
+
+  openRun(run: string): void {
+    const before = this.runId();
+    if (before === run && this.model()?.info.id === run) return;
+    batch(() => {
+      if (before !== undefined && before !== run) {
+        this.request({ type: "unsubscribe", run: before }, "done").catch(() => undefined);
+        this.set.selection(undefined);
+        this.set.folds({ open: new Set(), shut: new Set() });
+        this.opened = false;
+        this.wantedSeq = undefined;
+      }
+      this.set.runId(run);
+      this.set.model(undefined);
+      this.set.tree(undefined);
+      this.treeOf = undefined;
+      this.set.cursor({ kind: "live" });
+      this.live.clear();
+      this.ring.clear();
+    });
+    void this.subscribe(run, 0);
+  }
+
+  private async subscribe(run: string, seq: number): Promise<void> {
+    try {
+      await this.request({ type: "subscribe", run, seq }, "done");
+    } catch (error) {
+      this.complain(error);
+    }
+  }
+
+  select(item: Item | undefined): void {
+    this.set.selection(item);
+  }
+
+  toggleScope(path: string): void {
+    const folds = this.folds();
+    this.set.folds(folds.open.has(path) ? folded(folds, path) : unfolded(folds, path));
+  }
+
+  /** Opens what holds an item, so that it can be seen. */
+  disclose(item: Item): void {
+    const graph = this.model()?.graph;
+    const path = item.kind === "scope" ? item.path : (graph?.nodes[item.id]?.name ?? "");
+    const cut = path.lastIndexOf("/");
+    if (cut > 0) this.set.folds(unfolded(this.folds(), path.slice(0, cut)));
+  }
+
+  setOpen(open: ReadonlySet<string>): void {
+    this.set.folds({ open, shut: new Set() });
+  }
+
+  async control(command: Command): Promise<boolean> {
+    const run = this.runId();
+    if (run === undefined) return false;
+    try {
+      await this.request({ type: "control", run, command }, "done");
+      return true;
+    } catch (error) {
+      this.complain(error);
+      return false;
+    }
+  }
+
+  setBreakpoints(breakpoints: readonly Breakpoint[]): Promise<boolean> {
+    return this.control({ type: "set_breakpoints", breakpoints });
+  }
+
+  /** Moves the page to a past moment. Only the newest of several wishes is asked for. */
+  async seek(seq: number): Promise<void> {
+    this.wantedSeq = seq;
+    if (this.seeking) return;
+    this.seeking = true;
+    try {
+      for (let at: number | undefined = seq; at !== undefined; at = this.next(at)) {
+        const moment = at;
+        const run = this.runId();
+        if (run === undefined) break;
+        const state = await this.request({ type: "get_state", run, seq: moment }, "state_at");
+        if (this.wantedSeq === undefined || this.runId() !== run) break;
+        batch(() => {
+          this.past.clear();
+          this.past.reserve(this.live.size);
+          this.past.apply(decodeExecutions(state.executions));
+          this.set.cursor({ kind: "past", seq: moment, step: state.step, timeNs: state.time_ns });
+          this.set.tick(this.tick() + 1);
+        });
+      }
+    } catch (error) {
+      this.complain(error);
+    } finally {
+      this.seeking = false;
+    }
+  }
+
+  private next(done: number): number | undefined {
+    return this.wantedSeq === done ? undefined : this.wantedSeq;
+  }
+
+  backToLive(): void {
+    this.wantedSeq = undefined;
+    batch(() => {
+      this.set.cursor({ kind: "live" });
+      this.set.tick(this.tick() + 1);
+    });
+  }
+
+  notify(tone: Notice["tone"], text: string): void {
+    const id = ++this.noticeId;
+    const kept = this.notices().filter((each) => each.text !== text).slice(-3);
+    this.set.notices([...kept, { id, tone, text }]);
+    if (tone !== "error") setTimeout(() => this.dismiss(id), NOTICE_MS);
+  }
+
+  dismiss(id: number): void {
+    this.set.notices(this.notices().filter((each) => each.id !== id));
+  }
+
+  complain(error: unknown): void {
+    if (error instanceof RequestError) {
+      this.notify("error", [error.message, error.hint].filter(Boolean).join(". "));
+    } else {
+      this.notify("error", error instanceof Error ? error.message : String(error));
+    }
+  }
+}
+
+function sameStop(session: SessionInfo | undefined, stop: Stop): boolean {
+  const before = session?.stop;
+  return before !== undefined && before !== null
+    && before.seq === stop.seq && before.node === stop.node && before.when === stop.when
+    && before.text === stop.text;
+}

@@ -1,0 +1,54 @@
+/**
+ * What of the page is neither data nor remembered: tabs, searches, overlays.
+ *
+ * Invariant: only signals; anything that decides something lives in `Store`.
+ */
+
+import { type Accessor, createSignal, type Setter } from "solid-js";
+
+export type OutlineTab = "outline" | "runs";
+export type InspectorTab = "value" | "gradient" | "inputs" | "steps";
+export type DockTab = "timeline" | "console" | "problems";
+export type Overlay = "none" | "palette" | "keys";
+export type ColourMode = "family" | "time" | "memory" | "finite";
+export type ValueForm = "picture" | "numbers";
+
+const DOCK_TABS: readonly DockTab[] = ["timeline", "console", "problems"];
+
+type Signals<T> = { readonly [K in keyof T]: Accessor<T[K]> };
+type Setters<T> = { readonly [K in keyof T as `set${Capitalize<string & K>}`]: Setter<T[K]> };
+
+interface UiState {
+  outlineTab: OutlineTab;
+  inspectorTab: InspectorTab;
+  dockTab: DockTab;
+  overlay: Overlay;
+  colourBy: ColourMode;
+  valueForm: ValueForm;
+  search: string;
+  zoom: number;
+  layoutBusy: boolean;
+  outlineOpen: boolean;
+}
+
+export type Ui = Signals<UiState> & Setters<UiState>;
+
+export function createUi(tab: string | undefined): Ui {
+  const [outlineTab, setOutlineTab] = createSignal<OutlineTab>("outline");
+  const [inspectorTab, setInspectorTab] = createSignal<InspectorTab>("value");
+  const [dockTab, setDockTab] = createSignal<DockTab>(
+    DOCK_TABS.find((each) => each === tab) ?? "timeline",
+  );
+  const [overlay, setOverlay] = createSignal<Overlay>("none");
+  const [colourBy, setColourBy] = createSignal<ColourMode>("family");
+  const [valueForm, setValueForm] = createSignal<ValueForm>("picture");
+  const [search, setSearch] = createSignal("");
+  const [zoom, setZoom] = createSignal(1);
+  const [layoutBusy, setLayoutBusy] = createSignal(false);
+  const [outlineOpen, setOutlineOpen] = createSignal(false);
+  return {
+    outlineTab, setOutlineTab, inspectorTab, setInspectorTab, dockTab, setDockTab, overlay,
+    setOverlay, colourBy, setColourBy, valueForm, setValueForm, search, setSearch, zoom, setZoom,
+    layoutBusy, setLayoutBusy, outlineOpen, setOutlineOpen,
+  };
+}

@@ -1,0 +1,64 @@
+/**
+ * What the page's address keeps: run, selection, open scopes, moment, tabs.
+ *
+ * Invariant: reading what was written gives the same; nonsense in an address is ignored, and
+ * nothing of it is ever shown unescaped or run.
+ */
+
+/** What is selected. Scopes are named by their path. */
+export type Item =
+  | { readonly kind: "node"; readonly id: number }
+  | { readonly kind: "scope"; readonly path: string };
+
+export interface PageAddress {
+  readonly run: string | undefined;
+  readonly selection: Item | undefined;
+  readonly open: readonly string[] | undefined;
+  /** A moment in the past; undefined = live. */
+  readonly seq: number | undefined;
+  readonly tab: string | undefined;
+}
+
+const MAX_OPEN = 200;
+
+export function writeAddress(address: PageAddress): string {
+  const parts = new URLSearchParams();
+  if (address.run !== undefined) parts.set("run", address.run);
+  if (address.selection?.kind === "node") parts.set("node", String(address.selection.id));
+  if (address.selection?.kind === "scope") parts.set("scope", address.selection.path);
+  if (address.open !== undefined) {
+    // Too many to be worth an address: the page then opens as if for the first time.
+    if (address.open.length <= MAX_OPEN) parts.set("open", address.open.map(escapePath).join(","));
+  }
+  if (address.seq !== undefined) parts.set("seq", String(address.seq));
+  if (address.tab !== undefined) parts.set("tab", address.tab);
+  return parts.toString();
+}
+
+export function readAddress(hash: string): PageAddress {
+  const parts = new URLSearchParams(hash.replace(/^#/, ""));
+  const run = parts.get("run") ?? undefined;
+  const node = whole(parts.get("node"));
+  const scope = parts.get("scope");
+  const open = parts.get("open");
+  return {
+    run: run !== undefined && /^[0-9a-f]{16}$/.test(run) ? run : undefined,
+    selection: node !== undefined ? { kind: "node", id: node }
+      : scope ? { kind: "scope", path: scope } : undefined,
+    open: open === null ? undefined : open === "" ? [] : open.split(",").map(unescapePath),
+    seq: whole(parts.get("seq")),
+    tab: parts.get("tab") ?? undefined,
+  };
+}
+
+function whole(text: string | null): number | undefined {
+  return text !== null && /^\d{1,15}$/.test(text) ? Number(text) : undefined;
+}
+
+function escapePath(path: string): string {
+  return path.replaceAll("%", "%25").replaceAll(",", "%2C");
+}
+
+function unescapePath(text: string): string {
+  return text.replaceAll("%2C", ",").replaceAll("%25", "%");
+}

@@ -1,0 +1,53 @@
+/**
+ * What the canvas says while there is nothing to draw.
+ *
+ * Invariant: each state says what is so and what to do.
+ */
+
+import { type JSX, Match, Show, Switch } from "solid-js";
+import type { Store } from "@/store/store";
+
+export function EmptyState(props: { readonly store: Store }): JSX.Element {
+  const link = () => props.store.link().kind;
+  const nodes = () => props.store.model()?.graph.count ?? 0;
+  const phase = () => props.store.session()?.phase;
+  return (
+    <Show when={nodes() === 0}>
+      <div class="hello" data-testid="empty">
+        <Switch>
+          <Match when={link() === "connecting"}>
+            <h3>Connecting…</h3>
+            <p>to the server that <code>nodescope run</code> started.</p>
+          </Match>
+          <Match when={link() === "refused" || link() === "skew"}>
+            <h3>Not connected</h3>
+            <p>The line at the top says why, and what to do.</p>
+          </Match>
+          <Match when={props.store.runId() === undefined}>
+            <h3>No run yet</h3>
+            <p><code>nodescope run train.py</code> starts one. It appears here by itself.</p>
+          </Match>
+          <Match when={props.store.model() === undefined}>
+            <h3>Opening the run…</h3>
+            <p>The server is reading its recording.</p>
+          </Match>
+          <Match when={phase() === "stopped"}>
+            <h3>Stopped on entry</h3>
+            <p>
+              No node has run yet. <kbd>F11</kbd> runs the first one, <kbd>F8</kbd> a whole training
+              step, <kbd>F5</kbd> continues.
+            </p>
+          </Match>
+          <Match when={props.store.model()?.info.state === "live"}>
+            <h3>Running</h3>
+            <p>No node has run yet: the program has not come to its first operation.</p>
+          </Match>
+          <Match when={true}>
+            <h3>An empty run</h3>
+            <p>It ended before any operation of nodescope ran. The console has its output.</p>
+          </Match>
+        </Switch>
+      </div>
+    </Show>
+  );
+}

@@ -1,0 +1,212 @@
+/**
+ * The canvas's pane: breadcrumb, colouring, zoom, legend, the graph itself and its overview.
+ *
+ * Invariant: the store speaks to the canvas through effects here and nowhere else; the canvas
+ * answers through its events.
+ */
+
+import { createEffect, createMemo, createSignal, For, type JSX, on, onCleanup, onMount, Show } from "solid-js";
+import { elementCount } from "@/base/dtypes";
+import { formatNumber } from "@/base/numbers";
+import { createGraphView } from "@/render/graph_view";
+import type { ColourBy, CurrentMark, GraphView, NodeBadge } from "@/render/types";
+import { nodeMarks } from "@/store/breakpoints";
+import { familyColour } from "@/store/node_words";
+import type { Store } from "@/store/store";
+import { throttled } from "@/store/throttled";
+import { parseQuery, search } from "@/store/tree";
+import type { Ui } from "@/store/ui";
+import { graphModel } from "@/views/graph/graph_model";
+import type { ValueSlice } from "@/wire/types.gen";
+import { Segmented } from "@/widgets/controls";
+import { IconButton } from "@/widgets/icon";
+
+export interface GraphPaneProps {
+  readonly store: Store;
+  readonly ui: Ui;
+  readonly theme: string;
+  /** The value last seen in the inspector, for the badge in the current node. */
+  readonly slice: { readonly node: number; readonly slice: ValueSlice | undefined } | undefined;
+  toggleBreakpoint(node: number): void;
+  onView(view: GraphView | undefined): void;
+}
+
+const COLOURINGS: readonly { readonly id: ColourBy; readonly title: string }[] = [
+  { id: "family", title: "Op family" },
+  { id: "time", title: "Time" },
+  { id: "memory", title: "Memory" },
+  { id: "finite", title: "Finite" },
+];
+
+export function GraphPane(props: GraphPaneProps): JSX.Element {
+  let host!: HTMLDivElement;
+  let strip!: HTMLDivElement;
+  const [view, setView] = createSignal<GraphView | undefined>();
+  onMount(() => {
+    const made = createGraphView(host, {
+      select: (item) => props.store.select(item),
+      toggleScope: (path) => props.store.toggleScope(path),
+      toggleBreakpoint: (node) => props.toggleBreakpoint(node),
+      hover: () => undefined,
+      camera: (zoom) => props.ui.setZoom(zoom),
+      layout: (busy) => props.ui.setLayoutBusy(busy),
+    });
+    strip.append(made.overview);
+    setView(made);
+    props.onView(made);
+    onCleanup(() => {
+      props.onView(undefined);
+      made.dispose();
+    });
+  });
+  return (
+    <>
+      <div class="head canvas-head">
+        <Breadcrumb store={props.store} />
+        <span class="sp" />
+        <span class="t3 small wide">Colour</span>
+        <Segmented label="Colour by" options={COLOURINGS} active={props.ui.colourBy()}
+          onSelect={props.ui.setColourBy} />
+        <button type="button" class="zoom m t2" title="Back to 100 %"
+          onClick={() => view()?.zoomTo(1)}>
+          {Math.round(props.ui.zoom() * 100)} %
+        </button>
+        <IconButton icon="fit" label="Fit (F)" testid="fit" onClick={() => view()?.fit()} />
+      </div>
+      <div class="canvas-area">
+        <div class="graph-host" ref={host} data-testid="graph" />
+        <div class="overview" ref={strip}>
+          <span class="overview-count mi t3">{props.store.model()?.graph.count ?? 0} ops</span>
+        </div>
+        <Legend mode={props.ui.colourBy()} store={props.store} />
+        <Show when={view()}>{(now) => <Feed {...props} view={now()} />}</Show>
+      </div>
+    </>
+  );
+}
+
+/** Carries the store's state into the canvas; draws nothing itself. */
+function Feed(props: GraphPaneProps & { readonly view: GraphView }): JSX.Element {
+  const { store, ui } = props;
+  const view = props.view;
+  const model = createMemo(() => store.model()?.graph);
+  createEffect(() => {
+    const graph = model();
+    if (graph !== undefined) view.setGraph(graphModel(graph));
+    else view.setGraph({ nodes: [], values: new Map(), version: 0 });
+  });
+  createEffect(() => view.setExpanded(store.folds().open));
+  createEffect(() => {
+    store.tick();
+    model();
+    view.setStates(store.shown(), store.step());
+  });
+  createEffect(() => {
+    view.setBreakpoints(nodeMarks(store.session()?.breakpoints ?? [], model()?.byName ?? new Map()));
+  });
+  const mark = createMemo((): CurrentMark | undefined => {
+    store.tick();
+    if (store.cursor().kind === "past") {
+      const node = store.past.lastNode;
+      return node > 0 ? { node, when: "after", live: false } : undefined;
+    }
+    const stop = store.stop();
+    return stop === undefined || stop.node === 0 ? undefined
+      : { node: stop.node, when: stop.when, live: true };
+  }, undefined, { equals: (a, b) => a?.node === b?.node && a?.when === b?.when && a?.live === b?.live });
+  createEffect(on([mark, store.stops], ([now]) => view.setCurrent(now, true)));
+  createEffect(() => view.setSelection(store.selection()));
+  createEffect(() => view.setColourBy(ui.colourBy()));
+  createEffect(on(() => props.theme, () => view.themeChanged(), { defer: true }));
+  const beat = throttled(store.tick, 200);
+  createEffect(() => {
+    const query = parseQuery(ui.search());
+    const graph = model();
+    if (query !== undefined) beat();
+    view.setMatches(query === undefined || graph === undefined ? undefined
+      : search(graph, store.shown(), query));
+  });
+  createEffect(() => view.setBadge(badge(mark(), props.slice)));
+  return undefined;
+}
+
+function badge(
+  mark: CurrentMark | undefined,
+  seen: GraphPaneProps["slice"],
+): NodeBadge | undefined {
+  const summary = seen?.slice?.summary;
+  if (mark === undefined || seen?.node !== mark.node || !summary) return undefined;
+  return {
+    node: mark.node,
+    histogram: summary.histogram,
+    nanCount: summary.nan_count,
+    infCount: summary.inf_count,
+    text: elementCount(summary.spec.shape) === 1
+      ? formatNumber(summary.preview[0] ?? summary.mean) : "",
+  };
+}
+
+function Breadcrumb(props: { readonly store: Store }): JSX.Element {
+  const parts = createMemo(() => {
+    const item = props.store.selection();
+    const path = item === undefined ? "" : item.kind === "scope" ? item.path
+      : (props.store.model()?.graph.nodes[item.id]?.name ?? "");
+    const names = path.split("/").filter(Boolean);
+    return names.map((name, i) => ({ name, path: names.slice(0, i + 1).join("/") }));
+  });
+  return (
+    <nav class="crumbs ell" aria-label="Selection">
+      <span class="t3">{props.store.model()?.info.name ?? ""}</span>
+      <For each={parts()}>
+        {(part, i) => (
+          <>
+            <span class="t3 crumb-sep">›</span>
+            <Show when={i() < parts().length - 1} fallback={<b>{part.name}</b>}>
+              <button type="button" class="t3"
+                onClick={() => props.store.select({ kind: "scope", path: part.path })}>
+                {part.name}
+              </button>
+            </Show>
+          </>
+        )}
+      </For>
+    </nav>
+  );
+}
+
+function Legend(props: { readonly mode: ColourBy; readonly store: Store }): JSX.Element {
+  const families = createMemo(() => {
+    const found = new Set<string>();
+    for (const node of props.store.model()?.graph.nodes ?? []) if (node) found.add(node.family);
+    return [...found].filter((each) => each !== "leaf").sort();
+  }, undefined, { equals: (a, b) => a.join() === b.join() });
+  return (
+    <Show when={families().length > 0}>
+      <aside class="legend" aria-label="Legend">
+        <Show when={props.mode === "family"}>
+          <h4>Op family</h4>
+          <For each={families()}>
+            {(each) => (
+              <div><span class="sw" style={{ background: `var(${familyColour(each)})` }} />{each}</div>
+            )}
+          </For>
+        </Show>
+        <Show when={props.mode === "time" || props.mode === "memory"}>
+          <h4>{props.mode === "time" ? "Time" : "Memory"}</h4>
+          <div class="legend-scale" />
+          <div class="legend-ends"><span>little</span><span>much</span></div>
+        </Show>
+        <Show when={props.mode === "finite"}>
+          <h4>Finite</h4>
+          <div><span class="dia" />NaN</div>
+          <div><span class="dia inf" />Inf</div>
+        </Show>
+        <h4>State</h4>
+        <div><span class="key-box done" />executed</div>
+        <div><span class="key-box here" />here</div>
+        <div><span class="key-box not" />not yet</div>
+        <div><span class="bdot enabled" />breakpoint</div>
+      </aside>
+    </Show>
+  );
+}

@@ -1,0 +1,145 @@
+/**
+ * A node over its executions: time and value, as lines and as a table.
+ *
+ * Invariant: what is thinned says so; picking a row moves the whole page to that moment.
+ */
+
+import { type Accessor, createMemo, For, type JSX, Show } from "solid-js";
+import { elementCount } from "@/base/dtypes";
+import { formatCount, formatDuration, formatNumber, median, plural } from "@/base/numbers";
+import { type Answer, createQuery } from "@/store/query";
+import type { Store } from "@/store/store";
+import { decodeExecutions } from "@/wire/decode";
+import type { GetHistory, History } from "@/wire/types.gen";
+import { Sparkline } from "@/widgets/charts";
+
+const LIMIT = 400;
+const TABLE_ROWS = 120;
+
+export interface HistoryData {
+  readonly total: number;
+  readonly seq: readonly number[];
+  readonly step: readonly number[];
+  readonly durationNs: readonly number[];
+  readonly measure: readonly (number | undefined)[];
+  /** What `measure` is: the value itself of a scalar, the norm of a tensor. */
+  readonly measured: "value" | "norm";
+}
+
+/** The history of a node, asked again when it ran again. */
+export function createHistory(
+  store: Store,
+  node: Accessor<number | undefined>,
+  refresh: Accessor<unknown>,
+): Accessor<HistoryData | undefined> {
+  const answer = createQuery(store, "history", (): GetHistory | undefined => {
+    const run = store.runId();
+    const id = node();
+    if (run === undefined || id === undefined) return undefined;
+    return { type: "get_history", run, node: id, until_seq: store.seq(), limit: LIMIT };
+  }, refresh, (before, after) => before.type === "get_history" && after.type === "get_history"
+    && before.node === after.node);
+  return createMemo(() => historyData(answer()));
+}
+
+function historyData(answer: Answer<History>): HistoryData | undefined {
+  if (answer.kind !== "ready") return undefined;
+  const rows = decodeExecutions(answer.value.executions);
+  const bySeq = new Map(answer.value.points.map((point) => [point.seq, point.summary]));
+  const seq = Array.from(rows.seq);
+  const summaries = seq.map((each) => bySeq.get(each) ?? undefined);
+  const scalar = summaries.some((each) => each && elementCount(each.spec.shape) === 1);
+  return {
+    total: answer.value.total,
+    seq,
+    step: Array.from(rows.step),
+    durationNs: Array.from(rows.durationNs),
+    measure: summaries.map((each) => {
+      if (each === undefined || each === null) return undefined;
+      if (each.nan_count > 0) return Number.NaN;
+      return (scalar ? (each.preview[0] ?? each.mean) : each.norm) ?? undefined;
+    }),
+    measured: scalar ? "value" : "norm",
+  };
+}
+
+export function TimePanel(props: {
+  readonly history: HistoryData | undefined;
+  readonly theme: string;
+  onPick(seq: number): void;
+}): JSX.Element {
+  return (
+    <Show when={(props.history?.total ?? 0) > 0 ? props.history : undefined}>
+      {(now) => (
+        <section class="sec">
+          <div class="h">
+            <span class="lab">Time</span>
+            <span class="sp" />
+            <span class="mi t3">
+              {plural(now().total, "execution")}, median {formatDuration(median(now().durationNs))}
+            </span>
+          </div>
+          <div class="row spark-row">
+            <Sparkline values={now().durationNs} label="Time over executions" theme={props.theme}
+              marked={now().durationNs.length - 1}
+              onPick={(i) => props.onPick(now().seq[i] ?? 0)} />
+            <span class="m spark-last">{formatDuration(now().durationNs.at(-1) ?? Number.NaN)}</span>
+          </div>
+        </section>
+      )}
+    </Show>
+  );
+}
+
+export function StepsPanel(props: {
+  readonly history: HistoryData | undefined;
+  readonly theme: string;
+  readonly seq: number | null;
+  onPick(seq: number): void;
+}): JSX.Element {
+  const order = createMemo(() => {
+    const count = props.history?.seq.length ?? 0;
+    return Array.from({ length: Math.min(count, TABLE_ROWS) }, (_, i) => count - 1 - i);
+  });
+  return (
+    <Show when={(props.history?.total ?? 0) > 0 ? props.history : undefined}
+      fallback={<p class="empty">It has not run yet.</p>}>
+      {(now) => (
+        <div class="steps">
+          <div class="h">
+            <span class="lab">{now().measured === "value" ? "Value" : "Norm"} over executions</span>
+            <span class="sp" />
+            <span class="mi t3">{plural(now().total, "execution")}</span>
+          </div>
+          <Sparkline values={now().measure} label="Value over executions" theme={props.theme}
+            marked={now().measure.length - 1} onPick={(i) => props.onPick(now().seq[i] ?? 0)} />
+          <table class="steps-table">
+            <thead>
+              <tr>
+                <th class="r">Step</th><th class="r">{now().measured}</th><th class="r">Time</th>
+              </tr>
+            </thead>
+            <tbody>
+              <For each={order()}>
+                {(i) => (
+                  <tr classList={{ here: now().seq[i] === props.seq }} tabindex={0}
+                    title="Go to this moment"
+                    onClick={() => props.onPick(now().seq[i] ?? 0)}
+                    onKeyDown={(event) => {
+                      if (event.key === "Enter") props.onPick(now().seq[i] ?? 0);
+                    }}>
+                    <td class="r m">{formatCount(now().step[i] ?? 0)}</td>
+                    <td class="r m" classList={{ nan: Number.isNaN(now().measure[i] ?? 0) }}>
+                      {formatNumber(now().measure[i])}
+                    </td>
+                    <td class="r m">{formatDuration(now().durationNs[i] ?? Number.NaN)}</td>
+                  </tr>
+                )}
+              </For>
+            </tbody>
+          </table>
+        </div>
+      )}
+    </Show>
+  );
+}

@@ -1,0 +1,88 @@
+/**
+ * What went into a node: each input with its producer and statistics, and the way there.
+ *
+ * Invariant: an input is shown as it was at the moment shown.
+ */
+
+import { type Accessor, For, type JSX, Show } from "solid-js";
+import { elementCount } from "@/base/dtypes";
+import { formatNumber, formatShape } from "@/base/numbers";
+import { createQuery } from "@/store/query";
+import type { Store } from "@/store/store";
+import type { GetValue, Node, TensorSummary } from "@/wire/types.gen";
+import { Icon } from "@/widgets/icon";
+
+const MOST = 48;
+
+export function InputsPanel(props: {
+  readonly store: Store;
+  readonly node: Node;
+  readonly refresh: Accessor<unknown>;
+  onJump(node: number): void;
+}): JSX.Element {
+  return (
+    <div class="inputs">
+      <Show when={props.node.inputs.length === 0}>
+        <p class="empty">It has no inputs.</p>
+      </Show>
+      <For each={props.node.inputs.slice(0, MOST)}>
+        {(value, port) => <Input {...props} value={value} port={port()} />}
+      </For>
+      <Show when={props.node.inputs.length > MOST}>
+        <p class="empty">and {props.node.inputs.length - MOST} more</p>
+      </Show>
+    </div>
+  );
+}
+
+function Input(props: {
+  readonly store: Store;
+  readonly value: number;
+  readonly port: number;
+  readonly refresh: Accessor<unknown>;
+  onJump(node: number): void;
+}): JSX.Element {
+  const produced = () => props.store.model()?.graph.values.get(props.value);
+  const answer = createQuery(props.store, "value_slice", (): GetValue | undefined => {
+    const run = props.store.runId();
+    return run === undefined ? undefined : {
+      type: "get_value", run, value: props.value, seq: props.store.seq(), rows: 1, cols: 1,
+    };
+  }, props.refresh);
+  const slice = () => {
+    const now = answer();
+    return now.kind === "ready" ? now.value : undefined;
+  };
+  const jump = (): void => {
+    const producer = produced()?.producer;
+    if (producer !== null && producer !== undefined) props.onJump(producer);
+  };
+  return (
+    <button type="button" class="input" disabled={produced()?.producer == null} onClick={jump}
+      title={produced()?.producer == null ? "Fed from outside" : "Go to the node that made it"}>
+      <span class="input-port mi t3">{props.port}</span>
+      <span class="ell input-name">{produced()?.value.name || `value ${props.value}`}</span>
+      <span class="mi t2">
+        {slice()?.spec?.dtype ?? produced()?.value.spec.dtype ?? ""}{" "}
+        {formatShape(slice()?.found ? slice()?.shape ?? [] : produced()?.value.spec.shape ?? [])}
+      </span>
+      <Icon name="right" size={12} />
+      <span class="input-more mi t3">
+        {slice()?.found === false ? "not computed yet" : line(slice()?.summary ?? null)}
+      </span>
+    </button>
+  );
+}
+
+function line(summary: TensorSummary | null): string {
+  if (summary === null) return "";
+  const bad = [
+    summary.nan_count > 0 ? `${summary.nan_count} NaN` : "",
+    summary.inf_count > 0 ? `${summary.inf_count} Inf` : "",
+  ].filter(Boolean).join(", ");
+  const text = elementCount(summary.spec.shape) === 1
+    ? formatNumber(summary.preview[0] ?? summary.mean)
+    : `${formatNumber(summary.min, 4)} … ${formatNumber(summary.max, 4)}, norm ${
+      formatNumber(summary.norm, 4)}`;
+  return bad === "" ? text : `${text} · ${bad}`;
+}

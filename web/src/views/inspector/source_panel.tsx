@@ -1,0 +1,95 @@
+/**
+ * The user's line that made a node, in its file, and the Python stack at a stop.
+ *
+ * Invariant: source text is text; it is coloured by pieces and never parsed as markup.
+ */
+
+import { createEffect, createMemo, createSignal, For, type JSX, on, Show } from "solid-js";
+import { pythonTokens } from "@/base/python_tokens";
+import { createQuery } from "@/store/query";
+import type { Store } from "@/store/store";
+import type { Frame, GetSource, SourceLocation } from "@/wire/types.gen";
+
+const AROUND = 4;
+
+export function SourcePanel(props: {
+  readonly store: Store;
+  readonly source: SourceLocation | null;
+  readonly stack: readonly Frame[];
+}): JSX.Element {
+  const [frame, setFrame] = createSignal<number | undefined>();
+  createEffect(on(() => [props.source, props.stack], () => setFrame(undefined), { defer: true }));
+  const place = createMemo(() => {
+    const picked = props.stack[frame() ?? -1];
+    if (picked !== undefined) return { file: picked.file, line: picked.line };
+    if (props.source !== null) return { file: props.source.file, line: props.source.line };
+    const first = props.stack[0];
+    return first === undefined ? undefined : { file: first.file, line: first.line };
+  }, undefined, { equals: (a, b) => a?.file === b?.file && a?.line === b?.line });
+  const answer = createQuery(props.store, "source", (): GetSource | undefined => {
+    const run = props.store.runId();
+    const file = place()?.file;
+    return run === undefined || file === undefined ? undefined : { type: "get_source", run, file };
+  });
+  const lines = createMemo(() => {
+    const now = answer();
+    const at = place();
+    if (now.kind !== "ready" || at === undefined || !now.value.found
+      || now.value.file !== at.file) return [];
+    const all = now.value.text.split("\n");
+    const first = Math.max(1, Math.min(at.line - AROUND, all.length - 2 * AROUND));
+    return all.slice(first - 1, first + 2 * AROUND)
+      .map((text, i) => ({ number: first + i, text }));
+  });
+  return (
+    <Show when={place()}>
+      {(at) => (
+        <section class="sec" data-testid="inspector-source">
+          <div class="h">
+            <span class="lab">Source</span>
+            <span class="sp" />
+            <span class="mi t3 ell" title={at().file}>{baseName(at().file)}:{at().line}</span>
+          </div>
+          <Show when={lines().length > 0} fallback={
+            <p class="empty">
+              {answer().kind === "none" ? "" : "The text of this file is not in the recording."}
+            </p>}>
+            <div class="src">
+              <For each={lines()}>
+                {(line) => (
+                  <div class="src-line" classList={{ at: line.number === at().line }}>
+                    <span class="ln">{line.number}</span>
+                    <span class="src-text">
+                      <For each={pythonTokens(line.text)}>
+                        {(token) => <span class={`tok-${token.kind}`}>{token.text}</span>}
+                      </For>
+                    </span>
+                  </div>
+                )}
+              </For>
+            </div>
+          </Show>
+          <Show when={props.stack.length > 1}>
+            <ol class="stack" aria-label="Python stack, innermost first">
+              <For each={props.stack}>
+                {(each, i) => (
+                  <li>
+                    <button type="button" classList={{ on: (frame() ?? 0) === i() }}
+                      title={each.file} onClick={() => setFrame(i())}>
+                      <span class="m ell">{each.function || "module"}</span>
+                      <span class="mi t3">{baseName(each.file)}:{each.line}</span>
+                    </button>
+                  </li>
+                )}
+              </For>
+            </ol>
+          </Show>
+        </section>
+      )}
+    </Show>
+  );
+}
+
+function baseName(file: string): string {
+  return file.slice(Math.max(file.lastIndexOf("/"), file.lastIndexOf("\\")) + 1);
+}

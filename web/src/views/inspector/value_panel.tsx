@@ -1,0 +1,293 @@
+/**
+ * A value at the moment shown: shape, picture or numbers, statistics, distribution.
+ *
+ * Invariant: elements are asked for by window, never whole; where there are none the reason is said.
+ */
+
+import { type Accessor, createEffect, createMemo, createSignal, For, type JSX, on, Show } from "solid-js";
+import { elementCount, tensorBytes } from "@/base/dtypes";
+import { formatBytes, formatCount, formatNumber, formatShape } from "@/base/numbers";
+import { createQuery } from "@/store/query";
+import type { Store } from "@/store/store";
+import type { Ui } from "@/store/ui";
+import { decodeElements } from "@/wire/decode";
+import type { GetValue, TensorSummary, ValueSlice } from "@/wire/types.gen";
+import { Segmented } from "@/widgets/controls";
+import { HeatMap } from "@/widgets/heat_map";
+import { Histogram } from "@/widgets/charts";
+import { NumberGrid } from "@/widgets/number_grid";
+
+const WINDOW = 128;
+
+export interface ValuePanelProps {
+  readonly store: Store;
+  readonly ui: Ui;
+  readonly theme: string;
+  readonly value: number;
+  /** Changes when the value may have changed. */
+  readonly refresh: Accessor<unknown>;
+  readonly colour: string;
+  /** What to say when the value has not been computed by the moment shown. */
+  readonly absent: string;
+  onSlice?(slice: ValueSlice | undefined): void;
+}
+
+export function ValuePanel(props: ValuePanelProps): JSX.Element {
+  const [index, setIndex] = createSignal<readonly number[]>([]);
+  const [corner, setCorner] = createSignal<readonly [number, number]>([0, 0]);
+  createEffect(on(() => props.value, () => {
+    setIndex([]);
+    setCorner([0, 0]);
+  }, { defer: true }));
+
+  const answer = createQuery(
+    props.store,
+    "value_slice",
+    (): GetValue | undefined => {
+      const run = props.store.runId();
+      if (run === undefined) return undefined;
+      const [row, col] = corner();
+      return {
+        type: "get_value", run, value: props.value, seq: props.store.seq(), index: index(),
+        row, col, rows: WINDOW, cols: WINDOW,
+      };
+    },
+    props.refresh,
+    (before, after) => before.type === "get_value" && after.type === "get_value"
+      && before.value === after.value,
+  );
+  const slice = createMemo(() => {
+    const now = answer();
+    return now.kind === "ready" ? now.value : undefined;
+  });
+  createEffect(() => props.onSlice?.(slice()));
+  const failure = () => {
+    const now = answer();
+    return now.kind === "failed" ? now.message : undefined;
+  };
+
+  return (
+    <div class="value">
+      <Show when={failure()}>{(text) => <p class="empty">{text()}</p>}</Show>
+      <Show when={slice()}>
+        {(now) => (
+          <Show when={now().found} fallback={<p class="empty">{props.absent}</p>}>
+            <Head slice={now()} />
+            <Show when={now().shape.length > 2}>
+              <IndexChips shape={now().shape} index={now().index} onChange={setIndex} />
+            </Show>
+            <Elements {...props} slice={now()} onWindow={(row, col) => setCorner([row, col])} />
+            <Show when={now().summary} fallback={
+              <p class="empty">
+                No statistics at the capture level {props.store.model()?.info.level}. Run with
+                {" "}<code>--level summary</code> to have them.
+              </p>}>
+              {(summary) => (
+                <Show when={summary().histogram.length > 0 && elementCount(now().shape) > 1}>
+                  <div class="h">
+                    <span class="lab">Distribution</span>
+                    <span class="sp" />
+                    <span class="mi t3">
+                      {formatCount(elementCount(now().shape))} elements, log count
+                    </span>
+                  </div>
+                  <Histogram counts={summary().histogram} min={summary().min}
+                    max={summary().max} nan={summary().nan_count} inf={summary().inf_count}
+                    colour={props.colour} />
+                </Show>
+              )}
+            </Show>
+          </Show>
+        )}
+      </Show>
+    </div>
+  );
+}
+
+function Head(props: { readonly slice: ValueSlice }): JSX.Element {
+  const dtype = () => props.slice.spec?.dtype ?? props.slice.summary?.spec.dtype ?? "";
+  return (
+    <div class="row value-head">
+      <span class="m">
+        {dtype()} <span class="t3">(</span>{props.slice.shape.join(", ")}
+        <span class="t3">)</span>
+      </span>
+      <span class="sp" />
+      <span class="m t2">
+        {formatBytes(props.slice.summary?.nbytes ?? tensorBytes(props.slice.shape, dtype()))}
+      </span>
+    </div>
+  );
+}
+
+function IndexChips(props: {
+  readonly shape: readonly number[];
+  readonly index: readonly number[];
+  onChange(index: readonly number[]): void;
+}): JSX.Element {
+  const leading = () => props.shape.slice(0, -2);
+  const move = (axis: number, by: number): void => {
+    const next = leading().map((size, i) => {
+      const at = props.index[i] ?? 0;
+      return i === axis ? (at + by + size) % size : at;
+    });
+    props.onChange(next);
+  };
+  return (
+    <div class="chips" role="group" aria-label="Index of the leading axes">
+      <For each={leading()}>
+        {(size, axis) => (
+          <span class="stepper">
+            <i>axis {axis()}</i>
+            <button type="button" aria-label={`Axis ${axis()}: back`}
+              onClick={() => move(axis(), -1)}>‹</button>
+            <b class="m">{props.index[axis()] ?? 0}</b>
+            <button type="button" aria-label={`Axis ${axis()}: on`}
+              onClick={() => move(axis(), 1)}>›</button>
+            <i>of {size}</i>
+          </span>
+        )}
+      </For>
+      <span class="stepper"><i>axes {props.shape.length - 2}, {props.shape.length - 1}</i> :</span>
+    </div>
+  );
+}
+
+function Elements(props: ValuePanelProps & {
+  readonly slice: ValueSlice;
+  onWindow(row: number, col: number): void;
+}): JSX.Element {
+  const window = createMemo(() => {
+    const [row, col, rows, cols] = props.slice.window;
+    const data = props.slice.available && props.slice.data.byteLength > 0
+      ? decodeElements(props.slice.data, rows * cols) : new Float64Array(0);
+    return { row, col, rows, cols, data };
+  });
+  const scalar = () => elementCount(props.slice.shape) === 1;
+  const range = createMemo((): readonly [number, number] | undefined => {
+    const { summary } = props.slice;
+    return summary?.min !== undefined && summary.min !== null && summary.max !== null
+      ? [summary.min, summary.max] : undefined;
+  });
+  const single = () => window().data[0] ?? props.slice.summary?.preview[0]
+    ?? props.slice.summary?.mean ?? undefined;
+  return (
+    <Show when={!scalar()} fallback={
+      <div class="scalar m" classList={{ nan: Number.isNaN(single() ?? 0) }}>
+        {scalarText(single(), props.slice.summary)}
+      </div>}>
+      <Show when={props.slice.available} fallback={
+        <div class="unkept">
+          <p class="t2">{props.slice.reason || "The elements were not kept."}</p>
+          <Show when={(props.slice.summary?.preview.length ?? 0) > 0}>
+            <p class="mi t3 ell">
+              {props.slice.summary?.preview.map((each) => formatNumber(each, 4)).join("  ")} …
+            </p>
+          </Show>
+          <Statistics summary={props.slice.summary} wide={true} />
+        </div>}>
+        <div class="row value-form">
+          <Segmented label="Form" active={props.ui.valueForm()}
+            options={[{ id: "picture", title: "Picture" }, { id: "numbers", title: "Numbers" }]}
+            onSelect={props.ui.setValueForm} />
+          <span class="sp" />
+          <Pager slice={props.slice} onWindow={props.onWindow}
+            quiet={props.ui.valueForm() === "numbers"} />
+        </div>
+        <Show when={props.ui.valueForm() === "picture"} fallback={
+          <>
+            <NumberGrid rows={props.slice.grid[0]} cols={props.slice.grid[1]} window={window()}
+              onWindow={props.onWindow} />
+            <Statistics summary={props.slice.summary} wide={true} />
+          </>}>
+          <div class="picture">
+            <HeatMap data={window().data} rows={window().rows} cols={window().cols}
+              row={window().row} col={window().col} index={props.slice.index} range={range()}
+              theme={props.theme} />
+            <Statistics summary={props.slice.summary} wide={false} />
+          </div>
+        </Show>
+      </Show>
+    </Show>
+  );
+}
+
+function scalarText(value: number | undefined, summary: TensorSummary | null): string {
+  if (value === undefined) return summary === null ? "not kept" : nameless(summary);
+  return formatNumber(value, 7);
+}
+
+function nameless(summary: TensorSummary): string {
+  if (summary.nan_count > 0) return "NaN";
+  return summary.inf_count > 0 ? "Inf" : "not kept";
+}
+
+function Pager(props: {
+  readonly slice: ValueSlice;
+  readonly quiet: boolean;
+  onWindow(row: number, col: number): void;
+}): JSX.Element {
+  const parts = () => {
+    const [row, col, rows, cols] = props.slice.window;
+    const [allRows, allCols] = props.slice.grid;
+    return { row, col, rows, cols, allRows, allCols };
+  };
+  const whole = () => parts().rows >= parts().allRows && parts().cols >= parts().allCols;
+  const step = (rows: number, cols: number): void => {
+    const now = parts();
+    const turn = (at: number, by: number, all: number): number => {
+      const next = at + by * WINDOW;
+      return next >= all ? 0 : next < 0 ? Math.floor((all - 1) / WINDOW) * WINDOW : next;
+    };
+    props.onWindow(turn(now.row, rows, now.allRows), turn(now.col, cols, now.allCols));
+  };
+  return (
+    <Show when={!props.quiet} fallback={
+      <span class="mi t3">{formatShape(props.slice.grid)}</span>}>
+      <Show when={!whole()} fallback={<span class="mi t3">{formatShape(props.slice.grid)}</span>}>
+        <Show when={parts().allRows > parts().rows}>
+          <button type="button" class="btn" title="Further rows" onClick={() => step(1, 0)}>
+            rows {parts().row}–{parts().row + parts().rows - 1} of {formatCount(parts().allRows)} ›
+          </button>
+        </Show>
+        <Show when={parts().allCols > parts().cols}>
+          <button type="button" class="btn" title="Further columns" onClick={() => step(0, 1)}>
+            cols {parts().col}–{parts().col + parts().cols - 1} of {formatCount(parts().allCols)} ›
+          </button>
+        </Show>
+      </Show>
+    </Show>
+  );
+}
+
+export function Statistics(props: {
+  readonly summary: TensorSummary | null;
+  readonly wide: boolean;
+}): JSX.Element {
+  const rows = () => {
+    const s = props.summary;
+    if (s === null) return [];
+    return [
+      { name: "min", text: formatNumber(s.min), tone: "" },
+      { name: "max", text: formatNumber(s.max), tone: "" },
+      { name: "mean", text: formatNumber(s.mean), tone: "" },
+      { name: "std", text: formatNumber(s.std), tone: "" },
+      { name: "norm", text: formatNumber(s.norm), tone: "" },
+      { name: "zero", text: formatCount(s.zero_count), tone: "" },
+      { name: "NaN", text: formatCount(s.nan_count), tone: s.nan_count > 0 ? "nan" : "" },
+      { name: "Inf", text: formatCount(s.inf_count), tone: s.inf_count > 0 ? "inf" : "" },
+    ];
+  };
+  return (
+    <dl class="kv" classList={{ wide2: props.wide }}>
+      <For each={rows()}>
+        {(row) => (
+          <div class={row.tone}>
+            <dt>{row.name}</dt>
+            <dd>{row.text}</dd>
+          </div>
+        )}
+      </For>
+    </dl>
+  );
+}

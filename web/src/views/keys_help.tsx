@@ -1,0 +1,58 @@
+/**
+ * The sheet of keys.
+ *
+ * Invariant: it lists what the keyboard does, from the same table.
+ */
+
+import { For, type JSX, onMount } from "solid-js";
+import { IconButton } from "@/widgets/icon";
+
+export interface KeyGroup {
+  readonly title: string;
+  readonly keys: readonly { readonly keys: string; readonly does: string }[];
+}
+
+export function KeysHelp(props: {
+  readonly groups: readonly KeyGroup[];
+  onClose(): void;
+}): JSX.Element {
+  let box!: HTMLDivElement;
+  onMount(() => box.focus());
+  return (
+    <div class="overlay" onPointerDown={(event) => {
+      if (event.target === event.currentTarget) props.onClose();
+    }}>
+      <div class="keys-box" ref={box} role="dialog" aria-label="Keys" tabindex={-1}
+        data-testid="keys" onKeyDown={(event) => {
+          if (event.key === "Escape" || event.key === "?") {
+            props.onClose();
+            event.stopPropagation();
+          }
+        }}>
+        <header class="row">
+          <h2>Keys</h2><span class="sp" />
+          <IconButton icon="close" label="Close" onClick={() => props.onClose()} />
+        </header>
+        <div class="keys-groups">
+          <For each={props.groups}>
+            {(group) => (
+              <section>
+                <h3 class="lab">{group.title}</h3>
+                <dl>
+                  <For each={group.keys}>
+                    {(each) => (
+                      <div>
+                        <dt><For each={each.keys.split(" ")}>{(key) => <kbd>{key}</kbd>}</For></dt>
+                        <dd>{each.does}</dd>
+                      </div>
+                    )}
+                  </For>
+                </dl>
+              </section>
+            )}
+          </For>
+        </div>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,62 @@
+/**
+ * What the page has to say: a lost connection across the top, passing notes at the bottom.
+ *
+ * Invariant: never modal, never over a control that is in use; text only.
+ */
+
+import { createSignal, For, type JSX, onCleanup, Show } from "solid-js";
+import type { Store } from "@/store/store";
+import { CONTROLLER_GRACE_S } from "@/wire/types.gen";
+import { IconButton } from "@/widgets/icon";
+
+export function LinkBanner(props: { readonly store: Store; onRetry(): void }): JSX.Element {
+  const [now, setNow] = createSignal(Date.now());
+  const timer = setInterval(() => setNow(Date.now()), 500);
+  onCleanup(() => clearInterval(timer));
+  const words = (): string | undefined => {
+    const link = props.store.link();
+    switch (link.kind) {
+      case "lost": {
+        const left = Math.ceil(CONTROLLER_GRACE_S - (now() - link.since) / 1000);
+        const fate = props.store.model()?.info.state !== "live" ? ""
+          : props.store.session()?.phase !== "stopped" ? "The program goes on. "
+            : left > 0 ? `The program goes on in ${left} s. ` : "The program goes on by itself. ";
+        return `Connection lost. ${fate}Reconnecting…`;
+      }
+      case "refused":
+        return link.message || "The server refused this page. Reload it.";
+      case "skew":
+        return `This page speaks protocol ${link.ours}, the server ${link.theirs || "another"}. Reload the page; if that does not help, reinstall nodescope.`;
+      default: return undefined;
+    }
+  };
+  return (
+    <Show when={words()}>
+      {(text) => (
+        <div class="banner" role="alert" data-testid="banner">
+          <span class="lamp bad" aria-hidden="true" />
+          <span>{text()}</span>
+          <Show when={props.store.link().kind === "lost"}>
+            <button type="button" class="btn" onClick={() => props.onRetry()}>Try now</button>
+          </Show>
+        </div>
+      )}
+    </Show>
+  );
+}
+
+export function Notices(props: { readonly store: Store }): JSX.Element {
+  return (
+    <div class="notices" role="status" aria-live="polite">
+      <For each={props.store.notices()}>
+        {(notice) => (
+          <div class={`notice ${notice.tone}`} data-testid="notice">
+            <span>{notice.text}</span>
+            <IconButton small icon="close" label="Dismiss"
+              onClick={() => props.store.dismiss(notice.id)} />
+          </div>
+        )}
+      </For>
+    </div>
+  );
+}

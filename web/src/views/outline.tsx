@@ -1,0 +1,230 @@
+/**
+ * The outline: the program's scopes and nodes as a tree, which also makes the canvas accessible.
+ *
+ * Invariant: one tab stop; the focused row is the selection; only rows in sight exist.
+ */
+
+import { createEffect, createMemo, createSignal, type JSX, on, Show } from "solid-js";
+import { formatDuration } from "@/base/numbers";
+import { markOf, nodeMarks } from "@/store/breakpoints";
+import type { Store } from "@/store/store";
+import { throttled } from "@/store/throttled";
+import { parseQuery, type Row, search, visibleRows } from "@/store/tree";
+import type { Ui } from "@/store/ui";
+import { HAS_INF, HAS_NAN } from "@/wire/types.gen";
+import { Icon } from "@/widgets/icon";
+import { VirtualList, type VirtualListHandle } from "@/widgets/virtual_list";
+
+export interface OutlineProps {
+  readonly store: Store;
+  readonly ui: Ui;
+  toggleBreakpoint(node: number): void;
+  /** Brings an item into sight on the canvas. */
+  reveal(row: Row): void;
+}
+
+const ROW = 22;
+const INDENT = 11;
+
+export function Outline(props: OutlineProps): JSX.Element {
+  let list: VirtualListHandle | undefined;
+  const [focused, setFocused] = createSignal(false);
+  const beat = throttled(props.store.tick, 120);
+  const matches = createMemo(() => {
+    const query = parseQuery(props.ui.search());
+    const graph = props.store.model()?.graph;
+    if (query === undefined || graph === undefined) return undefined;
+    beat();
+    return search(graph, props.store.shown(), query);
+  });
+  const rows = createMemo(() => {
+    const tree = props.store.tree();
+    return tree === undefined ? [] : visibleRows(tree, props.store.folds().open, matches());
+  });
+  const marks = createMemo(() => {
+    const model = props.store.model();
+    return nodeMarks(model?.session?.breakpoints ?? [], model?.graph.byName ?? new Map());
+  });
+  const scopeMarks = createMemo(() => new Map(
+    (props.store.session()?.breakpoints ?? [])
+      .filter((each) => each.breakpoint.kind === "scope")
+      .map((each) => [each.breakpoint.target, markOf(each)] as const)));
+  const current = createMemo(() => {
+    beat();
+    const cursor = props.store.cursor();
+    return cursor.kind === "live" ? (props.store.stop()?.node ?? 0) : props.store.past.lastNode;
+  });
+  const currentName = createMemo(() => props.store.model()?.graph.nodes[current()]?.name);
+  const selectedIndex = createMemo(() => rows().findIndex((row) => isSelected(row)));
+
+  function isSelected(row: Row): boolean {
+    const item = props.store.selection();
+    if (item === undefined) return false;
+    return item.kind === "node"
+      ? row.entry.kind === "node" && row.entry.id === item.id
+      : row.entry.kind === "scope" && row.entry.path === item.path;
+  }
+
+  const pick = (row: Row): void => {
+    props.store.select(row.entry.kind === "node"
+      ? { kind: "node", id: row.entry.id } : { kind: "scope", path: row.entry.path });
+    props.reveal(row);
+  };
+
+  createEffect(on([props.store.stops, selectedIndex], () => {
+    if (selectedIndex() >= 0) list?.reveal(selectedIndex());
+  }));
+
+  const keys = (event: KeyboardEvent): void => {
+    const at = selectedIndex();
+    const row = rows()[at];
+    const go = (index: number): void => {
+      const next = rows()[Math.max(0, Math.min(rows().length - 1, index))];
+      if (next !== undefined) pick(next);
+    };
+    switch (event.key) {
+      case "ArrowDown": go(at + 1); break;
+      case "ArrowUp": go(at - 1); break;
+      case "Home": go(0); break;
+      case "End": go(rows().length - 1); break;
+      case "PageDown": go(at + 15); break;
+      case "PageUp": go(at - 15); break;
+      case "ArrowRight":
+        if (row?.entry.kind === "scope" && !row.open) props.store.toggleScope(row.entry.path);
+        else go(at + 1);
+        break;
+      case "ArrowLeft":
+        if (row?.entry.kind === "scope" && row.open) props.store.toggleScope(row.entry.path);
+        else if (row !== undefined) {
+          go(rows().findLastIndex((each, i) => i < at && each.depth < row.depth));
+        }
+        break;
+      case "Enter":
+      case " ":
+        if (row?.entry.kind === "scope") props.store.toggleScope(row.entry.path);
+        break;
+      default: return;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  };
+
+  return (
+    <VirtualList<Row>
+      class="tree"
+      items={rows()}
+      rowHeight={ROW}
+      ref={(handle) => {
+        list = handle;
+        handle.element.addEventListener("focus", () => setFocused(true));
+        handle.element.addEventListener("blur", () => setFocused(false));
+      }}
+      attrs={{
+        role: "tree", tabindex: 0, "aria-label": "Outline of the program",
+        "aria-activedescendant": selectedIndex() >= 0 ? `row-${selectedIndex()}` : undefined,
+        "data-testid": "outline",
+      }}
+      onKeyDown={keys}
+      empty={<p class="empty">{props.ui.search() !== "" ? "Nothing matches. Try op:matmul, nan:true or part of a name."
+        : "No node has run yet."}</p>}
+      row={(row, index) => {
+        const node = () => {
+          const entry = row().entry;
+          return entry.kind === "node" ? entry.id : 0;
+        };
+        const flags = createMemo(() => {
+          beat();
+          return node() > 0 ? (props.store.shown().flags[node()] ?? 0) : 0;
+        });
+        const done = createMemo(() => {
+          beat();
+          const entry = row().entry;
+          const columns = props.store.shown();
+          const step = props.store.step();
+          const ran = (id: number) =>
+            (columns.times[id] ?? 0) > 0 && columns.step[id] === step;
+          if (entry.kind === "node") return ran(entry.id);
+          return entry.members.slice(0, 64).some(ran);
+        });
+        const time = createMemo(() => {
+          beat();
+          const columns = props.store.shown();
+          const entry = row().entry;
+          if (entry.kind === "node") return columns.durationNs[entry.id] ?? 0;
+          let total = 0;
+          for (const id of entry.members) total += columns.durationNs[id] ?? 0;
+          return total;
+        });
+        const mark = () => {
+          const entry = row().entry;
+          return entry.kind === "node" ? marks().get(entry.id) : scopeMarks().get(entry.path);
+        };
+        const here = () => node() > 0 && node() === current();
+        const holds = () => {
+          const entry = row().entry;
+          return entry.kind === "scope" && !here()
+            && (currentName()?.startsWith(`${entry.path}/`) ?? false);
+        };
+        return (
+          <div
+            class="tr"
+            role="treeitem"
+            tabindex={-1}
+            id={`row-${index()}`}
+            data-testid="outline-row"
+            data-name={row().entry.path}
+            data-kind={row().entry.kind}
+            aria-level={row().depth + 1}
+            aria-selected={isSelected(row())}
+            aria-expanded={row().entry.kind === "scope" ? row().open : undefined}
+            aria-current={here() ? "step" : undefined}
+            classList={{
+              cur: here(), in: holds(), no: !done(), sel: isSelected(row()),
+              focus: focused() && isSelected(row()), leaf: row().entry.kind === "node",
+            }}
+            title={row().entry.path}
+            onClick={() => {
+              pick(row());
+              list?.element.focus({ preventScroll: true });
+            }}
+            onDblClick={() => {
+              const entry = row().entry;
+              if (entry.kind === "scope") props.store.toggleScope(entry.path);
+            }}
+          >
+            <button
+              type="button"
+              class="gut"
+              tabindex={-1}
+              data-testid="gutter"
+              aria-label={mark() === undefined ? "Set a breakpoint" : "Remove the breakpoint"}
+              disabled={row().entry.kind === "scope"}
+              onClick={(event) => {
+                event.stopPropagation();
+                if (node() > 0) props.toggleBreakpoint(node());
+              }}
+            >
+              <span class={`bdot ${mark() ?? "none"}`} />
+            </button>
+            <span class="indent" style={{ width: `${row().depth * INDENT}px` }} />
+            <Show when={row().entry.kind === "scope"} fallback={<span class="tw" />}>
+              <button type="button" class="tw" tabindex={-1}
+                aria-label={row().open ? "Fold" : "Open"}
+                onClick={(event) => {
+                  event.stopPropagation();
+                  props.store.toggleScope(row().entry.path);
+                }}>
+                <Icon name={row().open ? "down" : "right"} size={12} />
+              </button>
+            </Show>
+            <span class="ell tr-name">{row().label}</span>
+            <span class="sp" />
+            <Show when={(flags() & HAS_NAN) !== 0}><span class="mi nan">NaN</span></Show>
+            <Show when={(flags() & HAS_INF) !== 0}><span class="mi inf">Inf</span></Show>
+            <span class="tr-time">{time() > 0 ? formatDuration(time()) : ""}</span>
+          </div>
+        );
+      }}
+    />
+  );
+}

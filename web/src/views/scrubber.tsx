@@ -1,0 +1,86 @@
+/**
+ * The step slider: moves the whole page through what has been recorded.
+ *
+ * Invariant: moving it changes what is looked at, never the program.
+ */
+
+import { createMemo, type JSX, Show } from "solid-js";
+import { formatCount, formatDuration } from "@/base/numbers";
+import { stepAt } from "@/store/run_model";
+import type { Store } from "@/store/store";
+import { Canvas, type Surface } from "@/widgets/canvas";
+import { IconButton } from "@/widgets/icon";
+
+export function Scrubber(props: { readonly store: Store; readonly theme: string }): JSX.Element {
+  const store = props.store;
+  const last = () => Math.max(1, store.model()?.seq ?? 1);
+  const past = createMemo(() => {
+    const cursor = store.cursor();
+    return cursor.kind === "past" ? cursor : undefined;
+  });
+  const here = () => past()?.seq ?? last();
+  const steps = () => store.model()?.steps ?? [];
+  const step = createMemo(() => stepAt(steps(), here()));
+  const seek = (seq: number): void => {
+    if (seq >= last()) store.backToLive();
+    else void store.seek(Math.max(1, Math.round(seq)));
+  };
+  const turn = (by: 1 | -1): void => {
+    const row = step();
+    if (row === undefined) return;
+    // Back goes to the start of this step first, as in every player.
+    const index = steps().indexOf(row);
+    const target = by < 0
+      ? steps()[here() - row.start_seq > 1 ? index : index - 1] : steps()[index + 1];
+    if (target !== undefined) seek(target.start_seq);
+    else seek(by < 0 ? 1 : last());
+  };
+  const marks = ({ g, width, height, colour }: Surface): void => {
+    void props.theme;
+    const all = steps();
+    const end = last();
+    const every = Math.max(1, Math.ceil(all.length / Math.max(1, width / 4)));
+    g.fillStyle = colour("--line-strong");
+    for (let i = 0; i < all.length; i += every) {
+      const x = 7 + ((all[i]?.start_seq ?? 0) / end) * (width - 14);
+      g.fillRect(Math.round(x), 4, 1, height - 8);
+    }
+  };
+  return (
+    <div class="scrub" role="group" aria-label="Moment shown">
+      <IconButton small icon="first" label="To the start of the step" disabled={last() <= 1}
+        onClick={() => turn(-1)} />
+      <IconButton small icon="left" label="One execution back" disabled={here() <= 1}
+        onClick={() => seek(here() - 1)} />
+      <div class="scrub-track">
+        <Canvas class="scrub-marks" label="Steps" draw={marks} />
+        <input
+          type="range"
+          data-testid="slider"
+          aria-label="Moment in the recording"
+          aria-valuetext={`step ${step()?.step ?? 0}, record ${here()} of ${last()}`}
+          min={1}
+          max={last()}
+          value={here()}
+          disabled={store.model() === undefined}
+          classList={{ past: past() !== undefined }}
+          style={{ "--at": `${((here() - 1) / Math.max(1, last() - 1)) * 100}%` }}
+          onInput={(event) => seek(event.currentTarget.valueAsNumber)}
+        />
+      </div>
+      <IconButton small icon="right" label="One execution on" disabled={past() === undefined}
+        onClick={() => seek(here() + 1)} />
+      <IconButton small icon="last" label="To the next step" disabled={past() === undefined}
+        onClick={() => turn(1)} />
+      <span class="scrub-words mi t2">
+        <Show when={(step()?.step ?? 0) > 0}>step {formatCount(step()?.step ?? 0)} · </Show>
+        record {formatCount(here())} / {formatCount(last())}
+        <Show when={past()}>{(at) => <> · {formatDuration(at().timeNs)}</>}</Show>
+      </span>
+      <button type="button" class="btn back-live" data-testid="back-to-live"
+        disabled={past() === undefined} onClick={() => store.backToLive()}>
+        {store.model()?.info.state === "live" ? "Back to live" : "Back to the end"}
+      </button>
+    </div>
+  );
+}

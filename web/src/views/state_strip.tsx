@@ -1,0 +1,101 @@
+/**
+ * Where the program stands, in one line: state, step, node, phase and progress through the step.
+ *
+ * Invariant: the words alone say everything; lamp and strip repeat it in colour.
+ */
+
+import { createMemo, For, type JSX, Show } from "solid-js";
+import { formatCount } from "@/base/numbers";
+import { progressOf } from "@/store/progress";
+import type { Store } from "@/store/store";
+import { throttled } from "@/store/throttled";
+
+interface Words {
+  readonly text: string;
+  readonly tone: "now" | "ok" | "off" | "bad";
+  readonly more: string;
+}
+
+export function describe(store: Store): Words {
+  const model = store.model();
+  if (model === undefined) return { text: "Waiting", tone: "off", more: "" };
+  const { info } = model;
+  if (store.cursor().kind === "past") {
+    return { text: "In the past", tone: "now", more: "what was recorded, not what is" };
+  }
+  if (info.state === "lost") return { text: "Lost", tone: "bad", more: "the program died" };
+  if (info.state === "recorded") return { text: "Recording", tone: "off", more: "" };
+  if (info.state === "finished") {
+    const failed = (info.status ?? 0) !== 0;
+    return {
+      text: failed ? "Finished with an error" : "Finished",
+      tone: failed ? "bad" : "ok",
+      more: failed ? info.error || `exit status ${info.status}` : "",
+    };
+  }
+  switch (model.session?.phase) {
+    case "stopped": return { text: "Stopped", tone: "now", more: "" };
+    case "detached": return { text: "Detached", tone: "off", more: "runs to its end" };
+    case "finished": return { text: "Finishing", tone: "ok", more: "" };
+    default: return { text: "Running", tone: "ok", more: "" };
+  }
+}
+
+export function StateStrip(props: { readonly store: Store }): JSX.Element {
+  const words = createMemo(() => describe(props.store));
+  // A stop is shown at once; while running, ten times a second are enough to count by.
+  const beat = throttled(() => [props.store.tick(), props.store.stops()] as const, 100);
+  const progress = createMemo(() => {
+    beat();
+    props.store.cursor();
+    props.store.stop();
+    const graph = props.store.model()?.graph;
+    return graph === undefined ? undefined
+      : progressOf(graph, props.store.shown(), props.store.step());
+  });
+  const phase = createMemo(() => {
+    beat();
+    const graph = props.store.model()?.graph;
+    const cursor = props.store.cursor();
+    const stop = cursor.kind === "live" ? props.store.stop() : undefined;
+    const node = graph?.nodes[stop?.node ?? props.store.shown().lastNode];
+    return node?.phase ?? "";
+  });
+  return (
+    <div class="lcd" data-testid="state" role="status" aria-live="polite">
+      <span class={`lamp ${words().tone}`} aria-hidden="true" />
+      <span class={`lcd-state ${words().tone}`} title={words().more}>{words().text}</span>
+      <Show when={props.store.step() > 0}>
+        <span class="vr" aria-hidden="true" />
+        <span class="lcd-part">
+          <span class="k">step</span> <span class="v">{formatCount(props.store.step())}</span>
+        </span>
+      </Show>
+      <Show when={progress()}>
+        {(now) => (
+          <span class="lcd-part">
+            <span class="k">node</span> <span class="v">{formatCount(now().done)}</span>
+            <span class="v t3"> / {formatCount(now().total)}</span>
+          </span>
+        )}
+      </Show>
+      <Show when={phase()}>
+        <span class="vr wide" aria-hidden="true" />
+        <span class="k lcd-phase">{phase()}</span>
+      </Show>
+      <Show when={(progress()?.total ?? 0) > 0}>
+        <span class="lcd-strip wide" aria-hidden="true">
+          <For each={progress()?.phases ?? []}>
+            {(each) => (
+              <span class="lcd-lane" style={{ "flex-grow": each.total }} title={
+                `${each.phase}: ${each.done} of ${each.total} nodes`}>
+                <span class={`lcd-fill ph-${each.phase}`}
+                  style={{ width: `${(each.done / Math.max(1, each.total)) * 100}%` }} />
+              </span>
+            )}
+          </For>
+        </span>
+      </Show>
+    </div>
+  );
+}

@@ -1,0 +1,214 @@
+/**
+ * Draws the timeline on a canvas, and finds the bar under a point.
+ *
+ * Invariant: text is written only where it fits, with the fonts' own widths.
+ */
+
+import { textWidth, truncate } from "@/base/fonts_metrics";
+import { formatDuration } from "@/base/numbers";
+import { type Bar, type Lane, tickStep } from "@/views/timeline/spans";
+import type { StepRow } from "@/wire/types.gen";
+import type { Surface } from "@/widgets/canvas";
+
+export interface Scene {
+  readonly lanes: readonly Lane[];
+  readonly window: readonly [number, number];
+  /** Time that the axis calls 0: the start of the step shown. */
+  readonly zero: number;
+  readonly moment: number;
+  readonly now: StepRow | undefined;
+  readonly before: StepRow | undefined;
+  readonly hovered: Bar | undefined;
+  readonly current: number;
+}
+
+export interface Placed {
+  readonly width: number;
+  readonly time: (x: number) => number;
+  readonly rows: readonly { readonly y: number; readonly height: number; readonly bars: readonly Bar[] }[];
+}
+
+const LEFT = 76;
+const RIGHT = 10;
+const AXIS = 20;
+const PHASE_H = 15;
+const BAR_H = 13;
+const GAP = 2;
+const LANE_GAP = 9;
+const SANS = { face: "sans", weight: 400, size: 10 } as const;
+const MONO = { face: "mono", weight: 400, size: 10 } as const;
+const STRONG = { face: "sans", weight: 600, size: 10.5 } as const;
+
+export function drawTimeline(surface: Surface, scene: Scene): Placed {
+  const { g, width, height, colour } = surface;
+  const [t0, t1] = scene.window;
+  const room = Math.max(1, width - LEFT - RIGHT);
+  const x = (t: number): number => LEFT + ((t - t0) / (t1 - t0 || 1)) * room;
+  const sans = colour("--sans");
+  const mono = colour("--mono");
+  drawAxis();
+  g.save();
+  g.beginPath();
+  g.rect(LEFT, 0, width - LEFT, height);
+  g.clip();
+  const rows: { y: number; height: number; bars: readonly Bar[] }[] = [];
+  const tops: { lane: Lane; y: number }[] = [];
+  let y = AXIS + 2;
+  for (const lane of scene.lanes) {
+    tops.push({ lane, y });
+    lane.levels.forEach((bars, level) => {
+      const high = level === 0 ? PHASE_H : BAR_H;
+      rows.push({ y, height: high, bars });
+      drawBars(bars, y, high, level === 0, level === lane.levels.length - 1);
+      if (lane === scene.lanes[0]) drawExpected(bars, y, high);
+      y += high + GAP;
+    });
+    y += LANE_GAP;
+  }
+  drawMoment();
+  g.restore();
+  drawLabels();
+  return { width: room, time: (at) => t0 + ((at - LEFT) / room) * (t1 - t0), rows };
+
+  function drawAxis(): void {
+    const every = tickStep(((t1 - t0) / room) * 92);
+    g.font = `10px ${mono}`;
+    g.textAlign = "center";
+    for (let k = Math.ceil((t0 - scene.zero) / every); scene.zero + k * every <= t1; k++) {
+      const at = Math.round(x(scene.zero + k * every)) + 0.5;
+      if (at < LEFT) continue;
+      g.strokeStyle = colour("--line");
+      g.beginPath();
+      g.moveTo(at, AXIS);
+      g.lineTo(at, height);
+      g.stroke();
+      const text = k === 0 ? "0" : formatDuration(k * every);
+      const half = textWidth(text, MONO) / 2;
+      const chip = x(scene.moment);
+      // The moment's own label has the right of way.
+      if (at - half < LEFT || at + half > width || Math.abs(at - chip) < half + 38) continue;
+      g.fillStyle = colour("--text-3");
+      g.fillText(text, at, 13);
+    }
+    g.textAlign = "left";
+  }
+
+  function fill(bar: Bar, phase: boolean, leaf: boolean): string {
+    if (leaf && bar.node > 0 && bar.node === scene.current && bar.end >= scene.moment - 1) {
+      return colour("--now");
+    }
+    if (phase) return phaseColour(bar);
+    const base = leaf ? familyColour(bar.family) : phaseColour(bar);
+    return mix(base, leaf ? 0.62 : 0.44);
+  }
+
+  function phaseColour(bar: Bar): string {
+    const name = bar.phase === "forward" || bar.phase === "backward" || bar.phase === "optimizer"
+      ? `--ph-${bar.phase}` : "--text-off";
+    return colour(name);
+  }
+
+  function familyColour(family: string): string {
+    return colour(`--op-${family}`) || colour("--text-off");
+  }
+
+  function mix(base: string, share: number): string {
+    return `color-mix(in srgb, ${base} ${Math.round(share * 100)}%, ${colour("--bg-panel")})`;
+  }
+
+  function drawBars(bars: readonly Bar[], top: number, high: number, phase: boolean, leaf: boolean): void {
+    const font = phase ? STRONG : SANS;
+    g.font = `${font.weight} ${font.size}px ${sans}`;
+    let lastRight = Number.NEGATIVE_INFINITY;
+    const fills = new Map<string, string>();
+    for (const bar of bars) {
+      const left = Math.max(LEFT, x(bar.start));
+      const right = Math.min(width, x(bar.end));
+      if (right < LEFT || left > width) continue;
+      // Bars below a pixel are drawn once per pixel, not once each.
+      if (right - left < 1 && right - lastRight < 0.7) continue;
+      const w = Math.max(1, right - left - (right - left > 3 ? 1 : 0));
+      lastRight = right;
+      const key = `${bar.phase} ${bar.family} ${bar.node === scene.current}`;
+      let style = fills.get(key);
+      if (style === undefined || bar.node === scene.current) {
+        style = fill(bar, phase, leaf);
+        fills.set(key, style);
+      }
+      g.globalAlpha = scene.hovered === undefined || scene.hovered === bar ? 1 : 0.75;
+      g.fillStyle = style;
+      g.fillRect(left, top, w, high);
+      g.globalAlpha = 1;
+      const text = w > 22 ? truncate(bar.label, font, w - 10) : "";
+      if (text !== "") {
+        g.fillStyle = phase ? colour("--on-phase") : colour("--text");
+        g.fillText(text, left + 5, top + high - (phase ? 4 : 3.5));
+      }
+    }
+  }
+
+  /** What has not run yet, as it went in the step before, dashed. */
+  function drawExpected(bars: readonly Bar[], top: number, high: number): void {
+    const { now, before } = scene;
+    if (now === undefined || before === undefined || now.end_ns !== null) return;
+    const shift = now.start_ns - before.start_ns;
+    g.strokeStyle = colour("--line-strong");
+    g.setLineDash([3, 3]);
+    g.font = `10px ${sans}`;
+    for (const bar of bars) {
+      if (bar.step !== before.step) continue;
+      const start = Math.max(bar.start + shift, scene.moment);
+      const left = x(start);
+      const w = x(bar.end + shift) - left - 1;
+      if (w < 3 || left > width) continue;
+      g.strokeRect(left + 0.5, top + 0.5, w - 1, high - 1);
+      const text = truncate(bar.label.replace(/, step \d+$/, ", expected"), SANS, w - 10);
+      g.fillStyle = colour("--text-3");
+      if (w > 40) g.fillText(text, left + 5, top + high - 3.5);
+    }
+    g.setLineDash([]);
+  }
+
+  function drawMoment(): void {
+    const at = x(scene.moment);
+    if (at < LEFT - 1 || at > width + 1 || scene.lanes.length === 0) return;
+    g.fillStyle = colour("--now");
+    g.fillRect(at - 0.75, AXIS - 3, 1.5, height);
+    const text = formatDuration(scene.moment - scene.zero);
+    const w = textWidth(text, { ...MONO, weight: 600 }) + 10;
+    const left = Math.min(Math.max(LEFT, at - w / 2), width - w - 1);
+    g.beginPath();
+    g.roundRect(left, 3, w, 15, 3);
+    g.fill();
+    g.fillStyle = colour("--on-now");
+    g.font = `600 10px ${mono}`;
+    g.fillText(text, left + 5, 14);
+  }
+
+  function drawLabels(): void {
+    tops.forEach(({ lane, y: top }, i) => {
+      g.fillStyle = colour("--text");
+      g.font = `500 11px ${sans}`;
+      const name = i === 0 ? "main" : `thread ${i + 1}`;
+      g.fillText(truncate(name, { face: "sans", weight: 500, size: 11 }, LEFT - 16), 12, top + 12);
+      if (lane.levels.length > 1) {
+        g.fillStyle = colour("--text-3");
+        g.font = `10px ${mono}`;
+        g.fillText(truncate(`tid ${lane.thread}`, MONO, LEFT - 16), 12, top + 26);
+      }
+      if (i > 0) {
+        g.fillStyle = colour("--line");
+        g.fillRect(0, top - 6, width, 1);
+      }
+    });
+  }
+}
+
+export function hitBar(placed: Placed, px: number, py: number): Bar | undefined {
+  const row = placed.rows.find((each) => py >= each.y && py < each.y + each.height);
+  if (row === undefined || px < LEFT) return undefined;
+  const t = placed.time(px);
+  const slack = Math.abs(placed.time(px + 1.5) - t);
+  return row.bars.find((bar) => t >= bar.start && t <= bar.end)
+    ?? row.bars.find((bar) => t >= bar.start - slack && t <= bar.end + slack);
+}

@@ -1,0 +1,66 @@
+/**
+ * A canvas that fills its host, sharp at any pixel ratio, redrawn when what it reads changes.
+ *
+ * Invariant: drawing happens at most once per frame; colours come from the theme's variables.
+ */
+
+import { createEffect, type JSX, onCleanup, onMount, createSignal } from "solid-js";
+
+export interface Surface {
+  readonly g: CanvasRenderingContext2D;
+  readonly width: number;
+  readonly height: number;
+  /** The value of a CSS variable of the theme, `"--now"`. */
+  colour(name: string): string;
+}
+
+export type CanvasEvents = Pick<JSX.HTMLAttributes<HTMLCanvasElement>,
+  "onPointerDown" | "onPointerMove" | "onPointerLeave" | "onPointerUp" | "onDblClick" | "onKeyDown">;
+
+export function Canvas(props: {
+  /** Draws everything. Signals read in it lead to a redraw. */
+  draw(surface: Surface): void;
+  readonly class?: string;
+  readonly label: string;
+  readonly tabindex?: number;
+  readonly events?: CanvasEvents;
+  ref?(element: HTMLCanvasElement): void;
+}): JSX.Element {
+  let host!: HTMLDivElement;
+  let canvas!: HTMLCanvasElement;
+  const [size, setSize] = createSignal({ width: 0, height: 0 },
+    { equals: (a, b) => a.width === b.width && a.height === b.height });
+
+  onMount(() => {
+    const resize = new ResizeObserver(() =>
+      setSize({ width: host.clientWidth, height: host.clientHeight }));
+    resize.observe(host);
+    setSize({ width: host.clientWidth, height: host.clientHeight });
+    onCleanup(() => resize.disconnect());
+    props.ref?.(canvas);
+  });
+
+  createEffect(() => {
+    const { width, height } = size();
+    const g = width > 0 && height > 0 ? canvas.getContext("2d") : null;
+    if (g === null) return;
+    const ratio = Math.min(3, globalThis.devicePixelRatio || 1);
+    if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(height * ratio);
+    }
+    g.setTransform(ratio, 0, 0, ratio, 0, 0);
+    g.clearRect(0, 0, width, height);
+    const theme = getComputedStyle(canvas);
+    props.draw({
+      g, width, height, colour: (name) => theme.getPropertyValue(name).trim(),
+    });
+  });
+
+  return (
+    <div ref={host} class={`canvas-host ${props.class ?? ""}`}>
+      <canvas ref={canvas} role="img" aria-label={props.label} tabindex={props.tabindex}
+        {...props.events} />
+    </div>
+  );
+}

@@ -1,0 +1,98 @@
+/**
+ * A list of equally high rows of which only those in sight exist.
+ *
+ * Invariant: the number of elements depends on the height of the pane, not on the number of rows.
+ */
+
+import { type Accessor, createMemo, createSignal, For, type JSX, onCleanup, onMount } from "solid-js";
+
+const MARGIN = 6;
+
+export interface VirtualListHandle {
+  /** Scrolls as little as needed to show a row. */
+  reveal(index: number): void;
+  scrollToEnd(): void;
+  readonly element: HTMLElement;
+}
+
+export function VirtualList<T>(props: {
+  readonly items: readonly T[];
+  readonly rowHeight: number;
+  readonly class?: string;
+  readonly attrs?: Readonly<Record<string, string | number | undefined>>;
+  readonly empty?: JSX.Element;
+  ref?(handle: VirtualListHandle): void;
+  onScrolled?(atEnd: boolean): void;
+  onKeyDown?(event: KeyboardEvent): void;
+  row(item: Accessor<T>, index: Accessor<number>): JSX.Element;
+}): JSX.Element {
+  const [top, setTop] = createSignal(0);
+  const [height, setHeight] = createSignal(400);
+  let host!: HTMLDivElement;
+
+  const range = createMemo(
+    () => {
+      const first = Math.max(0, Math.floor(top() / props.rowHeight) - MARGIN);
+      const count = Math.ceil(height() / props.rowHeight) + 2 * MARGIN;
+      return { first, last: Math.min(props.items.length, first + count) };
+    },
+    undefined,
+    { equals: (a, b) => a.first === b.first && a.last === b.last },
+  );
+  // Slots keep their elements while scrolling: their place changes, not their existence.
+  const slots = createMemo<readonly number[]>((before) => {
+    const count = Math.max(0, range().last - range().first);
+    return before.length === count ? before : Array.from({ length: count }, (_, i) => i);
+  }, []);
+
+  onMount(() => {
+    const resize = new ResizeObserver(() => setHeight(host.clientHeight));
+    resize.observe(host);
+    setHeight(host.clientHeight || 400);
+    onCleanup(() => resize.disconnect());
+    props.ref?.({
+      element: host,
+      reveal(index) {
+        const at = index * props.rowHeight;
+        if (at < host.scrollTop) host.scrollTop = at;
+        else if (at + props.rowHeight > host.scrollTop + host.clientHeight) {
+          host.scrollTop = at + props.rowHeight - host.clientHeight;
+        }
+      },
+      scrollToEnd() {
+        host.scrollTop = host.scrollHeight;
+      },
+    });
+  });
+
+  return (
+    <div
+      ref={host}
+      class={`vlist ${props.class ?? ""}`}
+      {...props.attrs}
+      onScroll={() => {
+        setTop(host.scrollTop);
+        const rest = host.scrollHeight - host.clientHeight - host.scrollTop;
+        props.onScrolled?.(rest < props.rowHeight * 1.5);
+      }}
+      onKeyDown={(event) => props.onKeyDown?.(event)}
+    >
+      <div class="vlist-space" role="presentation"
+        style={{ height: `${props.items.length * props.rowHeight}px` }}>
+        <For each={slots()}>
+          {(slot) => {
+            const index = () => range().first + slot;
+            const present = () => index() < props.items.length;
+            return (
+              <div class="vlist-slot" role="presentation" hidden={!present()}
+                style={{ top: `${index() * props.rowHeight}px`, height: `${props.rowHeight}px` }}>
+                {props.row(() => props.items[Math.min(index(), props.items.length - 1)] as T, index)}
+              </div>
+            );
+          }}
+        </For>
+      </div>
+      {props.items.length === 0 ? props.empty : undefined}
+    </div>
+  );
+}

@@ -1,0 +1,58 @@
+/**
+ * Columns of bytes as typed arrays.
+ *
+ * Invariant: a column that is shorter than its count says is refused, never read past its end; the
+ * arrays returned are the reader's own (msgpack's bytes are seldom aligned).
+ */
+
+import type { ExecutionColumns } from "@/wire/types.gen";
+
+/** Executions as typed arrays, one entry per row. `times` is empty in a live stream. */
+export interface Executions {
+  readonly count: number;
+  readonly seq: Float64Array;
+  readonly node: Uint32Array;
+  readonly step: Uint32Array;
+  readonly thread: Uint32Array;
+  readonly startNs: Float64Array;
+  readonly durationNs: Float64Array;
+  readonly flags: Uint8Array;
+  readonly times: Uint32Array;
+}
+
+export class DecodeError extends Error {}
+
+function bytesOf(column: Uint8Array, name: string, wanted: number): ArrayBuffer {
+  if (column.byteLength !== wanted) {
+    throw new DecodeError(`column ${name} has ${column.byteLength} bytes instead of ${wanted}`);
+  }
+  const copy = new Uint8Array(wanted);
+  copy.set(column);
+  return copy.buffer;
+}
+
+export function decodeExecutions(columns: ExecutionColumns): Executions {
+  const n = columns.count;
+  const f64 = (name: "seq" | "start_ns" | "duration_ns") =>
+    new Float64Array(bytesOf(columns[name], name, n * 8));
+  const u32 = (name: "node" | "step" | "thread") =>
+    new Uint32Array(bytesOf(columns[name], name, n * 4));
+  return {
+    count: n,
+    seq: f64("seq"),
+    node: u32("node"),
+    step: u32("step"),
+    thread: u32("thread"),
+    startNs: f64("start_ns"),
+    durationNs: f64("duration_ns"),
+    flags: new Uint8Array(bytesOf(columns.flags, "flags", n)),
+    times: columns.times.byteLength === 0
+      ? new Uint32Array(0)
+      : new Uint32Array(bytesOf(columns.times, "times", n * 4)),
+  };
+}
+
+/** The elements of a `ValueSlice`, row by row. */
+export function decodeElements(data: Uint8Array, count: number): Float64Array {
+  return new Float64Array(bytesOf(data, "data", count * 8));
+}

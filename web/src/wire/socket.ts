@@ -1,0 +1,254 @@
+/**
+ * The page's end of the wire: one WebSocket, requests with answers, pushes, and reconnection.
+ *
+ * To reconnect is to replay: the followed run is subscribed to again from the last seq that the page
+ * has. Pushes reach `onPush` in order; nothing else reads the socket.
+ *
+ * Invariant: every request ends, with an answer, a failure in words, or a time-out.
+ */
+
+import { decode, encode } from "@msgpack/msgpack";
+import {
+  type Push,
+  PROTOCOL_VERSION,
+  type RequestBody,
+  type ResponseBody,
+  type RunInfo,
+  type ServerMessage,
+} from "@/wire/types.gen";
+
+/** Where the connection stands, in a form that the page can put into words. */
+export type Link =
+  | { readonly kind: "connecting" }
+  | { readonly kind: "open"; readonly server: string }
+  | { readonly kind: "lost"; readonly since: number; readonly attempt: number }
+  | { readonly kind: "refused"; readonly message: string }
+  | { readonly kind: "skew"; readonly ours: number; readonly theirs: number };
+
+/** A request that was not carried out; the message is for a person. */
+export class RequestError extends Error {
+  constructor(message: string, readonly hint = "") {
+    super(message);
+  }
+}
+
+export interface WireEvents {
+  onLink(link: Link): void;
+  onRuns(runs: readonly RunInfo[]): void;
+  onPush(push: Push): void;
+  /** The run to follow and the last seq known of it, asked at each (re)connection. */
+  following(): { readonly run: string; readonly seq: number } | undefined;
+}
+
+/** What of the surroundings the wire needs; tests give their own. */
+export interface WireHost {
+  open(): WebSocket;
+  /** HTTP status of an ordinary request: a refused socket does not tell a page why. */
+  probe(): Promise<number>;
+  now(): number;
+  later(task: () => void, ms: number): number;
+  cancel(handle: number): void;
+}
+
+const REQUEST_TIMEOUT_MS = 15_000;
+const BACKOFF_MS = [250, 500, 1000, 2000, 4000] as const;
+// Close codes of RFC 6455 and its private range that mean "do not come back like this".
+const REFUSED = "The server does not know this browser. Open the address that nodescope printed last; it "
+  + "holds a one-time token.";
+const MAX_IN_FLIGHT = 16;
+const REFUSALS = new Set([1002, 1008, 1013]);
+
+interface Pending {
+  resolve(body: ResponseBody): void;
+  reject(error: RequestError): void;
+  readonly timer: number;
+}
+
+type Answer<T extends ResponseBody["type"]> = Extract<ResponseBody, { readonly type: T }>;
+
+export class Wire {
+  private socket: WebSocket | undefined;
+  private readonly pending = new Map<number, Pending>();
+  private readonly queue: (() => void)[] = [];
+  private nextId = 1;
+  private attempt = 0;
+  private everOpen = false;
+  private greeted = false;
+  private lostAt = 0;
+  private retry: number | undefined;
+  private closed = false;
+
+  constructor(private readonly events: WireEvents, private readonly host: WireHost) {}
+
+  /** Connects now, and again whenever the connection is lost. */
+  start(): void {
+    if (this.closed) return;
+    if (!this.everOpen) this.events.onLink({ kind: "connecting" });
+    let socket: WebSocket;
+    try {
+      socket = this.host.open();
+    } catch {
+      this.lose();
+      return;
+    }
+    socket.binaryType = "arraybuffer";
+    this.socket = socket;
+    socket.addEventListener("open", () => void this.initialize(socket));
+    socket.addEventListener("message", (event: MessageEvent<unknown>) => {
+      if (socket === this.socket) this.receive(event.data);
+    });
+    socket.addEventListener("close", (event) => {
+      if (socket === this.socket) void this.disconnected(event.code, event.reason);
+    });
+  }
+
+  /** Ends the connection for good. */
+  stop(): void {
+    this.closed = true;
+    if (this.retry !== undefined) this.host.cancel(this.retry);
+    const socket = this.socket;
+    this.socket = undefined;
+    this.failAll("The page was closed");
+    socket?.close();
+  }
+
+  /** Tries again at once, if the connection is down. */
+  retryNow(): void {
+    if (this.closed || this.socket !== undefined) return;
+    if (this.retry !== undefined) this.host.cancel(this.retry);
+    this.retry = undefined;
+    this.start();
+  }
+
+  /**
+   * Sends a request; resolves with the answer of the wanted type.
+   *
+   * Rejects with a `RequestError` if the server says no, does not answer, or is not there.
+   */
+  async request<T extends ResponseBody["type"]>(
+    body: RequestBody,
+    wanted: T,
+    timeoutMs = REQUEST_TIMEOUT_MS,
+  ): Promise<Answer<T>> {
+    const answer = await this.exchange(body, timeoutMs);
+    if (answer.type === "failed") throw new RequestError(answer.message, answer.hint);
+    if (answer.type !== wanted) {
+      throw new RequestError(`The server answered ${answer.type} instead of ${wanted}`);
+    }
+    return answer as Answer<T>;
+  }
+
+  private async exchange(body: RequestBody, timeoutMs: number): Promise<ResponseBody> {
+    // The server closes on a page that asks without waiting for answers.
+    while (this.pending.size >= MAX_IN_FLIGHT) await new Promise<void>((go) => this.queue.push(go));
+    try {
+      return await this.send(body, timeoutMs);
+    } finally {
+      this.queue.shift()?.();
+    }
+  }
+
+  private send(body: RequestBody, timeoutMs: number): Promise<ResponseBody> {
+    const socket = this.socket;
+    if (socket === undefined || socket.readyState !== 1) {
+      return Promise.reject(new RequestError("Not connected to the server"));
+    }
+    const id = this.nextId++;
+    return new Promise((resolve, reject) => {
+      const timer = this.host.later(() => {
+        this.pending.delete(id);
+        reject(new RequestError(`The server did not answer within ${timeoutMs / 1000} s`));
+      }, timeoutMs);
+      this.pending.set(id, { resolve, reject, timer });
+      socket.send(encode({ id, body }));
+    });
+  }
+
+  private async initialize(socket: WebSocket): Promise<void> {
+    try {
+      const answer = await this.exchange(
+        { type: "initialize", client: "page", protocol: PROTOCOL_VERSION },
+        REQUEST_TIMEOUT_MS,
+      );
+      if (answer.type === "failed") {
+        this.refuse({ kind: "refused", message: [answer.message, answer.hint].filter(Boolean).join(" ") });
+        return;
+      }
+      if (answer.type !== "initialized" || answer.protocol !== PROTOCOL_VERSION) {
+        const theirs = answer.type === "initialized" ? answer.protocol : 0;
+        this.refuse({ kind: "skew", ours: PROTOCOL_VERSION, theirs });
+        return;
+      }
+      this.attempt = 0;
+      this.everOpen = true;
+      this.greeted = true;
+      this.events.onLink({ kind: "open", server: answer.server_version });
+      this.events.onRuns(answer.runs);
+      const followed = this.events.following();
+      if (followed !== undefined) {
+        await this.request({ type: "subscribe", ...followed }, "done");
+      }
+    } catch (error) {
+      // A run that is gone, or a server that fell silent: the next attempt starts from scratch.
+      if (socket === this.socket && !(error instanceof RequestError)) socket.close();
+    }
+  }
+
+  private refuse(link: Link): void {
+    this.events.onLink(link);
+    this.stop();
+  }
+
+  private receive(data: unknown): void {
+    if (!(data instanceof ArrayBuffer) && !ArrayBuffer.isView(data)) return;
+    const message = decode(data as ArrayBuffer) as ServerMessage;
+    if (message.type !== "response") {
+      this.events.onPush(message);
+      return;
+    }
+    const waiting = this.pending.get(message.id);
+    if (waiting === undefined) return;
+    this.pending.delete(message.id);
+    this.host.cancel(waiting.timer);
+    waiting.resolve(message.body);
+  }
+
+  private async disconnected(code: number, reason: string): Promise<void> {
+    const wasOpen = this.greeted;
+    this.socket = undefined;
+    this.greeted = false;
+    this.failAll("The connection was lost");
+    if (REFUSALS.has(code)) {
+      this.refuse({ kind: "refused", message: reason });
+      return;
+    }
+    this.lose();
+    if (wasOpen) return;
+    const status = await this.host.probe().catch(() => 0);
+    if (!this.closed && (status === 401 || status === 403)) {
+      this.refuse({ kind: "refused", message: REFUSED });
+    }
+  }
+
+  private lose(): void {
+    if (this.closed) return;
+    this.socket = undefined;
+    if (this.attempt === 0) this.lostAt = this.host.now();
+    const wait = BACKOFF_MS[Math.min(this.attempt, BACKOFF_MS.length - 1)] ?? 4000;
+    this.attempt += 1;
+    this.events.onLink({ kind: "lost", since: this.lostAt, attempt: this.attempt });
+    this.retry = this.host.later(() => {
+      this.retry = undefined;
+      this.start();
+    }, wait);
+  }
+
+  private failAll(message: string): void {
+    const waiting = [...this.pending.values()];
+    this.pending.clear();
+    for (const each of waiting) {
+      this.host.cancel(each.timer);
+      each.reject(new RequestError(message));
+    }
+  }
+}
