@@ -1,0 +1,60 @@
+"""nodescope: run NumPy programs as a computation graph, see it, and stop it on any node.
+
+Invariant: importing this package starts nothing and imports no web framework; `attach`, `record` and
+`breakpoint` load on first use.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version as _version
+from typing import TYPE_CHECKING, Any
+
+from nodescope.engine import dispatch as _dispatch  # noqa: F401 (teaches NumPy our tensors)
+from nodescope.engine import nn, optim
+from nodescope.engine.functions import (
+    cross_entropy,
+    gelu,
+    log_softmax,
+    logsumexp,
+    mse,
+    relu,
+    sigmoid,
+    silu,
+    softmax,
+    softplus,
+)
+from nodescope.engine.grad import (
+    assign,
+    constant,
+    grad,
+    parameter,
+    stop_gradient,
+    tensor,
+    value_and_grad,
+)
+from nodescope.engine.modes import no_grad
+from nodescope.engine.scopes import name_scope, step, steps
+from nodescope.engine.tensor import Tensor
+from nodescope.errors import NodescopeError
+
+if TYPE_CHECKING:
+    from nodescope.api import attach, breakpoint, record  # type: ignore[import-not-found, unused-ignore]
+
+__version__ = _version("nodescope")
+
+__all__ = [
+    "NodescopeError", "Tensor", "__version__", "assign", "attach", "breakpoint", "constant",
+    "cross_entropy", "gelu", "grad", "log_softmax", "logsumexp", "mse", "name_scope", "nn",
+    "no_grad", "optim", "parameter", "record", "relu", "sigmoid", "silu", "softmax", "softplus",
+    "step", "steps", "stop_gradient", "tensor", "value_and_grad",
+]  # fmt: skip
+
+_LAZY = ("attach", "breakpoint", "record")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        from nodescope import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'nodescope' has no attribute {name!r}")

@@ -1,0 +1,137 @@
+"""NumPy on tensors: NEP 13 (ufuncs) and NEP 18 (functions).
+
+Invariant: a function that is not traced is refused by name; none ever falls back to plain arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nodescope import ops
+from nodescope.engine import functions
+from nodescope.engine.source import where
+from nodescope.engine.tensor import NO_ATTRS, Tensor, apply, operand
+from nodescope.errors import UnsupportedError
+from nodescope.ops.op import Op
+from nodescope.registry import did_you_mean
+
+_UFUNCS: dict[Any, Op] = {}
+_FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+_REDUCE = {
+    np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min",
+    np.logical_and: "all", np.logical_or: "any",
+}  # fmt: skip
+
+
+def bound(op: Op) -> Callable[..., Tensor]:
+    """An op as a function with NumPy's arguments."""
+    bind = op.bind
+
+    def function(*args: Any, **kwargs: Any) -> Tensor:
+        if bind is None:
+            inputs, attrs = args, kwargs or NO_ATTRS
+        else:
+            try:
+                inputs, attrs = bind(*args, **kwargs)
+            except TypeError as error:
+                text = str(error).replace("_bind", op.name).replace("<lambda>", op.name)
+                raise UnsupportedError(
+                    f"{op.name}: {text}",
+                    source=where(),
+                    hint="leave that argument out, or use .numpy() first",
+                ) from None
+        found = tuple(operand(each) for each in inputs)
+        for given, each in zip(inputs, found, strict=True):
+            if each is None:
+                raise UnsupportedError(
+                    f"{op.name}: cannot take a {type(given).__name__}", source=where()
+                )
+        return apply(op, found, attrs)
+
+    function.__name__ = function.__qualname__ = op.name
+    return function
+
+
+def _array_ufunc(
+    self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
+) -> Any:
+    op = _UFUNCS.get(ufunc)
+    if method == "__call__" and op is not None and not kwargs:
+        found = tuple(
+            each if each.__class__ is Tensor else operand(each) for each in inputs
+        )
+        if None in [each if each is None else 0 for each in found]:
+            return NotImplemented
+        return apply(op, found, NO_ATTRS)
+    name = f"np.{ufunc.__name__}"
+    if "out" in kwargs:
+        if any(each.__class__ is Tensor for each in kwargs["out"]):
+            what = f"{name} would write to a tensor (out=)"
+        else:
+            what = f"{name} with out= would take the result out of the graph"
+        raise UnsupportedError(what, source=where(), hint="use the function's result")
+    if method == "reduce" and ufunc in _REDUCE:
+        kwargs.setdefault("axis", 0)
+        return bound(ops.get(_REDUCE[ufunc]))(*inputs, **kwargs)
+    if method != "__call__":
+        raise UnsupportedError(
+            f"{name}.{method} is not traced",
+            source=where(),
+            hint=f"use .numpy() first to leave the graph, or np.{_REDUCE.get(ufunc, 'sum')}",
+        )
+    if op is None:
+        raise _not_traced(name)
+    raise UnsupportedError(
+        f"{name}: the argument {next(iter(kwargs))}= is not traced",
+        source=where(),
+        hint="convert with .astype, or select with np.where",
+    )
+
+
+def _array_function(
+    self: Tensor, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    function = _FUNCTIONS.get(func)
+    if function is None:
+        module = getattr(func, "__module__", "numpy").replace("numpy", "np", 1)
+        raise _not_traced(f"{module}.{func.__name__}")
+    try:
+        return function(*args, **kwargs)
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise
+        raise UnsupportedError(
+            f"np.{func.__name__}: {str(error).replace('_numpy_', '')}",
+            source=where(),
+            hint="leave that argument out, or use .numpy() first",
+        ) from None
+
+
+def _not_traced(name: str) -> UnsupportedError:
+    known = sorted({f"np.{each.__name__}" for each in (*_UFUNCS, *_FUNCTIONS)})
+    near = did_you_mean(name, known)
+    return UnsupportedError(
+        f"{name} is not traced",
+        source=where(),
+        hint=f"{near} Or use .numpy() first to leave the graph".replace("? Or", "? or")
+        if near
+        else "use .numpy() first to leave the graph",
+    )
+
+
+def _fill_tables() -> None:
+    for op in ops.all_ops():
+        for function in op.numpy:
+            if isinstance(function, np.ufunc):
+                _UFUNCS[function] = op
+            else:
+                _FUNCTIONS[function] = bound(op)
+    _FUNCTIONS.update(functions.NUMPY)
+
+
+_fill_tables()
+Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[method-assign]
+Tensor.__array_function__ = _array_function  # type: ignore[method-assign]

@@ -1,0 +1,70 @@
+"""Which road ops take: the fast one, or the checked one while somebody observes or a tape is off.
+
+Invariant: the fast road is taken only if no thread needs anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from nodescope.engine import tensor
+from nodescope.engine.state import current
+from nodescope.engine.tensor import Attrs, Tensor
+from nodescope.ops.op import Op
+
+_lock = threading.Lock()
+_tapes_off = 0
+_observer: Any = None
+
+
+def set_observer(observer: Any) -> None:
+    """Send every op through ``observer.run``, or none with None."""
+    global _observer
+    with _lock:
+        _observer = observer
+        _choose()
+
+
+def observer() -> Any:
+    """The tracer that observes, or None."""
+    return _observer
+
+
+def _choose() -> None:
+    if _observer is not None:
+        tensor.set_slow(_observer.run)
+    else:
+        tensor.set_slow(_checked if _tapes_off else None)
+
+
+def _checked(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
+    return tensor.run(op, inputs, attrs, current().recording)
+
+
+@contextlib.contextmanager
+def recording(on: bool) -> Iterator[None]:
+    """Switch this thread's tape on or off for a while."""
+    global _tapes_off
+    state = current()
+    before = state.recording
+    if not on:
+        with _lock:
+            _tapes_off += 1
+            _choose()
+    state.recording = on
+    try:
+        yield
+    finally:
+        state.recording = before
+        if not on:
+            with _lock:
+                _tapes_off -= 1
+                _choose()
+
+
+def no_grad() -> contextlib.AbstractContextManager[None]:
+    """Operations inside make no tape and their results have no gradient. Also a decorator."""
+    return recording(False)

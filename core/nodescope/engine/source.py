@@ -1,0 +1,34 @@
+"""The user's line: the first frame outside nodescope and NumPy.
+
+Invariant: called only when a node is new or something failed, never per execution.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from nodescope.ir.graph import SourceLocation
+
+_OURS = (
+    str(Path(__file__).resolve().parents[1]) + "/",
+    str(Path(np.__file__).resolve().parent) + "/",
+)
+
+
+def user_source() -> SourceLocation | None:
+    """Where in the user's program we are, or None outside of any."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_OURS):
+            return SourceLocation(code.co_filename, frame.f_lineno, code.co_qualname)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def where() -> str:
+    """The user's ``file:line``, or ``""``."""
+    return str(user_source() or "")

@@ -1,0 +1,52 @@
+"""What a thread is doing: its scope, its phase, and whether it records a tape.
+
+Invariant: each thread has its own; nothing here is shared.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from nodescope.ir.graph import Phase
+from nodescope.ir.identity import Cursor
+
+
+class State:
+    """The state of one thread.
+
+    Attributes:
+        scope: Path of the name scopes around the running code.
+        phase: What part of training it is.
+        cursor: The tracer's count for this scope and phase, or None if it has to be looked up.
+        cursors: All counts of this thread.
+        recording: Whether operations are put on the tape.
+        forward: While a backward rule runs, the id of the node that it differentiates.
+        thread: The thread's identifier.
+    """
+
+    __slots__ = ("cursor", "cursors", "forward", "phase", "recording", "scope", "thread")
+
+    def __init__(self) -> None:
+        self.scope = ""
+        self.phase: Phase = "forward"
+        self.cursor: Cursor | None = None
+        self.cursors: dict[tuple[str, Phase], Cursor] = {}
+        self.recording = True
+        self.forward: int | None = None
+        self.thread = threading.get_ident()
+
+
+class _Local(threading.local):
+    state: State
+
+
+_local = _Local()
+
+
+def current() -> State:
+    """The calling thread's state."""
+    try:
+        return _local.state
+    except AttributeError:
+        _local.state = State()
+        return _local.state

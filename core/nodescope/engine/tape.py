@@ -1,0 +1,232 @@
+"""Reverse mode: from a tensor back along its edges, newest operation first.
+
+Rules run raw on arrays while nobody looks and no second derivative is wanted, else traced, so that
+their own operations are nodes and have edges. Both do the same arithmetic in the same order.
+
+Invariant: bit-identical gradients on both roads; no recursion, however long the program.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import numpy as np
+
+from nodescope import ops
+from nodescope.engine import modes
+from nodescope.engine.source import where
+from nodescope.engine.tensor import (
+    FREED,
+    LEAF,
+    NO_ATTRS,
+    Edge,
+    Tensor,
+    apply,
+    make,
+    next_seq,
+    operand,
+)
+from nodescope.errors import GradientError, ShapeError
+from nodescope.ops.op import Op
+
+ALIAS = Op(
+    name="alias",
+    family="layout",
+    infer=lambda specs, attrs: specs[0],  # type: ignore[arg-type, return-value]
+    impl=lambda x: x,
+    vjp=(lambda F, ct, out, x: ct,),
+)
+"""Another tensor for the same value, with a history that leads to the first. Not a node."""
+
+
+class _Traced:
+    """Every op as a function of tensors: the ``F`` of rules whose operations are nodes."""
+
+    def __getattr__(self, name: str) -> Any:
+        op = ops.get(name)
+
+        def call(*inputs: Any, **attrs: Any) -> Tensor:
+            found = tuple(
+                each if each.__class__ is Tensor else operand(each) for each in inputs
+            )
+            return apply(op, found, attrs or NO_ATTRS)
+
+        setattr(self, name, call)
+        return call
+
+
+TRACED = _Traced()
+
+
+def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: bool) -> None:
+    """`Tensor.backward`."""
+    if root.edge is None:
+        raise GradientError(
+            "backward: this tensor was not made from one that wants a gradient",
+            source=where(),
+            hint="make parameters with nodescope.parameter or tensor(..., requires_grad=True), "
+            "and compute outside no_grad",
+        )
+    traced = create_graph or modes.observer() is not None
+    found = pull(
+        root,
+        start(root, gradient, traced),
+        traced=traced,
+        create_graph=create_graph,
+        keep=retain_graph or create_graph,
+    )
+    tracer = modes.observer()
+    with modes.recording(create_graph):
+        for leaf, ct in found.values():
+            before = leaf.grad
+            if traced:
+                total = ct if before is None else before + ct
+            else:
+                total = make(np.asarray(ct if before is None else np.add(before.data, ct)))
+            leaf._grad = total
+            if tracer is not None:
+                tracer.pair(leaf, total)
+
+
+def start(root: Tensor, gradient: Any, traced: bool) -> Any:
+    """The cotangent of ``root``: ones for a scalar, else what the user gave."""
+    if root.data.dtype.kind != "f":
+        raise GradientError(f"backward: {root.dtype} has no gradient", source=where())
+    if gradient is None:
+        if root.data.ndim:
+            raise GradientError(
+                f"backward: a tensor of shape {root.shape} needs a gradient to start from",
+                source=where(),
+                hint="reduce it to a scalar, or pass gradient=",
+            )
+        return None if traced else np.ones((), root.dtype)
+    given = operand(gradient)
+    if given.__class__ is not Tensor:
+        given = make(np.asarray(gradient, root.dtype))
+    if given.shape != root.shape:
+        raise ShapeError(
+            f"backward: gradient {given.shape} does not have the tensor's shape {root.shape}",
+            source=where(),
+        )
+    if given.dtype != root.dtype:
+        given = given.astype(root.dtype)
+    return given if traced else given.data
+
+
+def pull(
+    root: Tensor,
+    ct: Any,
+    *,
+    traced: bool,
+    create_graph: bool,
+    keep: bool,
+    targets: dict[int, Tensor] | None = None,
+) -> dict[int, tuple[Tensor, Any]]:
+    """Carry ``ct`` from ``root`` back to the leaves.
+
+    Args:
+        root: Where to start.
+        ct: Its cotangent, an array or (traced) a tensor; None for ones, traced.
+        traced: Run rules as nodes.
+        create_graph: Put them on the tape.
+        keep: Leave the tape usable.
+        targets: Stop here instead of at leaves, by ``id``.
+
+    Returns:
+        Leaves (or targets) that were reached, with their cotangents, in order of first arrival.
+    """
+    if not traced:
+        return _pull(root, ct, ops.RAW, None, keep, targets)
+    tracer = modes.observer()
+    with modes.recording(create_graph):
+        if tracer is None:
+            ct = TRACED.ones_like(root) if ct is None else ct
+            return _pull(root, ct, TRACED, None, keep, targets)
+        with tracer.backward() as differentiate:
+            differentiate(root)
+            ct = TRACED.ones_like(root) if ct is None else ct
+            return _pull(root, ct, TRACED, (tracer, differentiate), keep, targets)
+
+
+def _pull(
+    root: Tensor,
+    ct: Any,
+    F: Any,
+    observed: Any,
+    keep: bool,
+    targets: dict[int, Tensor] | None,
+) -> dict[int, tuple[Tensor, Any]]:
+    raw = F is ops.RAW
+    add = F.add
+    cts: dict[int, Any] = {id(root): ct}
+    ends: dict[int, Tensor] = {}
+    heap: list[tuple[int, Tensor]] = []
+    edge: Edge | None = root.edge
+    if edge is FREED:
+        raise _used_twice()
+    if edge is LEAF or (targets and id(root) in targets):
+        return {id(root): (root, ct)}
+    assert edge is not None
+    heap.append((-edge[0], root))  # seq is unique, so tensors are never compared
+    push, pop = heapq.heappush, heapq.heappop
+    while heap:
+        tensor = pop(heap)[1]
+        ct = cts.pop(id(tensor))
+        _, op, inputs, attrs = tensor.edge  # type: ignore[misc]
+        if raw:
+            out: Any = tensor.data
+            args = [each.data if each.__class__ is Tensor else each for each in inputs]
+        else:
+            out, args = tensor, inputs
+            if observed is not None:
+                observed[1](tensor)
+                observed[0].pair(tensor, ct)
+        rules, variadic = op.vjp, op.variadic
+        for port, each in enumerate(inputs):
+            if each.__class__ is not Tensor or (edge := each.edge) is None:
+                continue
+            if variadic:
+                found = rules[0](F, ct, out, *args, port=port, **attrs)
+            elif (rule := rules[port]) is None:
+                continue
+            elif attrs:
+                found = rule(F, ct, out, *args, **attrs)
+            else:
+                found = rule(F, ct, out, *args)
+            if found is None:
+                continue
+            dtype = each.data.dtype
+            if found.dtype is not dtype and found.dtype != dtype:
+                found = F.astype(found, dtype=dtype.name)
+            key = id(each)
+            before = cts.get(key)
+            if before is not None:
+                cts[key] = add(before, found)
+                continue
+            cts[key] = found
+            if edge is LEAF or (targets is not None and key in targets):
+                ends[key] = each
+            elif edge is FREED:
+                raise _used_twice()
+            else:
+                push(heap, (-edge[0], each))
+        if not keep:
+            tensor.edge = FREED
+    return {key: (tensor, cts[key]) for key, tensor in ends.items()}
+
+
+def _used_twice() -> GradientError:
+    return GradientError(
+        "backward: part of this tape was already used and freed",
+        source=where(),
+        hint="call the first backward with retain_graph=True, or compute the loss again",
+    )
+
+
+def alias_of(tensor: Tensor) -> Tensor:
+    """A tensor for the same value, whose edge leads to ``tensor``."""
+    from nodescope.engine.tensor import alias
+
+    edge: Edge = (next_seq(), ALIAS, (tensor,), NO_ATTRS) if tensor.edge is not None else LEAF
+    return alias(tensor, edge)

@@ -1,0 +1,380 @@
+"""Tracer: turns what the engine runs into events.
+
+Value ids stand on the tensors (`Tensor._vid`); they only grow over the life of the process, so an
+id from an earlier observation is recognised by being too small, and its tensor enters as a leaf.
+
+Invariant: the observed road calls the same impls on the same arrays in the same order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from nodescope import ops
+from nodescope.engine import modes
+from nodescope.engine.source import user_source
+from nodescope.engine.state import State, current
+from nodescope.engine.tensor import Attrs, Tensor, _cause, explained, next_seq
+from nodescope.errors import UsageError
+from nodescope.events import (
+    Bus,
+    GradientComputed,
+    GraphExtended,
+    NodeFailed,
+    NodeFinished,
+    NodeStarted,
+    StepFinished,
+    StepStarted,
+)
+from nodescope.ir.graph import TensorSpec
+from nodescope.ir.identity import Cursor, Entry, Identity
+from nodescope.ir.scopes import join
+from nodescope.ops.index import Port
+from nodescope.ops.op import Op
+
+_value_ids = itertools.count(1)
+_now = time.perf_counter_ns
+_new = Tensor.__new__
+_ndarray = np.ndarray
+_asarray = np.asarray
+
+
+def observe(bus: Bus) -> None:
+    """Send events of everything that the engine does from now on to ``bus``.
+
+    Raises:
+        UsageError: A bus is observing already.
+    """
+    if modes.observer() is not None:
+        raise UsageError("the engine is observed already", hint="call unobserve() first")
+    modes.set_observer(Tracer(bus))
+
+
+def unobserve() -> None:
+    """Stop observing; a step that is open ends. Without an observer, nothing happens."""
+    tracer = modes.observer()
+    if tracer is not None:
+        modes.set_observer(None)
+        tracer.finish_step()
+
+
+class Tracer:
+    """One observation of the engine.
+
+    Args:
+        bus: Where events go.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self.bus = bus
+        self.base = next(_value_ids)
+        self.identity = Identity(_value_ids.__next__)
+        self.step = 0
+        self._step_open = False
+        self._lock = threading.Lock()
+        self._used: list[Tensor] = []  # parameters that were read in this step
+        self._pairs: dict[int, int] = {}
+
+    # Steps
+
+    def start_step(self) -> None:
+        """Begin the next step, ending the one before."""
+        self.finish_step()
+        with self._lock:
+            for parameter in self._used:
+                del parameter._vid
+            self._used = []
+            self.step += 1
+            self._step_open = True
+        self.bus.emit(StepStarted(self.step, self.bus.now_ns()))
+
+    def finish_step(self) -> None:
+        """End the step that is open, if any."""
+        if self._step_open:
+            self._step_open = False
+            self.bus.emit(StepFinished(self.step, self.bus.now_ns()))
+
+    # Ops
+
+    def run(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
+        """Run an op and emit what it did. Raises what its impl raises."""
+        state = current()
+        cursor = state.cursor
+        if cursor is None or cursor.owner is not self.identity:
+            cursor = self._enter(state)
+        base = self.base
+        arrays: list[Any] = []
+        ids: list[int] = []
+        args: list[Any] = []
+        tracked = False
+        for each in inputs:
+            if each.__class__ is Tensor:
+                try:
+                    vid = each._vid
+                except AttributeError:
+                    vid = 0
+                if vid <= base:
+                    vid = self.leaf(each)
+                ids.append(vid)
+                data = each.data
+                arrays.append(data)
+                args.append(data)
+                if each.edge is not None:
+                    tracked = state.recording
+            else:
+                args.append(each)
+        if cursor.step != self.step:
+            cursor.restart(self.step)
+        slot = cursor.slots.get(op.name) or cursor.slot(op.name)
+        nth: int = slot[0]
+        slot[0] = nth + 1
+        entries: list[Entry] = slot[1]
+        key = tuple(ids)
+        live = tuple(arrays)
+        entry: Entry | None = None
+        if nth < len(entries):
+            entry = entries[nth]
+            if entry.inputs != key:
+                entry = self._define(cursor, entries, nth, op, key, inputs, attrs, state)
+        elif self.bus.starts:
+            # Whoever may stop before a node has to know it. Its spec comes from `infer`.
+            entry = self._define(cursor, entries, nth, op, key, inputs, attrs, state)
+        bus = self.bus
+        origin = bus.origin_ns
+        if bus.starts and entry is not None:
+            bus.emit(
+                NodeStarted(entry.node, live, self.step, state.thread, _now() - origin)
+            )
+        start = _now()
+        try:
+            data = op.impl(*args, **attrs)
+        except Exception as error:
+            said = explained(op, inputs, attrs, error)
+            if entry is None:
+                entry = self._define(cursor, entries, nth, op, key, inputs, attrs, state)
+            text = f"{type(said).__name__}: {said}"
+            bus.emit(
+                NodeFailed(entry.node, live, self.step, state.thread, start - origin, text)
+            )
+            raise said from _cause(error)
+        end = _now()
+        if data.__class__ is not _ndarray:
+            data = _asarray(data)
+        if entry is None:
+            entry = self._define(cursor, entries, nth, op, key, inputs, attrs, state, data)
+        result = _new(Tensor)
+        result.data = data
+        result._vid = entry.outputs[0]
+        if tracked and op.vjp is not None and data.dtype.kind == "f":
+            result.edge = (next_seq(), op, inputs, attrs)
+        else:
+            result.edge = None
+        bus.emit(
+            NodeFinished(
+                entry.node, live, (data,), self.step, state.thread, start - origin, end - origin
+            )
+        )
+        return result
+
+    def _enter(self, state: State) -> Cursor:
+        key = (state.scope, state.phase)
+        cursor = state.cursors.get(key)
+        if cursor is None or cursor.owner is not self.identity:
+            cursor = state.cursors[key] = Cursor(self.identity, state.scope, state.phase)
+        state.cursor = cursor
+        return cursor
+
+    def _define(
+        self,
+        cursor: Cursor,
+        entries: list[Entry],
+        nth: int,
+        op: Op,
+        ids: tuple[int, ...],
+        inputs: tuple[Any, ...],
+        attrs: Attrs,
+        state: State,
+        data: Any = None,
+    ) -> Entry:
+        entry, values = self.identity.define(
+            entries,
+            nth,
+            op=op.name,
+            family=op.family,
+            inputs=ids,
+            specs=(_spec(op, inputs, attrs, data),),
+            attrs=plain_attrs(op, inputs, attrs),
+            scope=cursor.scope,
+            phase=cursor.phase,
+            source=user_source(),
+            forward=state.forward,
+        )
+        if values is not None:
+            self.bus.emit(GraphExtended((entry.node,), values, self.identity.version))
+        return entry
+
+    # Leaves
+
+    def leaf(self, tensor: Tensor) -> int:
+        """Emit a tensor that no observed op made, and return its value id."""
+        kind = getattr(tensor, "_kind", "tensor")
+        scope, _, label = tensor.name.rpartition("/")
+        state = current()
+        if kind == "parameter":
+            cursor = self._cursor(state, scope)
+        else:
+            cursor = state.cursor or self._enter(state)
+            if cursor.owner is not self.identity:
+                cursor = self._enter(state)
+        step = self.step
+        if cursor.step != step:
+            cursor.restart(step)
+        key = f"{kind}:{label}" if label else kind
+        slot = cursor.slots.get(key) or cursor.slot(key)
+        nth, entries = slot
+        slot[0] = nth + 1
+        if nth < len(entries):
+            entry = entries[nth]
+        else:
+            data = tensor.data
+            entry, values = self.identity.define(
+                entries,
+                nth,
+                op=kind,
+                family="leaf",
+                inputs=(),
+                specs=(TensorSpec(data.shape, data.dtype.name),),
+                attrs={},
+                scope=cursor.scope,
+                phase=cursor.phase,
+                source=user_source(),
+                label=label,
+            )
+            if values is not None:
+                self.bus.emit(GraphExtended((entry.node,), values, self.identity.version))
+        bus = self.bus
+        start = _now() - bus.origin_ns
+        if bus.starts:
+            bus.emit(NodeStarted(entry.node, (), step, state.thread, start))
+        tensor._vid = vid = entry.outputs[0]
+        if kind == "parameter":
+            with self._lock:
+                self._used.append(tensor)
+        now = _now() - bus.origin_ns
+        bus.emit(NodeFinished(entry.node, (), (tensor.data,), step, state.thread, start, now))
+        return vid
+
+    def _cursor(self, state: State, scope: str) -> Cursor:
+        """The count of a scope that the thread need not be in; phases stay what they are."""
+        phase = "optimizer" if scope.startswith("optimizer/") else "forward"
+        key = (scope, phase)
+        cursor = state.cursors.get(key)  # type: ignore[arg-type]
+        if cursor is None or cursor.owner is not self.identity:
+            cursor = Cursor(self.identity, scope, phase)  # type: ignore[arg-type]
+            state.cursors[key] = cursor  # type: ignore[index]
+        return cursor
+
+    # Gradients and updates
+
+    def pair(self, tensor: Tensor, gradient: Tensor) -> None:
+        """Say that ``gradient`` is the gradient of ``tensor``, if that is news."""
+        base = self.base
+        value = getattr(tensor, "_vid", 0)
+        if value <= base:
+            return
+        found = getattr(gradient, "_vid", 0)
+        if found <= base:
+            found = self.leaf(gradient)
+        if self._pairs.get(value) != found:
+            self._pairs[value] = found
+            self.bus.emit(GradientComputed(value, found))
+
+    @contextlib.contextmanager
+    def backward(self) -> Iterator[Callable[[Tensor], None]]:
+        """Make what runs inside backward nodes.
+
+        Yields:
+            To be called with the forward tensor before its rules run.
+        """
+        state = current()
+        saved = (state.scope, state.phase, state.cursor, state.forward)
+        by_value = self.identity.by_value
+
+        def differentiate(tensor: Tensor) -> None:
+            entry = by_value.get(getattr(tensor, "_vid", 0))
+            if entry is None:
+                scope, state.forward = "backward", None
+            else:
+                scope, state.forward = join("backward", entry.node.scope).rstrip("/"), entry.node.id
+            if scope != state.scope or state.cursor is None:
+                state.scope = scope
+                state.cursor = None
+
+        state.phase = "backward"
+        state.cursor = None
+        try:
+            yield differentiate
+        finally:
+            state.scope, state.phase, state.cursor, state.forward = saved
+
+    @contextlib.contextmanager
+    def optimizer(self, path: str) -> Iterator[None]:
+        """Make what runs inside optimizer nodes under ``optimizer/<path>``."""
+        state = current()
+        saved = (state.scope, state.phase, state.cursor)
+        state.scope, state.phase, state.cursor = join("optimizer", path), "optimizer", None
+        try:
+            yield
+        finally:
+            state.scope, state.phase, state.cursor = saved
+
+
+def _spec(op: Op, inputs: tuple[Any, ...], attrs: Attrs, data: Any) -> TensorSpec:
+    if data is not None:
+        return TensorSpec(data.shape, data.dtype.name)
+    specs = tuple(
+        TensorSpec(each.data.shape, each.data.dtype.name) if each.__class__ is Tensor else each
+        for each in inputs
+    )
+    try:
+        return op.infer(specs, attrs)
+    except Exception:  # it will fail, or its shape depends on values; the node is needed all the same
+        first = specs[0] if specs and isinstance(specs[0], TensorSpec) else None
+        return TensorSpec((), first.dtype if first else "float64")
+
+
+def plain_attrs(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> dict[str, Any]:
+    """An op's attributes and scalar operands as JSON-like data."""
+    found = {
+        (op.ports[port] if port < len(op.ports) else f"x{port}"): each
+        for port, each in enumerate(inputs)
+        if each.__class__ is not Tensor
+    }
+    found.update((name, _plain(value, name)) for name, value in attrs.items())
+    return found
+
+
+def _plain(value: Any, name: str) -> Any:
+    if name == "index":
+        return ", ".join(_index_text(each) for each in value)
+    if isinstance(value, tuple | list):
+        return [_plain(each, "") for each in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
+def _index_text(item: Any) -> str:
+    if isinstance(item, Port):
+        return repr(item)
+    if isinstance(item, slice):
+        ends = [str(each) if each is not None else "" for each in (item.start, item.stop)]
+        return ":".join([*ends, str(item.step)] if item.step is not None else ends)
+    return "..." if item is Ellipsis else str(item)

@@ -1,0 +1,167 @@
+"""Identity: which node of a dynamic graph a call is.
+
+The key is (scope path, op, phase, how-many-th such in this step). The engine's tracer and the
+adapters of other frameworks count the calls; this table turns a key into a node and keeps names
+and ids unique.
+
+Invariant: a key has one node id for the whole run; a node with other inputs than before is defined
+again under the same id.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nodescope.ir.graph import Node, Phase, SourceLocation, TensorSpec, Value
+from nodescope.ir.scopes import join
+
+
+class Entry:
+    """A key's node as it is defined now. Replaced attributes, never a replaced entry."""
+
+    __slots__ = ("inputs", "node", "outputs", "values")
+
+    def __init__(self, node: Node, values: tuple[Value, ...]) -> None:
+        self.node = node
+        self.inputs = node.inputs
+        self.outputs = node.outputs
+        self.values = values
+
+
+class Cursor:
+    """One thread's count, within one step, of the calls in one scope and phase.
+
+    Attributes:
+        slots: By op (or leaf key): how many calls so far, and the entries of that key.
+    """
+
+    __slots__ = ("owner", "phase", "scope", "slots", "step")
+
+    def __init__(self, owner: Identity, scope: str, phase: Phase) -> None:
+        self.owner = owner
+        self.scope = scope
+        self.phase = phase
+        self.step = -1
+        self.slots: dict[str, list[Any]] = {}
+
+    def restart(self, step: int) -> None:
+        """Count from zero again: a step has begun."""
+        self.step = step
+        for slot in self.slots.values():
+            slot[0] = 0
+
+    def slot(self, key: str) -> list[Any]:
+        """The ``[count, entries]`` of a key that this cursor has not met yet."""
+        slot = self.slots[key] = [0, self.owner.entries(self.scope, key, self.phase)]
+        return slot
+
+
+class Identity:
+    """The nodes of one run.
+
+    Args:
+        value_ids: Where value ids come from; numbers that grow and are never reused.
+    """
+
+    def __init__(self, value_ids: Callable[[], int] | None = None) -> None:
+        self._lock = threading.Lock()
+        self._node_ids = itertools.count(1).__next__
+        self._value_ids = value_ids or itertools.count(1).__next__
+        self._entries: dict[tuple[str, str, Phase], list[Entry]] = {}
+        self._names: set[str] = set()
+        self.by_value: dict[int, Entry] = {}
+        self.version = 0
+
+    def entries(self, scope: str, key: str, phase: Phase) -> list[Entry]:
+        """The entries of a key, by how-many-th call. The list grows in `define` only."""
+        with self._lock:
+            return self._entries.setdefault((scope, key, phase), [])
+
+    def define(
+        self,
+        entries: list[Entry],
+        nth: int,
+        *,
+        op: str,
+        family: str,
+        inputs: tuple[int, ...],
+        specs: Sequence[TensorSpec],
+        attrs: dict[str, Any],
+        scope: str,
+        phase: Phase,
+        source: SourceLocation | None,
+        forward: int | None = None,
+        label: str = "",
+    ) -> tuple[Entry, tuple[Value, ...] | None]:
+        """Define the ``nth`` entry, anew or with other inputs.
+
+        Returns:
+            The entry, and its values if the graph was extended; None if another thread was first.
+        """
+        with self._lock:
+            if nth < len(entries):
+                entry = entries[nth]
+                if entry.inputs == inputs:
+                    return entry, None
+                known = entry.node
+                entry.node = _with_inputs(known, inputs, source or known.source, forward)
+                entry.inputs = inputs
+                self.version += 1
+                return entry, entry.values
+            name = self._unique(join(scope, label or op), nth)
+            outputs = tuple(self._value_ids() for _ in specs)
+            values = tuple(
+                Value(id, spec, f"{name}:{port}" if port else name)
+                for port, (id, spec) in enumerate(zip(outputs, specs, strict=True))
+            )
+            node = Node(
+                id=self._node_ids(),
+                name=name,
+                op=op,
+                family=family,
+                inputs=inputs,
+                outputs=outputs,
+                attrs=attrs,
+                scope=scope,
+                phase=phase,
+                source=source,
+                forward=forward,
+            )
+            entry = Entry(node, values)
+            for id in outputs:
+                self.by_value[id] = entry
+            entries.append(entry)
+            self.version += 1
+            return entry, values
+
+    def _unique(self, wanted: str, nth: int) -> str:
+        name = f"{wanted}_{nth}" if nth else wanted
+        while name in self._names:
+            nth += 1
+            name = f"{wanted}_{nth}"
+        self._names.add(name)
+        return name
+
+
+def _with_inputs(
+    node: Node, inputs: tuple[int, ...], source: SourceLocation | None, forward: int | None
+) -> Node:
+    return Node(
+        id=node.id,
+        name=node.name,
+        op=node.op,
+        family=node.family,
+        inputs=inputs,
+        control_inputs=node.control_inputs,
+        outputs=node.outputs,
+        attrs=node.attrs,
+        scope=node.scope,
+        phase=node.phase,
+        device=node.device,
+        source=source,
+        origin=node.origin,
+        forward=node.forward if forward is None else forward,
+    )

@@ -1,0 +1,72 @@
+"""The op registry: one file per family, loaded on first lookup.
+
+A new op is one entry in one file: `register(Op(...))`. Other packages add theirs by the entry point
+group ``nodescope.op``, each naming an `Op` or a module that registers some.
+
+Invariant: ops are found here and nowhere else; an op, once registered, never changes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import pkgutil
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from nodescope.ops.op import Op, Sample
+from nodescope.registry import Registry
+
+__all__ = ["RAW", "Op", "Sample", "all_ops", "get", "register"]
+
+_registry: Registry[Op] = Registry("op")
+_loading = threading.RLock()
+_loaded = False
+_SHARED = {"op", "shapes", "rules"}
+
+
+def register(op: Op) -> Op:
+    """Add an op. Raises `RegistryError` if its name is taken."""
+    return _registry.add(op.name, op)
+
+
+def get(name: str) -> Op:
+    """The op of that name. Raises `RegistryError`, with near names."""
+    _load()
+    return _registry.get(name)
+
+
+def all_ops() -> Iterator[Op]:
+    """Every op, in order of registration."""
+    _load()
+    return iter([op for _, op in _registry.items()])
+
+
+def _load() -> None:
+    global _loaded
+    if _loaded:
+        return
+    with _loading:
+        if _loaded:
+            return
+        for module in pkgutil.iter_modules(__path__):
+            if module.name not in _SHARED:
+                importlib.import_module(f"{__name__}.{module.name}")
+        _loaded = True  # before plugins, which may look ops up themselves
+        for entry in importlib.metadata.entry_points(group="nodescope.op"):
+            found = entry.load()
+            if isinstance(found, Op) and found.name not in _registry:
+                register(found)
+
+
+class _Raw:
+    """Every op's ``impl`` as an attribute: the ``F`` of rules that run on plain arrays."""
+
+    def __getattr__(self, name: str) -> Any:
+        impl = get(name).impl
+        setattr(self, name, impl)
+        return impl
+
+
+RAW = _Raw()

@@ -1,0 +1,214 @@
+"""Indexing: basic, advanced and boolean, and adding back to where it was taken from.
+
+An index is a tuple of ints, slices, None, Ellipsis and `Port(i)`; a port stands for the i-th index
+array, which is an input of the op as the indexed array is.
+
+Invariant: reading never copies more than NumPy does; gradients add up where an element was taken
+more than once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nodescope.errors import DtypeError, ShapeError
+from nodescope.ir.graph import TensorSpec
+from nodescope.ops import register
+from nodescope.ops.op import Array, Op, Operand, Sample
+from nodescope.ops.shapes import axes, shape_of
+
+
+class Port(NamedTuple):
+    """Stands in an index for the index array at this input port (counted after the indexed one)."""
+
+    port: int
+
+    def __repr__(self) -> str:
+        return f"index_{self.port}"
+
+
+Index = tuple[Any, ...]
+
+
+def _fill(index: Index, arrays: tuple[Array, ...]) -> Index:
+    return tuple(arrays[each.port] if isinstance(each, Port) else each for each in index)
+
+
+def _getitem(x: Array, *arrays: Array, index: Index) -> Array:
+    return x[_fill(index, arrays)]
+
+
+def _getitem_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
+    x = specs[0]
+    assert isinstance(x, TensorSpec)
+    # Boolean indices select as many elements as they hold True, which a spec does not say.
+    arrays = []
+    for each in specs[1:]:
+        assert isinstance(each, TensorSpec)
+        if each.dtype == "bool":
+            raise ShapeError("getitem: the shape of a boolean selection depends on its values")
+        if np.dtype(each.dtype).kind not in "iu":
+            raise DtypeError(f"getitem: an index array must be of integers, not {each.dtype}")
+        arrays.append(np.zeros(each.shape, np.intp))
+    # A stride-0 array of one element has any shape for free, so NumPy itself does the arithmetic.
+    stand_in = np.broadcast_to(np.empty((), np.dtype(x.dtype)), x.shape)
+    try:
+        found = stand_in[_fill(attrs["index"], tuple(arrays))]
+    except IndexError as error:
+        raise ShapeError(f"getitem: {error}") from None
+    return TensorSpec(np.shape(found), x.dtype)
+
+
+def _getitem_vjp(F: Any, ct: Any, out: Any, x: Any, *arrays: Any, index: Index, port: int) -> Any:
+    return F.index_add(ct, *arrays, index=index, shape=x.shape) if port == 0 else None
+
+
+def _index_add(ct: Array, *arrays: Array, index: Index, shape: tuple[int, ...]) -> Array:
+    total = np.zeros(shape, ct.dtype)
+    if arrays and any(each.dtype != bool for each in arrays):
+        np.add.at(total, _fill(index, arrays), ct)
+    else:
+        # Slices and masks name each element once: plain assignment is exact and much faster.
+        total[_fill(index, arrays)] = ct
+    return total
+
+
+def _index_add_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
+    assert isinstance(specs[0], TensorSpec)
+    return TensorSpec(attrs["shape"], specs[0].dtype)
+
+
+def _index_add_vjp(
+    F: Any, ct: Any, out: Any, x: Any, *arrays: Any, index: Index, shape: Any, port: int
+) -> Any:
+    return F.getitem(ct, *arrays, index=index) if port == 0 else None
+
+
+def _getitem_samples(rng: np.random.Generator) -> list[Sample]:
+    x = rng.standard_normal((4, 5))
+    whole = slice(None)
+    return [
+        Sample((x,), {"index": (1,)}),
+        Sample((x,), {"index": (slice(None, None, -2), 0)}),
+        Sample((x,), {"index": (..., None, slice(1, 1))}),
+        Sample((x, np.array([0, 2, 2])), {"index": (Port(0),)}),
+        Sample((x, np.array([0, -1]), np.array([1, 1])), {"index": (Port(0), Port(1))}),
+        Sample((x, np.array([[0, 1], [3, 3]])), {"index": (whole, Port(0))}),
+        Sample((x, np.zeros(0, np.intp)), {"index": (Port(0), whole)}),
+    ]
+
+
+def _index_add_samples(rng: np.random.Generator) -> list[Sample]:
+    shape = (4, 5)
+    return [
+        Sample((np.asarray(_getitem(np.zeros(shape), *s.inputs[1:], index=s.attrs["index"])) + 1.0,
+                *s.inputs[1:]), {"index": s.attrs["index"], "shape": shape})
+        for s in _getitem_samples(rng)
+    ]  # fmt: skip
+
+
+register(
+    Op(
+        name="getitem",
+        family="index",
+        infer=_getitem_infer,
+        impl=_getitem,
+        vjp=(_getitem_vjp,),
+        variadic=True,
+        samples=_getitem_samples,
+    )
+)
+register(
+    Op(
+        name="index_add",
+        family="index",
+        infer=_index_add_infer,
+        impl=_index_add,
+        vjp=(_index_add_vjp,),
+        variadic=True,
+        samples=_index_add_samples,
+    )
+)
+
+# take_along_axis and its inverse
+
+
+def _along_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
+    x, indices = specs
+    assert isinstance(x, TensorSpec)
+    shape, picked = x.shape, shape_of(indices)
+    (axis,) = axes("take_along_axis", (attrs["axis"],), len(shape))
+    if len(shape) != len(picked):
+        raise ShapeError(f"take_along_axis: {shape} and indices {picked} differ in dimensions")
+    rest = [(n, m) for i, (n, m) in enumerate(zip(shape, picked, strict=True)) if i != axis]
+    if any(n != m and 1 not in (n, m) for n, m in rest):
+        raise ShapeError(f"take_along_axis: {shape} and indices {picked} do not broadcast")
+    sizes = [max(n, m) if 0 not in (n, m) else 0 for n, m in rest]
+    sizes.insert(axis, picked[axis])
+    return TensorSpec(tuple(sizes), x.dtype)
+
+
+def _along_add(ct: Array, indices: Array, axis: int, shape: tuple[int, ...]) -> Array:
+    total = np.zeros(shape, ct.dtype)
+    axis %= len(shape)
+    # A dimension of size 1 was broadcast when taking, so its index is 0 everywhere.
+    grid = [
+        np.zeros(1, np.intp) if n == 1 else np.arange(n).reshape(
+            [-1 if i == j else 1 for j in range(len(shape))]
+        )
+        for i, n in enumerate(shape)
+    ]  # fmt: skip
+    grid[axis] = indices
+    np.add.at(total, tuple(grid), ct)
+    return total
+
+
+def _along_samples(rng: np.random.Generator) -> list[Sample]:
+    x = rng.standard_normal((3, 4))
+    return [
+        Sample((x, np.array([[1], [0], [3]])), {"axis": 1}),
+        Sample((x, np.array([[0, 2, 2, 1]])), {"axis": 0}),
+        Sample((x, np.array([[1, 1], [0, 3], [2, 2]])), {"axis": -1}),
+    ]
+
+
+register(
+    Op(
+        name="take_along_axis",
+        family="index",
+        infer=_along_infer,
+        impl=lambda x, indices, axis: np.take_along_axis(x, indices, axis),
+        vjp=(
+            lambda F, ct, out, x, indices, axis: F.add_along_axis(
+                ct, indices, axis=axis, shape=x.shape
+            ),
+            None,
+        ),
+        numpy=(np.take_along_axis,),
+        bind=lambda arr, indices, axis=-1: ((arr, indices), {"axis": int(axis)}),
+        ports=("x", "indices"),
+        samples=_along_samples,
+    )
+)
+register(
+    Op(
+        name="add_along_axis",
+        family="index",
+        infer=lambda specs, attrs: TensorSpec(attrs["shape"], specs[0].dtype),  # type: ignore[union-attr]
+        impl=_along_add,
+        vjp=(
+            lambda F, ct, out, x, indices, axis, shape: F.take_along_axis(ct, indices, axis=axis),
+            None,
+        ),
+        ports=("x", "indices"),
+        samples=lambda rng: [
+            Sample(
+                (np.take_along_axis(s.inputs[0], s.inputs[1], s.attrs["axis"]), s.inputs[1]),
+                {"axis": s.attrs["axis"], "shape": (3, 4)},
+            )
+            for s in _along_samples(rng)
+        ],
+    )
+)

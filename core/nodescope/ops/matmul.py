@@ -1,0 +1,101 @@
+"""Matrix products.
+
+Invariant: shapes follow ``np.matmul``: vectors are promoted, leading dimensions broadcast.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nodescope.errors import ShapeError
+from nodescope.ir.graph import TensorSpec
+from nodescope.ops import register
+from nodescope.ops.op import Op, Operand, Sample
+from nodescope.ops.rules import unbroadcast
+from nodescope.ops.shapes import resolve, shape_of
+
+
+def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
+    a, b = shape_of(specs[0]), shape_of(specs[1])
+    if not a or not b:
+        raise ShapeError(
+            f"matmul: operands need at least one dimension, got {a} @ {b}", hint="multiply with *"
+        )
+    inner = b[0] if len(b) == 1 else b[-2]
+    if a[-1] != inner:
+        hint = "transpose the right operand?" if a[-1] == b[-1] else "check the order of operands"
+        raise ShapeError(f"matmul: inner dimensions differ: {a} @ {b}", hint=hint)
+    try:
+        batch = np.broadcast_shapes(a[:-2], b[:-2])
+    except ValueError:
+        raise ShapeError(f"matmul: leading dimensions do not broadcast: {a} @ {b}") from None
+    rows = a[-2:-1] if len(a) > 1 else ()
+    columns = b[-1:] if len(b) > 1 else ()
+    return TensorSpec((*batch, *rows, *columns), resolve("matmul", np.matmul, specs).name)
+
+
+def _swapped(F: Any, x: Any) -> Any:
+    if x.ndim == 2:
+        return F.transpose(x, axes=None)
+    return F.transpose(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+def _left(F: Any, ct: Any, out: Any, a: Any, b: Any) -> Any:
+    if a.ndim == 2 and b.ndim == 2:
+        return F.matmul(ct, F.transpose(b, axes=None))
+    if b.ndim == 1:
+        # Each row's dot product with b: the cotangent is an outer product.
+        grad = F.multiply(ct if a.ndim == 1 else _column(F, ct), b)
+        return unbroadcast(F, grad, a)
+    if a.ndim == 1:
+        ct = F.reshape(ct, shape=(*ct.shape[:-1], 1, ct.shape[-1]))
+        grad = F.matmul(ct, _swapped(F, b))
+        grad = F.reshape(grad, shape=(*grad.shape[:-2], grad.shape[-1]))
+        return unbroadcast(F, grad, a)
+    return unbroadcast(F, F.matmul(ct, _swapped(F, b)), a)
+
+
+def _right(F: Any, ct: Any, out: Any, a: Any, b: Any) -> Any:
+    if a.ndim == 2 and b.ndim == 2:
+        return F.matmul(F.transpose(a, axes=None), ct)
+    if b.ndim == 1:
+        grad = F.multiply(ct if a.ndim == 1 else _column(F, ct), a)
+        return unbroadcast(F, grad, b)
+    if a.ndim == 1:
+        column = F.reshape(a, shape=(a.shape[0], 1))
+        grad = F.multiply(column, F.reshape(ct, shape=(*ct.shape[:-1], 1, ct.shape[-1])))
+        return unbroadcast(F, grad, b)
+    return unbroadcast(F, F.matmul(_swapped(F, a), ct), b)
+
+
+def _column(F: Any, ct: Any) -> Any:
+    return F.reshape(ct, shape=(*ct.shape, 1))
+
+
+def _flops(specs: tuple[Operand, ...], out: TensorSpec) -> int:
+    return 2 * int(np.prod(out.shape)) * shape_of(specs[0])[-1]
+
+
+_SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((3, 4), (4, 5)), ((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((2, 3, 4), (2, 4, 5)),
+    ((2, 3, 4), (4, 5)), ((3, 4), (2, 4, 5)), ((2, 1, 3, 4), (3, 4, 2)), ((2, 3, 4), (4,)),
+    ((4,), (2, 4, 5)), ((0, 4), (4, 3)), ((3, 0), (0, 2)), ((1, 1), (1, 1)),
+]  # fmt: skip
+
+register(
+    Op(
+        name="matmul",
+        family="matmul",
+        infer=_infer,
+        impl=np.matmul,
+        vjp=(_left, _right),
+        numpy=(np.matmul,),
+        ports=("x1", "x2"),
+        samples=lambda rng: [
+            Sample((rng.standard_normal(a), rng.standard_normal(b))) for a, b in _SHAPES
+        ],
+        flops=_flops,
+    )
+)

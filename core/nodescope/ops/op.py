@@ -1,0 +1,104 @@
+"""Op: the frozen description of one operation.
+
+Invariant: an Op knows arrays and specs only. Tensors, tapes and events are the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from nodescope.ir.graph import TensorSpec
+
+Family = Literal[
+    "matmul", "elementwise", "activation", "reduction", "norm", "layout", "index", "random",
+    "loss", "update", "leaf",
+]  # fmt: skip
+
+Array = np.ndarray[Any, Any]
+Scalar = bool | int | float | complex
+Operand = TensorSpec | Scalar
+"""What `infer` sees of an input: a spec, or a Python scalar, which promotes weakly as in NumPy 2."""
+
+Infer = Callable[[tuple[Operand, ...], dict[str, Any]], TensorSpec]
+Rule = Callable[..., Any]
+"""``rule(F, ct, out, *inputs, **attrs)`` gives the cotangent of one input.
+
+``F`` holds every op as a function. It is either raw (arrays in, arrays out) or traced (tensors, so
+that the rule's own ops are nodes and can be differentiated again); both do the same arithmetic.
+"""
+
+
+class Sample(NamedTuple):
+    """One call that the conformance suite makes."""
+
+    inputs: tuple[Any, ...]
+    attrs: dict[str, Any] = {}
+
+
+def no_flops(inputs: tuple[Operand, ...], out: TensorSpec) -> int:
+    """Ops that only move data."""
+    return 0
+
+
+def one_per_output(inputs: tuple[Operand, ...], out: TensorSpec) -> int:
+    """Ops that do about one operation per element of their output."""
+    return int(np.prod(out.shape))
+
+
+def one_per_input(inputs: tuple[Operand, ...], out: TensorSpec) -> int:
+    """Ops that do about one operation per element of their first input."""
+    first = inputs[0]
+    return int(np.prod(first.shape)) if isinstance(first, TensorSpec) else 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """One operation.
+
+    Attributes:
+        name: Registered name, such as ``matmul``.
+        family: Which gives it its colour in the graph.
+        infer: Specs and attributes to the spec of the output; raises `ShapeError` or `DtypeError`
+            for exactly the calls that ``impl`` refuses because of shapes or dtypes.
+        impl: Arrays (and Python scalars) to an array; never writes to its inputs.
+        vjp: A rule per input, None where no cotangent flows. Ops with any number of inputs give one
+            rule and set ``variadic``; it gets the input's position as keyword ``port``. Without
+            rules the op's output has no gradient (comparisons, argmax).
+        numpy: The NumPy functions and ufuncs through which it is reached.
+        bind: Takes NumPy's arguments, returns ``(inputs, attrs)``. None for ufuncs.
+        ports: Names of the inputs; a Python scalar operand stands under it in `Node.attrs`.
+        samples: Calls for the conformance suite.
+        elementwise: Output element i depends on the (broadcast) input elements i only.
+        variadic: Takes any number of inputs.
+        domain: Range of inputs for which the op is smooth, for generated tests.
+        smooth: Second derivatives exist on the domain and are tested.
+        flops: Estimated floating-point operations of one call.
+    """
+
+    name: str
+    family: Family
+    infer: Infer
+    impl: Callable[..., Any]
+    vjp: tuple[Rule | None, ...] | None = None
+    numpy: tuple[Callable[..., Any], ...] = ()
+    bind: Callable[..., tuple[tuple[Any, ...], dict[str, Any]]] | None = None
+    ports: tuple[str, ...] = ("x",)
+    samples: Callable[[np.random.Generator], Iterable[Sample]] = field(default=lambda rng: ())
+    elementwise: bool = False
+    variadic: bool = False
+    domain: tuple[float, float] = (-2.0, 2.0)
+    smooth: bool = True
+    flops: Callable[[tuple[Operand, ...], TensorSpec], int] = no_flops
+
+    def rule(self, port: int) -> Rule | None:
+        """The rule of one input."""
+        if self.vjp is None:
+            return None
+        return self.vjp[0] if self.variadic else self.vjp[port]
+
+    def __repr__(self) -> str:
+        return f"Op({self.name})"

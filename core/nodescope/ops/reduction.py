@@ -1,0 +1,266 @@
+"""Reductions over axes, and running sums.
+
+Invariant: ``axis`` is None, an int or a tuple; a reduction over nothing gives what NumPy gives, or
+a `ShapeError` where NumPy refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nodescope.errors import DtypeError
+from nodescope.ir.graph import TensorSpec
+from nodescope.ops import register
+from nodescope.ops.op import Array, Infer, Op, Operand, Rule, Sample, one_per_input
+from nodescope.ops.rules import restore
+from nodescope.ops.shapes import Axis, count, reduced
+
+
+def _bind(
+    a: Any, axis: Any = None, dtype: None = None, out: None = None, keepdims: bool = False
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if dtype is not None or out is not None:
+        raise TypeError("the arguments dtype and out are not traced: use .astype on the operand")
+    return (a,), {"axis": _axis(axis), "keepdims": bool(keepdims)}
+
+
+def _bind_no_dtype(
+    a: Any, axis: Any = None, out: None = None, keepdims: bool = False
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return _bind(a, axis, None, out, keepdims)
+
+
+def _bind_ddof(
+    a: Any,
+    axis: Any = None,
+    dtype: None = None,
+    out: None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    inputs, attrs = _bind(a, axis, dtype, out, keepdims)
+    return inputs, {**attrs, "ddof": ddof}
+
+
+def _axis(axis: Any) -> Axis:
+    if axis is None or isinstance(axis, int):
+        return axis
+    if isinstance(axis, tuple | list):
+        return tuple(int(each) for each in axis)
+    return int(axis)
+
+
+def _samples(rng: np.random.Generator, **more: Any) -> list[Sample]:
+    cases: list[tuple[tuple[int, ...], Axis, bool]] = [
+        ((3, 4), None, False), ((3, 4), 0, False), ((3, 4), 1, True), ((2, 3, 4), (0, 2), False),
+        ((2, 3, 4), (-1, 0), True), ((1, 5), 1, False), ((4,), None, True), ((), None, False),
+        ((2, 0, 3), 0, False),
+    ]  # fmt: skip
+    return [
+        Sample((rng.standard_normal(shape),), {"axis": axis, "keepdims": keepdims, **more})
+        for shape, axis, keepdims in cases
+    ]
+
+
+def _infer(name: str, dtype: Callable[[np.dtype[Any]], Any], *, nonempty: bool = False) -> Infer:
+    def infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
+        (x,) = specs
+        assert isinstance(x, TensorSpec)
+        shape = reduced(name, x.shape, attrs["axis"], attrs["keepdims"], nonempty=nonempty)
+        return TensorSpec(shape, np.dtype(dtype(np.dtype(x.dtype))).name)
+
+    return infer
+
+
+def _reduction(
+    name: str,
+    impl: Any,
+    rule: Rule | None,
+    dtype: Callable[[np.dtype[Any]], Any],
+    numpy: tuple[Any, ...],
+    bind: Any = _bind,
+    *,
+    nonempty: bool = False,
+    smooth: bool = True,
+    **more: Any,
+) -> None:
+    register(
+        Op(
+            name=name,
+            family="reduction",
+            infer=_infer(name, dtype, nonempty=nonempty),
+            impl=impl,
+            vjp=None if rule is None else (rule,),
+            numpy=numpy,
+            bind=bind,
+            samples=lambda rng: _samples(rng, **more),
+            smooth=smooth,
+            flops=one_per_input,
+        )
+    )
+
+
+def _summed(dtype: np.dtype[Any]) -> Any:
+    # Small integers are summed in the platform's word, as NumPy does.
+    return np.add.reduce(np.empty(0, dtype)).dtype
+
+
+def _averaged(dtype: np.dtype[Any]) -> Any:
+    return np.float64 if dtype.kind in "biu" else dtype
+
+
+def _spread_of(dtype: np.dtype[Any]) -> Any:
+    if dtype.kind == "c":
+        return np.empty(0, dtype).real.dtype
+    return _averaged(dtype)
+
+
+def _sum_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
+    return F.broadcast_to(restore(F, ct, x.shape, axis, keepdims), shape=x.shape)
+
+
+def _mean_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
+    share = F.divide(restore(F, ct, x.shape, axis, keepdims), float(max(count(x.shape, axis), 1)))
+    return F.broadcast_to(share, shape=x.shape)
+
+
+def _prod_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
+    # out / x: exact unless x holds a zero, where the quotient is NaN and the product of the others
+    # is needed. It is left to NaN on purpose: a silent 0 would be wrong.
+    full = restore(F, F.multiply(ct, out), x.shape, axis, keepdims)
+    return F.divide(full, x)
+
+
+def _extreme_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
+    # Ties share the cotangent, so that the sum over the elements is exact.
+    hit = F.astype(F.equal(x, restore(F, out, x.shape, axis, keepdims)), dtype=x.dtype.name)
+    share = F.divide(hit, F.sum(hit, axis=axis, keepdims=True))
+    return F.multiply(restore(F, ct, x.shape, axis, keepdims), share)
+
+
+def _var_vjp(
+    F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool, ddof: float
+) -> Any:
+    centred = F.subtract(x, F.mean(x, axis=axis, keepdims=True))
+    scale = 2.0 / max(count(x.shape, axis) - ddof, 1e-300)
+    return F.multiply(restore(F, ct, x.shape, axis, keepdims), F.multiply(centred, scale))
+
+
+def _std_vjp(
+    F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool, ddof: float
+) -> Any:
+    centred = F.subtract(x, F.mean(x, axis=axis, keepdims=True))
+    share = F.divide(ct, F.multiply(out, float(max(count(x.shape, axis) - ddof, 1e-300))))
+    return F.multiply(restore(F, share, x.shape, axis, keepdims), centred)
+
+
+def _logsumexp(x: Array, axis: Axis, keepdims: bool) -> Array:
+    if x.dtype.kind != "f":
+        raise DtypeError(f"logsumexp: not defined for {x.dtype}", hint="convert with .astype")
+    top = np.max(x, axis=axis, keepdims=True)
+    # -inf - -inf would be NaN for a row of log zeros, whose logsumexp is -inf.
+    safe = np.where(np.isfinite(top), top, x.dtype.type(0))
+    with np.errstate(divide="ignore"):
+        total = np.log(np.sum(np.exp(x - safe), axis=axis, keepdims=True)) + safe
+    return total if keepdims else np.squeeze(total, axis=axis)
+
+
+def _logsumexp_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
+    weights = F.exp(F.subtract(x, restore(F, out, x.shape, axis, keepdims)))
+    return F.multiply(restore(F, ct, x.shape, axis, keepdims), weights)
+
+
+def _floats_only(name: str) -> Callable[[np.dtype[Any]], Any]:
+    def dtype(given: np.dtype[Any]) -> Any:
+        if given.kind != "f":
+            raise DtypeError(f"{name}: not defined for {given}", hint="convert with .astype")
+        return given
+
+    return dtype
+
+
+_reduction("sum", np.sum, _sum_vjp, _summed, (np.sum, np.add.reduce))
+_reduction("prod", np.prod, _prod_vjp, _summed, (np.prod, np.multiply.reduce))
+_reduction("mean", np.mean, _mean_vjp, _averaged, (np.mean,))
+_reduction(
+    "max", np.max, _extreme_vjp, lambda d: d, (np.max, np.amax), _bind_no_dtype,
+    nonempty=True, smooth=False,
+)  # fmt: skip
+_reduction(
+    "min", np.min, _extreme_vjp, lambda d: d, (np.min, np.amin), _bind_no_dtype,
+    nonempty=True, smooth=False,
+)  # fmt: skip
+_reduction("var", np.var, _var_vjp, _spread_of, (np.var,), _bind_ddof, ddof=0)
+_reduction("std", np.std, _std_vjp, _spread_of, (np.std,), _bind_ddof, ddof=0)
+_reduction("any", np.any, None, lambda d: bool, (np.any,), _bind_no_dtype)
+_reduction("all", np.all, None, lambda d: bool, (np.all,), _bind_no_dtype)
+_reduction(
+    "logsumexp", _logsumexp, _logsumexp_vjp, _floats_only("logsumexp"), (), _bind_no_dtype,
+    nonempty=True,
+)  # fmt: skip
+
+
+def _bind_arg(
+    a: Any, axis: int | None = None, out: None = None, *, keepdims: bool = False
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return _bind(a, axis, None, out, keepdims)
+
+
+def _arg_samples(rng: np.random.Generator) -> list[Sample]:
+    return [each for each in _samples(rng) if not isinstance(each.attrs["axis"], tuple)]
+
+
+for _name, _function in (("argmax", np.argmax), ("argmin", np.argmin)):
+    register(
+        Op(
+            name=_name,
+            family="reduction",
+            infer=_infer(_name, lambda d: np.intp, nonempty=True),
+            impl=_function,
+            numpy=(_function,),
+            bind=_bind_arg,
+            samples=_arg_samples,
+            flops=one_per_input,
+        )
+    )
+
+
+def _cumsum_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
+    (x,) = specs
+    assert isinstance(x, TensorSpec)
+    reduced("cumsum", x.shape, attrs["axis"], True)
+    shape = x.shape if attrs["axis"] is not None else (int(np.prod(x.shape)),)
+    return TensorSpec(shape, np.dtype(_summed(np.dtype(x.dtype))).name)
+
+
+def _cumsum_vjp(F: Any, ct: Any, out: Any, x: Any, axis: int | None) -> Any:
+    if axis is None:
+        return F.reshape(F.flip(F.cumsum(F.flip(ct, axis=0), axis=0), axis=0), shape=x.shape)
+    return F.flip(F.cumsum(F.flip(ct, axis=axis), axis=axis), axis=axis)
+
+
+def _bind_cumsum(
+    a: Any, axis: int | None = None, dtype: None = None, out: None = None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    inputs, attrs = _bind(a, axis, dtype, out)
+    return inputs, {"axis": attrs["axis"]}
+
+
+register(
+    Op(
+        name="cumsum",
+        family="reduction",
+        infer=_cumsum_infer,
+        impl=np.cumsum,
+        vjp=(_cumsum_vjp,),
+        numpy=(np.cumsum,),
+        bind=_bind_cumsum,
+        samples=lambda rng: [
+            Sample((rng.standard_normal((3, 4)),), {"axis": axis}) for axis in (0, -1, None)
+        ],
+        flops=one_per_input,
+    )
+)

@@ -1,0 +1,111 @@
+"""Shape and dtype rules that several families share.
+
+Invariant: pure functions of specs; they agree with NumPy to the letter, size 0 included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nodescope.errors import DtypeError, ShapeError
+from nodescope.ir.graph import TensorSpec
+from nodescope.ops.op import Infer, Operand
+
+Axis = int | tuple[int, ...] | None
+
+
+def shape_of(operand: Operand) -> tuple[int, ...]:
+    """The shape of an operand; a Python scalar has none."""
+    return operand.shape if isinstance(operand, TensorSpec) else ()
+
+
+def dtype_of(operand: Operand) -> Any:
+    """The dtype of a tensor, or the type of a Python scalar, as `ufunc.resolve_dtypes` wants it."""
+    if isinstance(operand, TensorSpec):
+        return np.dtype(operand.dtype)
+    return np.dtype(bool) if isinstance(operand, bool) else type(operand)
+
+
+def broadcast(name: str, operands: Sequence[Operand]) -> tuple[int, ...]:
+    """The common shape.
+
+    Raises:
+        ShapeError: There is none.
+    """
+    shapes = [shape_of(each) for each in operands]
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        listed = " and ".join(map(str, shapes))
+        raise ShapeError(
+            f"{name}: shapes {listed} do not broadcast",
+            hint="align them from the right: each pair of sizes must be equal or contain a 1",
+        ) from None
+
+
+def resolve(name: str, ufunc: np.ufunc, operands: Sequence[Operand]) -> np.dtype[Any]:
+    """The output dtype of a ufunc.
+
+    Raises:
+        DtypeError: It has no loop for these.
+    """
+    dtypes = tuple(dtype_of(each) for each in operands)
+    try:
+        return ufunc.resolve_dtypes((*dtypes, None))[-1]
+    except TypeError:
+        listed = ", ".join(each.name if isinstance(each, np.dtype) else each.__name__
+                           for each in dtypes)  # fmt: skip
+        raise DtypeError(f"{name}: not defined for {listed}", hint="convert with .astype") from None
+
+
+def like_ufunc(name: str, ufunc: np.ufunc) -> Infer:
+    """Infer for an op that broadcasts and promotes as a ufunc does."""
+
+    def infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
+        shape = broadcast(name, specs)
+        return TensorSpec(shape, resolve(name, ufunc, specs).name)
+
+    return infer
+
+
+def axes(name: str, axis: Axis, ndim: int) -> tuple[int, ...]:
+    """The axes meant by ``axis``, non-negative and unique.
+
+    Raises:
+        ShapeError: One is out of range or given twice.
+    """
+    if axis is None:
+        return tuple(range(ndim))
+    given = axis if isinstance(axis, tuple) else (axis,)
+    found = []
+    for each in given:
+        if not -ndim <= each < ndim:
+            raise ShapeError(f"{name}: axis {each} is out of range for {ndim} dimensions")
+        found.append(each % ndim)
+    if len(set(found)) != len(found):
+        raise ShapeError(f"{name}: axis {axis} names a dimension twice")
+    return tuple(found)
+
+
+def reduced(
+    name: str, shape: tuple[int, ...], axis: Axis, keepdims: bool, *, nonempty: bool = False
+) -> tuple[int, ...]:
+    """The shape after reducing.
+
+    Raises:
+        ShapeError: The axis does not exist, or ``nonempty`` and there is nothing to reduce over.
+    """
+    gone = axes(name, axis, len(shape))
+    if nonempty and any(shape[each] == 0 for each in gone):
+        raise ShapeError(f"{name}: nothing to reduce over in shape {shape}, axis {axis}")
+    if keepdims:
+        return tuple(1 if i in gone else n for i, n in enumerate(shape))
+    return tuple(n for i, n in enumerate(shape) if i not in gone)
+
+
+def count(shape: tuple[int, ...], axis: Axis) -> int:
+    """How many elements one output element of a reduction is made from."""
+    return int(np.prod([shape[i] for i in axes("reduction", axis, len(shape))], dtype=np.int64))
