@@ -21,6 +21,7 @@ from nodescope.debug.session import armed, candidates, info_of, may_stop, transi
 from nodescope.debug.stack import user_stack
 from nodescope.debug.state import (
     Announce,
+    BreakHere,
     Commanded,
     ControllersChanged,
     GraphKnown,
@@ -141,6 +142,11 @@ class Gate:
             self._extend(GraphExtended(event.graph.nodes, event.graph.values))
         elif isinstance(event, StepFinished | RunFinished):
             self._settle(event)
+
+    def break_here(self, text: str) -> None:
+        """Stop at the next node because the program asks for it, if anyone is there to see."""
+        with self._changed:
+            self._give(BreakHere(text))
 
     def _reach(self, event: Reached, when: When) -> None:
         if getattr(self._inside, "held", False):

@@ -17,6 +17,7 @@ from nodescope.debug.arming import replaced, settled, verified
 from nodescope.debug.breakpoints import Catalog, covers, describe, is_leaf
 from nodescope.debug.state import (
     Announce,
+    BreakHere,
     Commanded,
     ControllersChanged,
     Effect,
@@ -138,6 +139,10 @@ def _take(state: SessionState, given: Input) -> Result:
                 return state, ()
             stop = msgspec.structs.replace(state.stop, stack=stack)
             return msgspec.structs.replace(state, stop=stop), ()
+        case BreakHere(text=text):
+            if state.phase != "running" or not may_stop(state):
+                return state, ()
+            return msgspec.structs.replace(state, goal=Goal("pause", text=text)), ()
         case ControllersChanged(count=count, now_s=now_s):
             return _attend(state, count, now_s), ()
         case LinkChanged(up=up, now_s=now_s):

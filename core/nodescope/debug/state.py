@@ -141,6 +141,12 @@ class GraphSettled(msgspec.Struct, frozen=True):
     catalog: Catalog
 
 
+class BreakHere(msgspec.Struct, frozen=True):
+    """The program itself asks to be stopped at its next node."""
+
+    text: str
+
+
 class ControllersChanged(msgspec.Struct, frozen=True):
     """So many pages are connected now."""
 
@@ -175,6 +181,7 @@ Input = (
     | Commanded
     | GraphKnown
     | GraphSettled
+    | BreakHere
     | ControllersChanged
     | LinkChanged
     | Tick

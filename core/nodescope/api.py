@@ -1,0 +1,360 @@
+"""The composition root: wires engine, recorder, gate and link into a run.
+
+Invariant: the only module that knows all of them. At most one run is active in a process; a forked
+child has none. What fails here is said in one line, and the program goes on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version as _installed_version
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from nodescope.debug.conditions import compile_condition
+from nodescope.debug.gate import Gate
+from nodescope.debug.vocabulary import Scene
+from nodescope.engine import modes, tracer
+from nodescope.errors import ConditionError, LinkError, NodescopeError, UsageError
+from nodescope.events import LEVELS, Bus, Event, Level, Logged, RunFinished, RunStarted
+from nodescope.link.address import Address, find
+from nodescope.link.client import Handlers, Link
+from nodescope.protocol import Breakpoint, RunInfo, SessionInfo, SetBreakpoints
+from nodescope.record.recorder import Recorder
+
+DEFAULT_BUDGET_BYTES: Final = 256 << 20
+
+_current: Run | None = None
+
+
+class Run:
+    """One observed run of this process.
+
+    Args:
+        recording: Where it is recorded.
+        name, argv: What a list of runs shows.
+        level: Capture level.
+        budget_bytes: How much of full arrays the recording keeps.
+        debugger: Whether the run can be stopped: it gets a gate.
+        stop_on_entry: Stop before the first node and wait for a page.
+        breakpoints: Set from the start; stops wait for the first page.
+        say: Takes each line that is for the person.
+
+    Raises:
+        UsageError: The level does not exist.
+        RecordingError: The recording cannot be written.
+        BreakpointError, ConditionError: A breakpoint makes no sense.
+    """
+
+    def __init__(
+        self,
+        recording: str | os.PathLike[str],
+        *,
+        name: str = "",
+        argv: tuple[str, ...] = (),
+        level: Level = "summary",
+        budget_bytes: int = DEFAULT_BUDGET_BYTES,
+        debugger: bool = False,
+        stop_on_entry: bool = False,
+        breakpoints: tuple[Breakpoint, ...] = (),
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        if level not in LEVELS:
+            raise UsageError(f"no capture level {level!r}", hint=f"one of {', '.join(LEVELS)}")
+        self._say = say or _say
+        self._link: Link | None = None
+        self._active = False
+        self._started_unix_ns = time.time_ns()
+        self.bus = Bus()
+        self.bus.on_fault = lambda probe, error: self._say(
+            f"{type(probe).__name__} failed and was switched off; your program goes on "
+            f"({type(error).__name__}: {error})"
+        )
+        self.recorder = Recorder(
+            recording,
+            level=level,
+            budget_bytes=budget_bytes,
+            on_commit=self._committed,
+            on_fault=self._say,
+        )
+        self.info = RunInfo(
+            id=secrets.token_hex(8),
+            name=name or Path(sys.argv[0] or "program").name,
+            argv=argv or tuple(sys.argv),
+            pid=os.getpid(),
+            started_unix_ns=self._started_unix_ns,
+            level=level,
+            recording=str(Path(recording).absolute()),
+        )
+        self.gate: Gate | None = None
+        self.bus.add(self.recorder)
+        if debugger:
+            self.gate = Gate(
+                self.bus,
+                stop_on_entry=stop_on_entry,
+                expects_controller=bool(breakpoints),
+                seq_source=self.recorder.thread_seq,
+                flush=self.recorder.flush,
+                on_change=self._changed,
+            )
+            try:
+                if breakpoints:
+                    self.gate.command(SetBreakpoints(breakpoints))
+            except NodescopeError:
+                self.recorder.close()
+                raise
+            self.bus.add(_Voice(self._say))
+            self.bus.add(self.gate)
+
+    @property
+    def step(self) -> int:
+        """The training step that the engine is in; 0 before the first."""
+        return int(getattr(modes.observer(), "step", 0))
+
+    def connect(self, address: Address, *, timeout_s: float = 0.25) -> None:
+        """Connect to a server, whose pages can then stop this run.
+
+        Raises:
+            LinkError: There is none within ``timeout_s``, or it refuses; the run is unattended.
+        """
+        gate = self.gate
+        if gate is None:
+            raise UsageError("a run without a debugger has nothing to connect")
+        handlers = Handlers(
+            command=gate.command,
+            controllers=gate.controllers,
+            live_value=gate.live_value,
+            up=gate.link_up,
+            lost=gate.link_lost,
+            warn=self._say,
+        )
+        link = Link(address.link, address.token, self.info, handlers, version=version())
+        link.session(gate.info)
+        self._link = link
+        try:
+            link.connect(timeout_s)
+        except LinkError:
+            self._link = None
+            gate.link_lost()
+            raise
+
+    def start(self) -> None:
+        """Observe the engine from now on.
+
+        Raises:
+            UsageError: Another run is active.
+        """
+        global _current
+        tracer.observe(self.bus)
+        _current = self
+        self._active = True
+        self.bus.emit(
+            RunStarted(
+                self.info.id, self.info.name, self.info.argv, self.info.pid, self._started_unix_ns
+            )
+        )
+
+    def log(self, stream: Any, text: str) -> None:
+        """Record a line that the program wrote to ``stdout`` or ``stderr``."""
+        if self._active:
+            self.bus.emit(Logged(stream, text, self.step, self.bus.now_ns()))
+
+    def finish(self, status: int = 0, error: str = "") -> None:
+        """Stop observing, complete the recording and tell the server. Takes at most 4 s."""
+        global _current
+        if _current is self:
+            _current = None
+        if self._active:
+            self._active = False
+            tracer.unobserve()
+            self.bus.emit(RunFinished(status, error, self.bus.now_ns()))
+        self.recorder.close()
+        if self._link is not None:
+            self._link.committed(self.recorder.last_seq)
+            self._link.goodbye(status, error)
+
+    def _committed(self, seq: int) -> None:
+        if self._link is not None:
+            self._link.committed(seq)
+
+    def _changed(self, info: SessionInfo) -> None:
+        if self._link is not None:
+            self._link.session(info)
+
+
+class _Voice:
+    """Shows the person what nodescope logs on the program's behalf."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    def emit(self, event: Event) -> None:
+        if type(event) is Logged and event.stream == "nodescope":
+            self._say(event.text)
+
+
+def attach(
+    address: str | None = None, *, level: Level = "summary", stop_on_entry: bool = False
+) -> Run | None:
+    """Connect this process to a debugger that waits (``nodescope serve``).
+
+    Under ``nodescope run`` it returns the run that is there. Where no server answers within 250 ms,
+    one line says so and the program goes on unobserved.
+
+    Args:
+        address: ``ws://127.0.0.1:7711/link``; without it the server that was started last.
+        level: Capture level.
+        stop_on_entry: Stop before the next node, and wait there for a page.
+
+    Returns:
+        The run, or None if no server was reached.
+    """
+    if _current is not None:
+        return _current
+    try:
+        where = find(address)
+        stem = Path(sys.argv[0] or "program").stem or "program"
+        run = Run(
+            recording_path(stem, _say), level=level, debugger=True, stop_on_entry=stop_on_entry
+        )
+        try:
+            run.connect(where)
+            run.start()
+        except NodescopeError:
+            run.finish()
+            Path(run.info.recording).unlink(missing_ok=True)
+            raise
+    except NodescopeError as error:
+        _say(f"not attached: {error}")
+        return None
+    atexit.register(_finish_at_exit, run)
+    return run
+
+
+@contextmanager
+def record(path: str | os.PathLike[str], level: Level = "summary") -> Iterator[Run]:
+    """Record what the engine does inside the block into ``path``, without a debugger.
+
+    Inside a run that is recorded already the block belongs to that recording; one line says so.
+
+    Args:
+        path: The ``.nscope`` file.
+        level: ``graph``, ``timing``, ``summary`` or ``values``.
+
+    Raises:
+        RecordingError: The path cannot be written.
+    """
+    if _current is not None:
+        _say(f"this run is recorded already, in {_current.info.recording}; {path} is not written")
+        yield _current
+        return
+    run = Run(path, level=level)
+    run.start()
+    try:
+        yield run
+    except BaseException as error:
+        run.finish(1, last_line(error))
+        raise
+    run.finish()
+
+
+def breakpoint(when: str | None = None, on: Any = None) -> None:
+    """Stop the program at its next node, if a debugger is there to see it.
+
+    Args:
+        when: A condition that must be true, such as ``"isnan(value).any()"``.
+        on: The tensor or array that ``value`` in the condition stands for.
+    """
+    run = _current
+    if run is None or run.gate is None:
+        return
+    try:
+        if when is not None:
+            value = None if on is None else np.asarray(getattr(on, "data", on))
+            scene = Scene(
+                value,
+                step=run.step,
+                elapsed=run.bus.now_ns() / 1e9,
+                node=getattr(on, "name", "") or "this breakpoint",
+            )
+            if not compile_condition(when)(scene):
+                return
+    except ConditionError as error:
+        run.bus.emit(
+            Logged("nodescope", f"ns.breakpoint({when!r}): {error}", run.step, run.bus.now_ns())
+        )
+        return
+    caller = sys._getframe(1)
+    where = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
+    run.gate.break_here(f"ns.breakpoint at {where}" + (f": {when}" if when else ""))
+
+
+def recording_path(stem: str, say: Callable[[str], None]) -> Path:
+    """A fresh path for a recording: in ``.nodescope/runs`` here, else in the temporary folder."""
+    name = f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    home = Path(".nodescope")
+    try:
+        (home / "runs").mkdir(mode=0o700, parents=True, exist_ok=True)
+        ignore = home / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n")
+        folder = home / "runs"
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(13, "Permission denied")
+    except OSError as error:
+        folder = Path(tempfile.mkdtemp(prefix="nodescope-"))
+        say(f"{home.absolute()} cannot be written ({error.strerror}); recording to {folder}")
+    path = folder / f"{name}.nscope"
+    count = 2
+    while path.exists():
+        path = folder / f"{name}-{count}.nscope"
+        count += 1
+    return path
+
+
+def last_line(error: BaseException) -> str:
+    """The last line of the error's traceback: ``ValueError: no``."""
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
+
+
+def version() -> str:
+    """The installed version of nodescope."""
+    return _installed_version("nodescope")
+
+
+def _say(text: str) -> None:
+    try:
+        print(f"nodescope: {text}", file=sys.__stderr__, flush=True)
+    except (OSError, ValueError):
+        pass  # stderr is closed; there is nobody to tell
+
+
+def _finish_at_exit(run: Run) -> None:
+    if run.info.pid != os.getpid():
+        return
+    error = getattr(sys, "last_value", None)
+    run.finish(1 if error is not None else 0, last_line(error) if error is not None else "")
+
+
+def _go_inert_in_child() -> None:
+    """A forked child shares the parent's recording and socket: it must touch neither."""
+    global _current
+    if _current is not None:
+        modes.set_observer(None)
+        _current.bus.probes = ()
+        _current._active = False
+        _current = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_go_inert_in_child)
