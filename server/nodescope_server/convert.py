@@ -75,7 +75,7 @@ def snapshot(
         values=_values(recording.values(), until),
         gradients=tuple(each for each in recording.gradients() if each.seq <= until),
         steps=_steps(recording.steps(), until),
-        logs=tuple(each for each in recording.logs() if each.seq <= until)[-MAX_LOGS:],
+        logs=tuple(each for each in recording.logs(limit=MAX_LOGS) if each.seq <= until),
         executions=columns([each for each, _ in state], [times for _, times in state]),
         dropped=recording.dropped(),
         session=session,

@@ -109,7 +109,7 @@ class ValueWindow(msgspec.Struct, frozen=True):
 
 
 class LogPage(msgspec.Struct, frozen=True):
-    """Lines that the program wrote after a seq."""
+    """The first lines after a seq; the next page begins after the last line's seq."""
 
     logs: tuple[LogRow, ...]
 
@@ -252,7 +252,7 @@ def routes(runs: Runs, keys: Secrets) -> APIRouter:
 
     @api.get("/runs/{run}/logs", summary="What the program wrote", **_answers(LogPage, 404, 409))
     async def logs(run: RunId, after: Offset = 0, limit: Count = 2000) -> Json:
-        rows = await runs.get(run).query.call(lambda each: each.logs(after, limit=limit))
+        rows = await runs.get(run).query.call(lambda each: each.logs(after)[:limit])
         return Json(LogPage(tuple(rows)))
 
     @api.get(

@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 _ID = re.compile(r"[0-9a-f]{16}")
 _SHARED_BATCHES = 4
+# What a damaged file can make of a question, beyond what the reader itself explains.
+_FAULTS = (sqlite3.Error, LookupError, ValueError, TypeError, OverflowError)
 
 encode = msgspec.msgpack.Encoder().encode
 
@@ -69,8 +71,11 @@ class Reader:
             if self._recording is None:
                 self._recording = Recording.open(Path(self._path))
             return question(self._recording)
-        except sqlite3.Error as error:
-            raise RecordingError(f"the recording cannot be read: {error}") from error
+        except NodescopeError:
+            raise
+        except _FAULTS as error:
+            what = f"{type(error).__name__}: {error}"
+            raise RecordingError(f"{self._path} cannot be read ({what})") from error
 
     def _end(self) -> None:
         if self._recording is not None:

@@ -186,8 +186,8 @@ class _Browser:
                     body = await self._perform(request.body)
         except NodescopeError as error:
             body = wire.Failed(error.message, error.hint)
-        except OverflowError:
-            body = wire.Failed("a number in the request is too large")
+        except Exception as error:  # the page goes on, whatever this was
+            body = wire.Failed(f"nodescope failed here ({type(error).__name__}: {error})")
         try:
             await self._answer(request.id, body)
         except GoneError:
@@ -267,6 +267,8 @@ class _Browser:
                 encode(wire.RunChanged(msgspec.structs.replace(info, error=str(error))))
             )
             return
+        if self._subscriptions.get(info.id) is not each:
+            return  # unsubscribed, or subscribed anew, while this was read
         if data:
             await self._send(data)
             if behind > MAX_BEHIND:
