@@ -1,14 +1,30 @@
 """TensorSummary: what is kept of a tensor when the tensor itself is not.
 
 Invariant: nan_count, inf_count and zero_count are exact for every dtype and layout. min, max, mean,
-std, norm and the histogram are over the finite elements.
+std, norm and the histogram are over the finite elements. The array is only read.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from typing import Any
+
 import msgspec
+import numpy as np
 
 from nodescope.ir.graph import TensorSpec
+
+BINS = 32
+PREVIEW = 8
+
+# Elements per block: what fits the second-level cache as float64.
+_BLOCK = 65_536
+# Below this, squares of float64 lose digits to underflow, and the scaled road is taken.
+_TINY = 1e-280
+# Squares and sums of numbers between 2**-300 and 2**300 are safe in float64.
+_SAFE_EXPONENT = 300
+_LARGEST = float(np.finfo(np.float64).max)
 
 
 class TensorSummary(msgspec.Struct, frozen=True):
@@ -39,3 +55,251 @@ class TensorSummary(msgspec.Struct, frozen=True):
     histogram: tuple[int, ...] = ()
     preview: tuple[float, ...] = ()
     blob: bool = False
+
+
+def summarise(array: np.ndarray[Any, Any], *, bins: int = BINS) -> TensorSummary:
+    """Statistics of an array of any numeric dtype, shape and layout.
+
+    Moments are accumulated in float64 and scaled, so that they do not overflow. A complex element
+    with a NaN part counts as NaN, otherwise one with an infinite part as infinite. Dtypes that are
+    no numbers (text, objects, dates) get their spec alone.
+
+    Args:
+        array: Read only, never kept.
+        bins: Bins of the histogram, at least 1. Where all finite elements are equal, they are all
+            in the first one.
+    """
+    spec = TensorSpec(array.shape, array.dtype.name)
+    size = array.size
+    if size == 0 or not _numeric(array.dtype):
+        return TensorSummary(spec, array.nbytes)
+    with np.errstate(all="ignore"):
+        # dtype.char: float32, float64, bool and the integers convert to float64 without surprises.
+        if size <= _BLOCK and array.dtype.char in "fd?bhilqBHILQ":
+            small = _summarise_small(array, spec, bins)
+            if small is not None:
+                return small
+        return _summarise_blocks(array, spec, bins)
+
+
+def _numeric(dtype: np.dtype[Any]) -> bool:
+    if dtype.kind in "biufc":
+        return True
+    # Types that NumPy does not know, such as ml_dtypes.bfloat16: void, scalar, without fields.
+    return (
+        dtype.kind == "V"
+        and dtype.fields is None
+        and dtype.subdtype is None
+        and dtype.type is not np.void
+    )
+
+
+def _summarise_small(
+    array: np.ndarray[Any, Any], spec: TensorSpec, bins: int
+) -> TensorSummary | None:
+    """The quick road, by plain reductions; None if something is not finite or would overflow."""
+    flat = array.ravel().astype(np.float64, copy=False)
+    squares = float(flat.dot(flat))
+    # A finite sum of squares proves every element finite.
+    if not (_TINY < squares < math.inf):
+        return None
+    size = flat.size
+    low = float(np.minimum.reduce(flat))
+    high = float(np.maximum.reduce(flat))
+    mean = float(np.add.reduce(flat)) / size
+    span = high - low
+    if span == 0.0:
+        std, histogram = 0.0, (size,) + (0,) * (bins - 1)
+        mean = low
+    elif span < _TINY:
+        return None
+    else:
+        centred = flat - mean
+        std = math.sqrt(float(centred.dot(centred)) / size)
+        places = ((flat - low) * (bins / span)).astype(np.intp)
+        # The maximum itself belongs to the last bin.
+        counts = np.bincount(places, minlength=bins + 1).tolist()
+        counts[bins - 1] += sum(counts[bins:])
+        histogram = tuple(counts[:bins])
+    return TensorSummary(
+        spec,
+        array.nbytes,
+        low,
+        high,
+        mean,
+        std,
+        math.sqrt(squares),
+        0,
+        0,
+        size - int(np.count_nonzero(array)),
+        histogram,
+        tuple(flat[:PREVIEW].tolist()),
+    )
+
+
+def _summarise_blocks(array: np.ndarray[Any, Any], spec: TensorSpec, bins: int) -> TensorSummary:
+    """Any numeric array, block by block: extremes and moments first, then the histogram."""
+    nan = inf = zero = 0
+    moments = _Moments()
+    for block in _blocks(array):
+        finite, nans, infs = _finite(block)
+        nan, inf = nan + nans, inf + infs
+        zero += block.size - int(np.count_nonzero(block))
+        moments.add(finite)
+    preview = tuple(_finite(np.asarray(array.flat[:PREVIEW]), keep=True)[0].tolist())
+    if not moments.count:
+        return TensorSummary(
+            spec,
+            array.nbytes,
+            nan_count=nan,
+            inf_count=inf,
+            zero_count=zero,
+            preview=preview,
+        )
+    return TensorSummary(
+        spec,
+        array.nbytes,
+        moments.low,
+        moments.high,
+        moments.mean,
+        moments.std,
+        moments.norm,
+        nan,
+        inf,
+        zero,
+        _histogram(array, moments, bins),
+        preview,
+    )
+
+
+def _blocks(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
+    """One-dimensional read-only blocks that together are the array, in any order."""
+    if array.flags.c_contiguous:
+        flat = array.reshape(-1)
+        for start in range(0, flat.size, _BLOCK):
+            yield flat[start : start + _BLOCK]
+        return
+    blocks = np.nditer(
+        array,
+        flags=["external_loop", "buffered"],
+        op_flags=["readonly"],
+        order="K",
+        buffersize=_BLOCK,
+    )
+    for block in blocks:
+        yield np.asarray(block)
+
+
+def _finite(
+    block: np.ndarray[Any, Any], *, keep: bool = False
+) -> tuple[np.ndarray[Any, np.dtype[np.float64]], int, int]:
+    """The finite elements as float64 (magnitudes of complex ones), and the NaN and Inf counts.
+
+    With ``keep`` the others stay among them.
+    """
+    kind = block.dtype.kind
+    if kind in "biu":
+        return block.astype(np.float64), 0, 0
+    if kind == "V":
+        block = block.astype(np.float64)
+    nans = np.isnan(block)
+    infs = np.isinf(block)
+    values = np.abs(block) if kind == "c" else block
+    values = values.astype(np.float64, copy=False)
+    if kind == "c" or block.dtype.itemsize > 8:
+        infs &= ~nans
+        # Finite, but too large for a float64 or its magnitude too large: the largest there is.
+        over = ~(nans | infs) & np.isinf(values)
+        if over.any():
+            values = np.where(over, np.copysign(_LARGEST, values), values)
+        values = np.where(nans, np.nan, values)
+    nan_count, inf_count = int(np.count_nonzero(nans)), int(np.count_nonzero(infs))
+    if (nan_count or inf_count) and not keep:
+        values = values[~(nans | infs)]
+    return values, nan_count, inf_count
+
+
+class _Moments:
+    """Running extremes, mean and sums of squares, all divided by a common power of two.
+
+    The divisor is 1 unless squares would overflow or vanish; then the largest magnitude so far.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.low = math.inf
+        self.high = -math.inf
+        self._exponent = -1100
+        self._mean = 0.0
+        self._centred = 0.0
+        self._squares = 0.0
+
+    def add(self, block: np.ndarray[Any, np.dtype[np.float64]]) -> None:
+        """Take in finite elements."""
+        size = block.size
+        if not size:
+            return
+        low, high = float(block.min()), float(block.max())
+        self.low, self.high = min(self.low, low), max(self.high, high)
+        self._rescale(math.frexp(max(abs(low), abs(high)))[1])
+        scaled = self.scaled(block)
+        mean = float(np.add.reduce(scaled)) / size
+        centred = scaled - mean
+        # Chan's formula joins the moments of two parts without cancellation.
+        total = self.count + size
+        apart = mean - self._mean
+        self._centred += float(centred.dot(centred)) + apart * apart * (self.count * size / total)
+        self._mean += apart * (size / total)
+        self._squares += float(scaled.dot(scaled))
+        self.count = total
+
+    def _rescale(self, exponent: int) -> None:
+        if -_SAFE_EXPONENT < exponent < _SAFE_EXPONENT:
+            exponent = 0
+        if exponent <= self._exponent:
+            return
+        shift = self._exponent - exponent
+        self._mean = math.ldexp(self._mean, shift)
+        self._centred = math.ldexp(self._centred, 2 * shift)
+        self._squares = math.ldexp(self._squares, 2 * shift)
+        self._exponent = exponent
+
+    def _unscale(self, value: float) -> float:
+        try:
+            return math.ldexp(value, self._exponent)
+        except OverflowError:  # only a norm or a spread can truly be larger than any float64
+            return math.inf
+
+    @property
+    def mean(self) -> float:
+        # Rounding must not carry it out of the range of the elements.
+        return min(max(self._unscale(self._mean), self.low), self.high)
+
+    @property
+    def std(self) -> float:
+        if self.low == self.high:
+            return 0.0
+        return self._unscale(math.sqrt(self._centred / self.count))
+
+    @property
+    def norm(self) -> float:
+        return self._unscale(math.sqrt(self._squares))
+
+    def scaled(
+        self, block: np.ndarray[Any, np.dtype[np.float64]]
+    ) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Elements divided by the power of two."""
+        # ldexp is exact for every exponent, but some twenty times slower than doing nothing.
+        return np.ldexp(block, -self._exponent) if self._exponent else block
+
+
+def _histogram(array: np.ndarray[Any, Any], moments: _Moments, bins: int) -> tuple[int, ...]:
+    low, high = moments.scaled(np.array([moments.low, moments.high])).tolist()
+    if low == high:
+        return (moments.count,) + (0,) * (bins - 1)
+    counts = np.zeros(bins, dtype=np.int64)
+    for block in _blocks(array):
+        scaled = moments.scaled(_finite(block)[0])
+        places = ((scaled - low) * (bins / (high - low))).astype(np.intp)
+        counts += np.bincount(np.minimum(places, bins - 1), minlength=bins)
+    return tuple(counts.tolist())

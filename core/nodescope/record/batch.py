@@ -1,0 +1,226 @@
+"""Batch: turns what waits in the recorder's queue into rows, and writes them in one transaction.
+
+Invariant: runs in the recorder's thread only; it sees copies, never the program's arrays.
+"""
+
+from __future__ import annotations
+
+import linecache
+import tokenize
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from nodescope.events import (
+    Array,
+    Event,
+    GradientComputed,
+    GraphCaptured,
+    GraphExtended,
+    Logged,
+    PassApplied,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+)
+from nodescope.ir.graph import Node, Value
+from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Dropped
+from nodescope.record.schema import MAX_SOURCE_BYTES, encode, shape_text, summary_row
+from nodescope.record.summary import TensorSummary, summarise
+from nodescope.record.writer import Writer
+
+
+class Ran(NamedTuple):
+    """An execution on its way to the file; ``row`` is table ``execution`` without ``times``."""
+
+    row: tuple[int, int, int, int, int, int, int]
+    outputs: tuple[tuple[int, Array | TensorSummary], ...]
+    latest_only: bool
+    keep_arrays: bool
+    error: str
+
+
+class Batch:
+    """Collects rows and writes them.
+
+    Args:
+        writer: The open file.
+        level: Of the run, for the run's row.
+        version: Which nodescope writes, for the run's row.
+    """
+
+    def __init__(self, writer: Writer, *, level: str, version: str) -> None:
+        self._writer = writer
+        self._level = level
+        self._version = version
+        self._times: dict[int, int] = {}
+        self._producers: dict[int, int] = {}
+        self._known_files: set[str] = set()
+        self._time_ns = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._seq = 0
+        self._rows: dict[str, list[tuple[Any, ...]]] = {}
+        self._latest: dict[int, tuple[Any, ...]] = {}
+        self._arrays: list[tuple[int, int, Array]] = []
+        self._updates: list[tuple[str, tuple[Any, ...]]] = []
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was collected since the last commit."""
+        return not self._seq
+
+    def missed(self, node: int) -> None:
+        """An execution of a node was lost; it still counts as a run of it."""
+        self._times[node] = self._times.get(node, 0) + 1
+
+    def ran(self, item: Ran) -> None:
+        """Collect an execution."""
+        row = item.row
+        seq, node, step, _thread, start_ns, duration_ns, flags = row
+        times = self._times[node] = self._times.get(node, 0) + 1
+        for value, content in item.outputs:
+            summary = content if isinstance(content, TensorSummary) else summarise(content)
+            flags |= HAS_SUMMARY
+            flags |= HAS_NAN if summary.nan_count else 0
+            flags |= HAS_INF if summary.inf_count else 0
+            self._add("summary", summary_row(value, seq, step, summary))
+            if item.keep_arrays and not isinstance(content, TensorSummary):
+                self._arrays.append((value, seq, content))
+        row = (*row[:6], flags, times)  # type: ignore[assignment]
+        if item.latest_only:
+            self._latest[node] = row
+        else:
+            self._add("execution", row)
+        if item.error:
+            self._add("failure", (seq, item.error))
+        self._mark(seq, start_ns + duration_ns)
+
+    def event(self, seq: int, event: Event) -> None:
+        """Collect anything else."""
+        time_ns = 0
+        if isinstance(event, Logged):
+            self._add("log", (seq, event.step, event.time_ns, event.stream, _text(event.text)))
+            time_ns = event.time_ns
+        elif isinstance(event, GraphExtended):
+            self._structure(seq, event.nodes, event.values)
+        elif isinstance(event, GraphCaptured):
+            self._structure(seq, event.graph.nodes, event.graph.values)
+            self._add("document", (None, seq, "graph", encode(event.graph)))
+        elif isinstance(event, GradientComputed):
+            self._add("gradient", (seq, event.value, event.gradient))
+        elif isinstance(event, StepStarted):
+            time_ns = event.time_ns
+            self._updates.append(
+                ("INSERT OR REPLACE INTO step VALUES (?,?,?,NULL,NULL)", (event.step, seq, time_ns))
+            )
+        elif isinstance(event, StepFinished):
+            time_ns = event.time_ns
+            self._updates.append(
+                ("UPDATE step SET end_seq=?, end_ns=? WHERE step=?", (seq, time_ns, event.step))
+            )
+        elif isinstance(event, RunStarted):
+            argv = msgspec.json.encode([_text(each) for each in event.argv]).decode()
+            row = (event.run_id, _text(event.name), argv, event.pid, event.started_unix_ns)
+            self._add("run", (*row, self._level, self._version, None, "", None))
+        elif isinstance(event, RunFinished):
+            time_ns = event.time_ns
+            self._updates.append(
+                (
+                    "UPDATE run SET status=?, error=?, finished_ns=?",
+                    (event.status, _text(event.error), time_ns),
+                )
+            )
+        elif isinstance(event, PassApplied):
+            self._add("document", (None, seq, "pass", encode(event)))
+        self._mark(seq, time_ns)
+
+    def commit(self, seq: int, dropped: Dropped) -> Dropped:
+        """Write everything in one transaction.
+
+        Args:
+            seq: The last record that is in the batch or was lost before its end.
+            dropped: Counts so far; arrays that fall to the budget are added.
+
+        Returns:
+            The counts after it.
+        """
+        writer, rows = self._writer, self._rows
+        writer.begin()
+        for table in ("run", "source", "node", "value", "gradient", "log", "document", "failure"):
+            writer.insert(table, rows.get(table, ()))
+        for statement, parameters in self._updates:
+            writer.execute(statement, parameters)
+        executions = rows.get("execution", [])
+        if self._latest:
+            writer.forget_executions(self._latest)
+            executions = sorted([*executions, *self._latest.values()])
+        writer.insert("execution", executions)
+        if executions:
+            starts = min(each[4] for each in executions)
+            ends = max(each[4] + each[5] for each in executions)
+            writer.insert("span", [(executions[0][0], executions[-1][0], starts, ends)])
+        writer.insert("summary", rows.get("summary", ()))
+        evicted = sum(writer.add_blob(*each) for each in self._arrays)
+        if evicted:
+            dropped = msgspec.structs.replace(dropped, blobs=dropped.blobs + evicted)
+        writer.commit(seq, self._time_ns, dropped)
+        self._clear()
+        return dropped
+
+    def _add(self, table: str, row: tuple[Any, ...]) -> None:
+        rows = self._rows.get(table)
+        if rows is None:
+            rows = self._rows[table] = []
+        rows.append(row)
+
+    def _mark(self, seq: int, time_ns: int) -> None:
+        self._seq = seq
+        if time_ns > self._time_ns:
+            self._time_ns = time_ns
+
+    def _structure(self, seq: int, nodes: tuple[Node, ...], values: tuple[Value, ...]) -> None:
+        for node in nodes:
+            for value in node.outputs:
+                self._producers[value] = node.id
+            name, scope = _text(node.name), _text(node.scope)
+            row = (None, seq, node.id, name, node.op, scope, node.phase, encode(node))
+            self._add("node", row)
+            if node.source is not None:
+                self._source(node.source.file)
+        for each in values:
+            spec = each.spec
+            head = (None, seq, each.id, _text(each.name), spec.dtype, shape_text(spec.shape))
+            self._add("value", (*head, self._producers.get(each.id)))
+
+    def _source(self, file: str) -> None:
+        if not file or file in self._known_files:
+            return
+        self._known_files.add(file)
+        text = _read_source(file)
+        if text:
+            self._add("source", (_text(file), text))
+
+
+def _read_source(file: str) -> str:
+    """The text of a source file or notebook cell; empty if it cannot be had or is too long."""
+    try:
+        path = Path(file)
+        if not path.is_file():
+            text = "".join(linecache.getlines(file))
+        elif path.stat().st_size > MAX_SOURCE_BYTES:
+            return ""
+        else:
+            with tokenize.open(file) as opened:
+                text = opened.read()
+    except (OSError, SyntaxError, ValueError):
+        return ""
+    return _text(text) if len(text) <= MAX_SOURCE_BYTES else ""
+
+
+def _text(text: str) -> str:
+    """Text that SQLite takes: lone surrogates (undecodable bytes of a path) are replaced."""
+    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text

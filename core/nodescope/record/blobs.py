@@ -1,0 +1,128 @@
+"""Full arrays out of a recording: whole, or the window that is looked at.
+
+Invariant: of a large array only the chunks that hold the window are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nodescope.events import Array
+from nodescope.record.schema import CHUNK_BYTES, spec_of
+
+Window = tuple[np.ndarray[Any, np.dtype[np.float64]], tuple[int, int], tuple[int, ...]]
+
+
+class BlobReader:
+    """Reads tables ``blob`` and ``chunk``.
+
+    Args:
+        ask: Runs a question with parameters and returns all rows.
+    """
+
+    def __init__(self, ask: Callable[..., list[tuple[Any, ...]]]) -> None:
+        self._ask = ask
+
+    def whole(self, value: int, seq: int) -> Array | None:
+        """The array, read-only, or None.
+
+        Raises:
+            ValueError: The stored bytes do not fit the stored shape.
+        """
+        found = self._find(value, seq)
+        if found is None:
+            return None
+        blob, dtype, shape, nbytes = found
+        array = _decode(self._bytes(blob, 0, nbytes), dtype).reshape(shape)
+        array.flags.writeable = False
+        return array
+
+    def window(
+        self, value: int, seq: int, index: tuple[int, ...], row: int, col: int, rows: int, cols: int
+    ) -> Window | None:
+        """See `Recording.array_slice`.
+
+        Raises:
+            ValueError: The stored bytes do not fit the stored shape.
+        """
+        found = self._find(value, seq)
+        if found is None:
+            return None
+        blob, dtype, shape, nbytes = found
+        size = int(np.prod(shape, dtype=np.int64))
+        width = nbytes // size if size else 0
+        leading = shape[:-2] if len(shape) > 2 else ()
+        wanted = (*index, *(0 for _ in leading))[: len(leading)]
+        taken = tuple(max(0, min(at, n - 1)) for at, n in zip(wanted, leading, strict=True))
+        height, breadth = (1, 1, *shape)[-2:] if len(shape) != 1 else (1, shape[0])
+        if not all(leading):
+            height = breadth = 0
+        first, last = min(max(row, 0), height), min(max(row, 0) + max(rows, 0), height)
+        left, right = min(max(col, 0), breadth), min(max(col, 0) + max(cols, 0), breadth)
+        if first >= last or left >= right:
+            empty = np.zeros((last - first, right - left))
+            return empty, (height, breadth), taken
+        plane = 0
+        for at, n in zip(taken, leading, strict=True):
+            plane = plane * n + at
+        origin = plane * height * breadth
+        stride = breadth * width
+        if stride <= 4 * CHUNK_BYTES // (last - first):
+            start = (origin + first * breadth) * width
+            data = self._bytes(blob, start, start + (last - first) * stride)
+            part = _decode(data, dtype).reshape(last - first, breadth)[:, left:right]
+        else:
+            lines = [
+                self._bytes(blob, start + left * width, start + right * width)
+                for start in ((origin + each * breadth) * width for each in range(first, last))
+            ]
+            part = _decode(b"".join(lines), dtype).reshape(last - first, right - left)
+        part = np.abs(part) if part.dtype.kind == "c" else part
+        with np.errstate(all="ignore"):
+            return part.astype(np.float64), (height, breadth), taken
+
+    def _find(self, value: int, seq: int) -> tuple[int, str, tuple[int, ...], int] | None:
+        rows = self._ask(
+            "SELECT id, dtype, shape, nbytes FROM blob WHERE value = ? AND seq = ?", value, seq
+        )
+        if not rows or not readable(rows[0][1]):
+            return None
+        blob, dtype, shape, nbytes = rows[0]
+        return blob, dtype, spec_of(dtype, shape).shape, nbytes
+
+    def _bytes(self, blob: int, start: int, stop: int) -> bytes:
+        if start >= stop:
+            return b""
+        first = start // CHUNK_BYTES
+        rows = self._ask(
+            "SELECT data FROM chunk WHERE blob = ? AND part BETWEEN ? AND ? ORDER BY part",
+            blob,
+            first,
+            (stop - 1) // CHUNK_BYTES,
+        )
+        data: bytes = rows[0][0] if len(rows) == 1 else b"".join(row[0] for row in rows)
+        offset = first * CHUNK_BYTES
+        return data[start - offset : stop - offset]
+
+
+def readable(dtype: str) -> bool:
+    """Whether arrays of a dtype of this name can be read here."""
+    if dtype == "bfloat16":
+        return True
+    try:
+        return not np.dtype(dtype).hasobject
+    except TypeError:
+        return False
+
+
+def _decode(data: bytes, dtype: str) -> Array:
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        # bfloat16 without a library for it: the upper half of a float32.
+        halves = np.frombuffer(data, dtype="<u2").astype(np.uint32)
+        return (halves << np.uint32(16)).view(np.float32)
+    return np.frombuffer(data, dtype=kind.newbyteorder("<")).astype(kind, copy=False)

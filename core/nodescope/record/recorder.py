@@ -1,0 +1,359 @@
+"""Recorder: the probe that takes down what a run does, and the thread that writes it.
+
+On the program's thread an event is numbered and put into a queue; arrays are copied first, since
+the program may change them afterwards. Statistics and disk are the business of the other thread.
+
+Invariant: `emit` never waits for the disk and never raises. What does not fit is counted, values
+first. A recording that cannot be written any more is given up with one message.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fnmatch
+import os
+import sqlite3
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from nodescope.errors import RecordingError
+from nodescope.events import (
+    LEVELS,
+    Array,
+    Event,
+    GraphCaptured,
+    GraphExtended,
+    Level,
+    Logged,
+    NodeFailed,
+    NodeFinished,
+    NodeStarted,
+)
+from nodescope.ir.graph import Node
+from nodescope.ir.scopes import is_within
+from nodescope.record.batch import Batch, Ran
+from nodescope.record.rows import FAILED, Dropped
+from nodescope.record.summary import TensorSummary, summarise
+from nodescope.record.writer import Writer
+
+MIB = 1 << 20
+BATCH_S = 0.05
+_BATCH_ITEMS = 32_768
+# What one queued record weighs beside its arrays.
+_RECORD_BYTES = 320
+_ARRAY_BYTES = 160
+# Of the queue, what is kept free of values, so that executions still fit when values do not.
+_RESERVED = 8
+
+
+class Recorder:
+    """Records a run into a file. A probe.
+
+    Args:
+        path: The ``.nscope`` file. A recording that is there is replaced.
+        level: What is kept of each execution.
+        levels: Other levels for scopes or globs over node names, the first match wins.
+        budget_bytes: How much of full arrays is kept at level ``values``; the newest win.
+        queue_bytes: How much may wait to be written.
+        on_commit: Called in the recorder's thread with the seq up to which all can be read.
+        on_fault: Called once, with one line, if the recording has to be given up.
+
+    Raises:
+        RecordingError: The file cannot be created.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        level: Level = "summary",
+        levels: Mapping[str, Level] | None = None,
+        budget_bytes: int = 256 * MIB,
+        queue_bytes: int = 64 * MIB,
+        on_commit: Callable[[int], None] | None = None,
+        on_fault: Callable[[str], None] | None = None,
+    ) -> None:
+        self._levels = dict(levels or {})
+        for each in (level, *self._levels.values()):
+            if each not in LEVELS:
+                raise RecordingError(f"no capture level {each!r}", hint=f"one of {LEVELS}")
+        self.path = Path(path).absolute()
+        self.level: Level = level
+        self.on_commit = on_commit
+        self.on_fault = on_fault or _print_fault
+        self._level_of: dict[int, Level] = {}
+        self._queue_bytes = queue_bytes
+        self._queue: deque[tuple[int, int, Event | Ran]] = deque()
+        self._queued = 0
+        self._seq = 0
+        self._committed = 0
+        self._lost_executions = 0
+        self._lost_summaries = 0
+        self._missed: deque[int] = deque()
+        self._lock = threading.Lock()
+        self._here = threading.local()
+        self._wanted = threading.Event()
+        self._hurry = threading.Event()
+        self._progress = threading.Condition(threading.Lock())
+        self._closing = False
+        self._off = False
+        self._fault = ""
+        self._writer = Writer(self.path, budget_bytes=budget_bytes)
+        self._batch = Batch(self._writer, level=level, version=_version())
+        self._thread = threading.Thread(target=self._work, name="nodescope-recorder", daemon=True)
+        self._thread.start()
+        _recorders.add(self)
+
+    # ------------------------------------------------------------ the program's side
+
+    def emit(self, event: Event) -> None:
+        """Number an event and queue it."""
+        if self._off:
+            return
+        kind = type(event)
+        if kind is NodeFinished:
+            self._finished(event)  # type: ignore[arg-type]
+        elif kind is NodeStarted:
+            pass
+        elif isinstance(event, NodeFailed):
+            self._failed(event)
+        else:
+            bytes_ = 2 * _RECORD_BYTES
+            if isinstance(event, Logged):
+                bytes_ += 4 * len(event.text)
+            structure = not isinstance(event, Logged)
+            if isinstance(event, GraphExtended | GraphCaptured):
+                self._forget_levels(event)
+            self._put(event, bytes_, always=structure)
+
+    def thread_seq(self) -> int:
+        """The seq of the calling thread's last record; of the last one of all if it has none."""
+        return getattr(self._here, "seq", self._seq)
+
+    @property
+    def last_seq(self) -> int:
+        """The seq of the last record so far."""
+        return self._seq
+
+    @property
+    def committed_seq(self) -> int:
+        """The seq up to which everything can be read from the file."""
+        return self._committed
+
+    @property
+    def fault(self) -> str:
+        """Why the recording was given up, or ``""``."""
+        return self._fault
+
+    def flush(self, timeout_s: float = 2.0) -> bool:
+        """Wait until everything emitted so far can be read; False if that was not to be had."""
+        if threading.current_thread() is self._thread:
+            return False
+        wanted = self._seq
+        self._hurry.set()
+        self._wanted.set()
+        with self._progress:
+            self._progress.wait_for(
+                lambda: self._committed >= wanted or self._off, timeout=timeout_s
+            )
+        return self._committed >= wanted
+
+    def close(self, timeout_s: float = 2.0) -> bool:
+        """Write the rest and leave one portable file; False if there was not enough time."""
+        self._closing = True
+        self._hurry.set()
+        self._wanted.set()
+        if not self._inert():
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive() and not self._fault
+
+    def _finished(self, event: NodeFinished) -> None:
+        node = event.node
+        level = self.level if not self._levels else self._level(node)
+        row = (node.id, event.step, event.thread, event.start_ns, event.end_ns - event.start_ns, 0)
+        if level == "timing" or level == "graph":
+            self._put(row, _RECORD_BYTES, latest_only=level == "graph")
+            return
+        outputs = node.outputs
+        weight = _RECORD_BYTES
+        for array in event.outputs:
+            weight += array.nbytes + _ARRAY_BYTES
+        room = self._queue_bytes - self._queue_bytes // _RESERVED
+        kept: tuple[tuple[int, Array | TensorSummary], ...] = ()
+        try:
+            if weight > room:
+                # It never fits, so its statistics are taken here and now, without a copy.
+                kept = tuple(zip(outputs, map(summarise, event.outputs), strict=False))
+                weight = _RECORD_BYTES * (1 + len(kept))
+                if level == "values":
+                    self._lost_blobs(len(kept))
+            elif self._queued + weight <= room:
+                kept = tuple(
+                    [(value, array.copy()) for value, array in zip(outputs, event.outputs)]  # noqa: B905
+                )
+        except MemoryError:
+            kept = ()
+        if not kept and outputs:
+            weight = _RECORD_BYTES
+            with self._lock:
+                self._lost_summaries += len(event.outputs)
+        self._put(row, weight, outputs=kept, keep_arrays=level == "values")
+
+    def _failed(self, event: NodeFailed) -> None:
+        row = (event.node.id, event.step, event.thread, event.start_ns, 0, FAILED)
+        self._put(row, _RECORD_BYTES + len(event.error), error=event.error or "failed", always=True)
+
+    def _put(
+        self,
+        content: Event | tuple[int, int, int, int, int, int],
+        weight: int,
+        *,
+        outputs: tuple[tuple[int, Array | TensorSummary], ...] = (),
+        latest_only: bool = False,
+        keep_arrays: bool = False,
+        error: str = "",
+        always: bool = False,
+    ) -> None:
+        with self._lock:
+            self._seq = seq = self._seq + 1
+            if self._queued + weight > self._queue_bytes and not always:
+                self._lost_executions += 1
+                if type(content) is tuple:
+                    self._missed.append(content[0])
+                    self._lost_summaries += len(outputs)
+            else:
+                item = (
+                    Ran((seq, *content), outputs, latest_only, keep_arrays, error)
+                    if type(content) is tuple
+                    else content
+                )
+                self._queued += weight
+                self._queue.append((seq, weight, item))  # type: ignore[arg-type]
+        self._here.seq = seq
+        if not self._wanted.is_set():
+            self._wanted.set()
+
+    def _lost_blobs(self, count: int) -> None:
+        with self._lock:
+            self._dropped_blobs += count
+
+    _dropped_blobs = 0
+
+    def _level(self, node: Node) -> Level:
+        level = self._level_of.get(node.id)
+        if level is None:
+            level = self.level
+            for pattern, each in self._levels.items():
+                if is_within(node.scope, pattern) or fnmatch.fnmatchcase(node.name, pattern):
+                    level = each
+                    break
+            self._level_of[node.id] = level
+        return level
+
+    def _forget_levels(self, event: GraphExtended | GraphCaptured) -> None:
+        nodes = event.nodes if isinstance(event, GraphExtended) else event.graph.nodes
+        for node in nodes:
+            self._level_of.pop(node.id, None)
+
+    # ------------------------------------------------------------ the recorder's side
+
+    def _work(self) -> None:
+        try:
+            while True:
+                self._wanted.wait()
+                if not self._closing:
+                    # Let a batch gather; a stop that waits for it cuts this short.
+                    self._hurry.wait(BATCH_S / 2)
+                self._hurry.clear()
+                self._wanted.clear()
+                closing = self._closing
+                while self._queue or self._committed < self._seq:
+                    self._write_some()
+                if closing:
+                    break
+            self._off = True
+            self._writer.finish()
+        except Exception as error:  # whatever it is, the program must not notice
+            self._give_up(error)
+        with self._progress:
+            self._progress.notify_all()
+
+    def _write_some(self) -> None:
+        batch, queue = self._batch, self._queue
+        deadline = time.monotonic() + BATCH_S
+        weight = taken = seq = 0
+        with self._lock:
+            everything = self._seq
+        while queue and taken < _BATCH_ITEMS:
+            seq, size, item = queue.popleft()
+            weight += size
+            taken += 1
+            if type(item) is Ran:
+                batch.ran(item)
+            else:
+                batch.event(seq, item)  # type: ignore[arg-type]
+            if taken % 16 == 0 and time.monotonic() > deadline:
+                break
+        while self._missed:
+            batch.missed(self._missed.popleft())
+        # Records that were lost leave gaps; they are behind us once the queue is drained.
+        seq = seq if queue else max(seq, everything)
+        with self._lock:
+            dropped = Dropped(self._dropped_blobs, self._lost_summaries, self._lost_executions)
+        blobs = batch.commit(seq, dropped).blobs - dropped.blobs
+        with self._lock:
+            self._queued -= weight
+            self._dropped_blobs += blobs
+        with self._progress:
+            self._committed = max(seq, self._committed)
+            self._progress.notify_all()
+        if self.on_commit is not None:
+            self.on_commit(self._committed)
+
+    def _give_up(self, error: Exception) -> None:
+        self._off = True
+        self._queue.clear()
+        self._writer.abandon()
+        known = isinstance(error, RecordingError | sqlite3.Error | OSError)
+        reason = str(error) if known else f"{type(error).__name__}: {error}"
+        self._fault = f"the recording stopped, your program goes on: {reason}"
+        self.on_fault(self._fault)
+
+    def _inert(self) -> bool:
+        return self._thread.ident is None or not self._thread.is_alive()
+
+    def _after_fork(self) -> None:
+        """In a forked child there is no writing thread, and the file is the parent's."""
+        self._off = True
+        # Closing SQLite's connection here could fold up the parent's log. It is never closed.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._writer.connection))
+
+
+_recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
+
+
+def _silence_child() -> None:
+    for each in list(_recorders):
+        each._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_silence_child)
+
+
+def _version() -> str:
+    try:
+        return version("nodescope")
+    except PackageNotFoundError:  # run from a source tree
+        return "unknown"
+
+
+def _print_fault(text: str) -> None:
+    if sys.__stderr__ is not None:
+        print(f"nodescope: {text}", file=sys.__stderr__)

@@ -1,0 +1,335 @@
+"""Recording: reads what a run left behind, or is leaving right now.
+
+Invariant: read-only, and everything has bounds: rows are fetched by seq, node or time through an
+index. A damaged file gives `RecordingError`, never something else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from nodescope.errors import RecordingError
+from nodescope.events import LEVELS, Array
+from nodescope.ir.graph import Node, Value
+from nodescope.protocol import RunInfo
+from nodescope.record.blobs import BlobReader, Window
+from nodescope.record.opening import connect, damaged
+from nodescope.record.rows import (
+    Dropped,
+    Execution,
+    GradientRow,
+    LogRow,
+    NodeRow,
+    StepRow,
+    ValueAt,
+    ValueRow,
+)
+from nodescope.record.schema import EXECUTION, SUMMARY, spec_of, summary_of
+
+T = TypeVar("T")
+
+_node = msgspec.msgpack.Decoder(Node).decode
+_argv = msgspec.json.Decoder(list[str]).decode
+# Faults of the content that a damaged file can cause.
+_FAULTS = (sqlite3.Error, msgspec.MsgspecError, ValueError, TypeError, OverflowError, IndexError)
+
+
+class Recording:
+    """An open recording. May be used from several threads; questions take turns."""
+
+    def __init__(self, path: Path, database: sqlite3.Connection) -> None:
+        self.path = path
+        self._database = database
+        self._lock = threading.Lock()
+        self._blobs = BlobReader(self._all)
+
+    @classmethod
+    def open(cls, path: str | Path) -> Recording:
+        """Open a recording, finished or being written.
+
+        Raises:
+            RecordingError: It is not one, too new for us, or damaged.
+        """
+        return cls(Path(path), connect(Path(path)))
+
+    def __enter__(self) -> Recording:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._database.close()
+
+    # ------------------------------------------------------------ the run
+
+    def run(self) -> RunInfo:
+        """What is known of the run; state ``recorded``."""
+        rows = self._all("SELECT * FROM run ORDER BY rowid DESC LIMIT 1")
+        path = str(self.path.absolute())
+        if not rows:
+            # It died before it said its name. The same file gets the same id each time.
+            digest = hashlib.blake2b(path.encode("utf-8", "replace"), digest_size=8).hexdigest()
+            return RunInfo(digest, self.path.stem, state="recorded", recording=path)
+        run_id, name, argv, pid, started, level, _writer, status, error, _end = rows[0]
+        return RunInfo(
+            id=run_id,
+            name=name,
+            argv=tuple(self._read(_argv, argv)),
+            pid=pid,
+            started_unix_ns=started,
+            level=level if level in LEVELS else "summary",
+            state="recorded",
+            recording=path,
+            status=status,
+            error=error,
+        )
+
+    def last_seq(self) -> int:
+        """The seq up to which everything can be read."""
+        return int(self._progress()[0])
+
+    def time_ns(self) -> int:
+        """The latest moment in it, in nanoseconds since the run began."""
+        return int(self._progress()[1])
+
+    def dropped(self) -> Dropped:
+        """What was not kept."""
+        return Dropped(*self._progress()[2:])
+
+    def _progress(self) -> tuple[Any, ...]:
+        return self._all("SELECT * FROM progress LIMIT 1")[0]
+
+    # ------------------------------------------------------------ structure
+
+    def nodes(self, after: int = 0) -> list[NodeRow]:
+        """Nodes defined or redefined after a seq, in order."""
+        rows = self._all("SELECT seq, data FROM node WHERE seq > ? ORDER BY row", after)
+        return [NodeRow(seq, self._read(_node, data)) for seq, data in rows]
+
+    def values(self, after: int = 0) -> list[ValueRow]:
+        """Values defined after a seq, in order."""
+        rows = self._all(
+            "SELECT seq, id, name, dtype, shape, producer FROM value WHERE seq > ? ORDER BY row",
+            after,
+        )
+        return [
+            ValueRow(seq, Value(number, self._read(spec_of, dtype, shape), name), producer)
+            for seq, number, name, dtype, shape, producer in rows
+        ]
+
+    def gradients(self, after: int = 0) -> list[GradientRow]:
+        """Which value is the gradient of which, as said after a seq."""
+        rows = self._all(
+            "SELECT seq, value, gradient FROM gradient WHERE seq > ? ORDER BY seq", after
+        )
+        return [GradientRow(*row) for row in rows]
+
+    def source(self, file: str) -> str | None:
+        """The text of a source file, as it was during the run."""
+        rows = self._all("SELECT text FROM source WHERE file = ?", file)
+        return rows[0][0] if rows else None
+
+    # ------------------------------------------------------------ what happened
+
+    def steps(self, after_seq: int = 0) -> list[StepRow]:
+        """Training steps that began or ended after a seq."""
+        rows = self._all(
+            "SELECT step, start_seq, start_ns, end_seq, end_ns FROM step "
+            "WHERE start_seq > ?1 OR end_seq > ?1 ORDER BY start_seq",
+            after_seq,
+        )
+        return [StepRow(*row) for row in rows]
+
+    def logs(self, after: int = 0, limit: int | None = None) -> list[LogRow]:
+        """Lines after a seq, in order; with ``limit``, the last ones."""
+        rows = self._all(
+            "SELECT seq, step, time_ns, stream, text FROM log WHERE seq > ? "
+            "ORDER BY seq DESC LIMIT ?",
+            after,
+            -1 if limit is None else limit,
+        )
+        return [LogRow(*row) for row in reversed(rows)]
+
+    def failure(self, seq: int) -> str | None:
+        """What the node raised at an execution that failed."""
+        rows = self._all("SELECT error FROM failure WHERE seq = ?", seq)
+        return rows[0][0] if rows else None
+
+    def executions(
+        self,
+        after: int = 0,
+        until: int | None = None,
+        *,
+        node: int | None = None,
+        limit: int | None = None,
+    ) -> list[Execution]:
+        """Executions in ``(after, until]``, in order of seq; with ``limit``, the first ones."""
+        which = "" if node is None else " AND node = ?"
+        rows = self._all(
+            f"SELECT {EXECUTION} FROM execution WHERE seq > ? AND seq <= ?{which} "
+            "ORDER BY seq LIMIT ?",
+            after,
+            _LAST if until is None else until,
+            *(() if node is None else (node,)),
+            -1 if limit is None else limit,
+        )
+        return [Execution(*row) for row in rows]
+
+    def state_at(self, seq: int) -> list[tuple[Execution, int]]:
+        """The latest execution of each node at or before a seq, and how often it had run."""
+        columns = ", ".join(f"e.{each}" for each in EXECUTION.split(", "))
+        rows = self._all(
+            f"SELECT {columns}, e.times FROM (SELECT DISTINCT id FROM node) AS n "
+            "CROSS JOIN execution AS e ON e.seq = "
+            "(SELECT max(seq) FROM execution WHERE node = n.id AND seq <= ?) ORDER BY e.seq",
+            seq,
+        )
+        return [(Execution(*row[:-1]), row[-1]) for row in rows]
+
+    def timeline(self, start_ns: int, end_ns: int, limit: int) -> tuple[int, list[Execution]]:
+        """Executions that overlap a span of time, in order: how many, and the longest of them."""
+        first, last = self._all(
+            "SELECT min(first_seq), max(last_seq) FROM span WHERE end_ns >= ? AND start_ns <= ?",
+            start_ns,
+            end_ns,
+        )[0]
+        if first is None:
+            return 0, []
+        where = "seq BETWEEN ? AND ? AND start_ns <= ? AND start_ns + duration_ns >= ?"
+        bounds = (first, last, end_ns, start_ns)
+        total = self._all(f"SELECT count(*) FROM execution WHERE {where}", *bounds)[0][0]
+        rows = self._all(
+            f"SELECT {EXECUTION} FROM execution WHERE {where} ORDER BY duration_ns DESC LIMIT ?",
+            *bounds,
+            limit,
+        )
+        return total, [Execution(*row) for row in sorted(rows)]
+
+    def history(
+        self, node: int, *, until_seq: int | None = None, limit: int = 500
+    ) -> tuple[int, list[Execution], list[ValueAt | None]]:
+        """The executions of a node, oldest first, and its first output at each of them.
+
+        Returns:
+            How many there are; at most ``limit`` of them, evenly chosen, the last one always
+            among them; and as many values, None where there is no summary.
+        """
+        found = self._all(
+            "SELECT seq FROM execution WHERE node = ? AND seq <= ? ORDER BY seq",
+            node,
+            _LAST if until_seq is None else until_seq,
+        )
+        seqs = _thinned([row[0] for row in found], max(limit, 1))
+        rows = self._by_seq(f"SELECT {EXECUTION} FROM execution WHERE seq IN", seqs)
+        executions = [Execution(*row) for row in sorted(rows)]
+        defined = self._all("SELECT data FROM node WHERE id = ? ORDER BY row DESC LIMIT 1", node)
+        outputs = self._read(_node, defined[0][0]).outputs if defined else ()
+        points: dict[int, ValueAt] = {}
+        if outputs:
+            value = outputs[0]
+            summaries = self._by_seq(
+                f"SELECT {SUMMARY}, {_HAS_BLOB} FROM summary AS s "
+                f"WHERE value = {value:d} AND seq IN",
+                seqs,
+            )
+            points = {row[0]: self._value_at(value, row) for row in summaries}
+        return len(found), executions, [points.get(each.seq) for each in executions]
+
+    # ------------------------------------------------------------ values
+
+    def latest_at(self, value_id: int, seq: int | None = None) -> ValueAt | None:
+        """What is known of a value at a moment: its latest summary at or before ``seq``."""
+        rows = self._all(
+            f"SELECT {SUMMARY}, {_HAS_BLOB} FROM summary AS s WHERE value = ? AND seq <= ? "
+            "ORDER BY seq DESC LIMIT 1",
+            value_id,
+            _LAST if seq is None else seq,
+        )
+        return self._value_at(value_id, rows[0]) if rows else None
+
+    def array(self, value_id: int, seq: int) -> Array | None:
+        """The array that an execution wrote, read-only; None if it is not kept.
+
+        bfloat16 comes as float32 where no library that defines it is loaded.
+        """
+        return self._read(self._blobs.whole, value_id, seq)
+
+    def array_slice(
+        self,
+        value_id: int,
+        seq: int,
+        index: tuple[int, ...],
+        row: int,
+        col: int,
+        rows: int,
+        cols: int,
+    ) -> Window | None:
+        """A window of a two-dimensional slice of a kept array; None if it is not kept.
+
+        A vector is one row, a scalar is one by one. Only the part of the array that holds the
+        window is read.
+
+        Args:
+            value_id, seq: Which value, written by which execution.
+            index: One entry per leading axis; missing ones are 0, others are kept in range.
+            row, col, rows, cols: The window; it is cut where the slice ends.
+
+        Returns:
+            The window (2-D float64, complex as magnitude), rows and columns of the whole slice,
+            and the leading axes as they were taken.
+        """
+        return self._read(self._blobs.window, value_id, seq, index, row, col, rows, cols)
+
+    def _value_at(self, value: int, row: tuple[Any, ...]) -> ValueAt:
+        seq, step, *statistics, kept = row
+        summary = self._read(lambda: summary_of(tuple(statistics), blob=bool(kept)))
+        return ValueAt(seq, step, value, summary)
+
+    # ------------------------------------------------------------ asking
+
+    def _by_seq(self, question: str, seqs: Sequence[int]) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = []
+        for start in range(0, len(seqs), 10_000):
+            rows += self._all(f"{question} ({','.join(map(str, seqs[start : start + 10_000]))})")
+        return rows
+
+    def _all(self, question: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        try:
+            with self._lock:
+                return self._database.execute(question, parameters).fetchall()
+        except sqlite3.ProgrammingError as error:
+            raise RecordingError(f"the recording {self.path} is closed") from error
+        except OverflowError:
+            return []  # a seq or id beyond 64 bits names nothing
+        except sqlite3.Error as error:
+            raise damaged(self.path, error) from error
+
+    def _read(self, reader: Callable[..., T], *arguments: Any) -> T:
+        """``reader(*arguments)``, with its faults as those of the file."""
+        try:
+            return reader(*arguments)
+        except _FAULTS as error:
+            raise damaged(self.path, error) from error
+
+
+_LAST = (1 << 63) - 1
+_HAS_BLOB = "EXISTS (SELECT 1 FROM blob AS b WHERE b.value = s.value AND b.seq = s.seq)"
+
+
+def _thinned(seqs: list[int], limit: int) -> list[int]:
+    if len(seqs) <= limit:
+        return seqs
+    if limit == 1:
+        return seqs[-1:]
+    last = len(seqs) - 1
+    return [seqs[place * last // (limit - 1)] for place in range(limit)]

@@ -1,0 +1,179 @@
+"""The recording's file format: one SQLite database. `docs/recording.md` describes it.
+
+Invariant: every name and column of the format is written here, and only the writer and the readers
+of this package know them. A change that an older reader would misread raises `SCHEMA_VERSION`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from nodescope.ir.graph import TensorSpec
+from nodescope.record.summary import TensorSummary
+
+SUFFIX = ".nscope"
+# How every SQLite file begins, and "nscp" in it, which tells that it is a recording.
+HEADER = b"SQLite format 3\x00"
+APPLICATION_ID = 0x6E736370
+SCHEMA_VERSION = 1
+# Arrays are stored in rows of this many bytes, so that a window of a huge one is cheap to read.
+CHUNK_BYTES = 1 << 20
+MAX_SOURCE_BYTES = 1 << 20
+
+SCHEMA = """
+CREATE TABLE run (
+  id TEXT NOT NULL, name TEXT NOT NULL, argv TEXT NOT NULL, pid INTEGER NOT NULL,
+  started_unix_ns INTEGER NOT NULL, level TEXT NOT NULL, writer TEXT NOT NULL,
+  status INTEGER, error TEXT NOT NULL, finished_ns INTEGER
+) STRICT;
+CREATE TABLE progress (
+  seq INTEGER NOT NULL, time_ns INTEGER NOT NULL,
+  dropped_blobs INTEGER NOT NULL, dropped_summaries INTEGER NOT NULL,
+  dropped_executions INTEGER NOT NULL
+) STRICT;
+CREATE TABLE node (
+  row INTEGER PRIMARY KEY, seq INTEGER NOT NULL, id INTEGER NOT NULL, name TEXT NOT NULL,
+  op TEXT NOT NULL, scope TEXT NOT NULL, phase TEXT NOT NULL, data BLOB NOT NULL
+) STRICT;
+CREATE INDEX node_seq ON node (seq);
+CREATE INDEX node_id ON node (id);
+CREATE TABLE value (
+  row INTEGER PRIMARY KEY, seq INTEGER NOT NULL, id INTEGER NOT NULL, name TEXT NOT NULL,
+  dtype TEXT NOT NULL, shape TEXT NOT NULL, producer INTEGER
+) STRICT;
+CREATE INDEX value_seq ON value (seq);
+CREATE INDEX value_id ON value (id);
+CREATE TABLE gradient (
+  seq INTEGER PRIMARY KEY, value INTEGER NOT NULL, gradient INTEGER NOT NULL
+) STRICT;
+CREATE TABLE step (
+  step INTEGER PRIMARY KEY, start_seq INTEGER NOT NULL, start_ns INTEGER NOT NULL,
+  end_seq INTEGER, end_ns INTEGER
+) STRICT;
+CREATE TABLE log (
+  seq INTEGER PRIMARY KEY, step INTEGER NOT NULL, time_ns INTEGER NOT NULL,
+  stream TEXT NOT NULL, text TEXT NOT NULL
+) STRICT;
+CREATE TABLE execution (
+  seq INTEGER PRIMARY KEY, node INTEGER NOT NULL, step INTEGER NOT NULL, thread INTEGER NOT NULL,
+  start_ns INTEGER NOT NULL, duration_ns INTEGER NOT NULL, flags INTEGER NOT NULL,
+  times INTEGER NOT NULL
+) STRICT;
+CREATE INDEX execution_node ON execution (node, seq);
+CREATE TABLE failure (seq INTEGER PRIMARY KEY, error TEXT NOT NULL) STRICT;
+CREATE TABLE span (
+  first_seq INTEGER PRIMARY KEY, last_seq INTEGER NOT NULL,
+  start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL
+) STRICT;
+CREATE TABLE summary (
+  value INTEGER NOT NULL, seq INTEGER NOT NULL, step INTEGER NOT NULL,
+  dtype TEXT NOT NULL, shape TEXT NOT NULL, nbytes INTEGER NOT NULL,
+  min REAL, max REAL, mean REAL, std REAL, norm REAL,
+  nan_count INTEGER NOT NULL, inf_count INTEGER NOT NULL, zero_count INTEGER NOT NULL,
+  histogram BLOB NOT NULL, preview BLOB NOT NULL,
+  PRIMARY KEY (value, seq)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE blob (
+  id INTEGER PRIMARY KEY, value INTEGER NOT NULL, seq INTEGER NOT NULL,
+  dtype TEXT NOT NULL, shape TEXT NOT NULL, nbytes INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX blob_value ON blob (value, seq);
+CREATE TABLE chunk (
+  blob INTEGER NOT NULL, part INTEGER NOT NULL, data BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX chunk_part ON chunk (blob, part);
+CREATE TABLE source (file TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT;
+CREATE TABLE document (
+  row INTEGER PRIMARY KEY, seq INTEGER NOT NULL, kind TEXT NOT NULL, data BLOB NOT NULL
+) STRICT;
+"""
+
+EXECUTION = "seq, node, step, thread, start_ns, duration_ns, flags"
+SUMMARY = (
+    "seq, step, dtype, shape, nbytes, min, max, mean, std, norm, "
+    "nan_count, inf_count, zero_count, histogram, preview"
+)
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """A shape as it is stored, ``"32,10"``; a scalar's is ``""``."""
+    return ",".join(map(str, shape))
+
+
+@lru_cache(maxsize=4096)
+def spec_of(dtype: str, shape: str) -> TensorSpec:
+    """The spec of a stored dtype and shape.
+
+    Raises:
+        ValueError: The shape is damaged.
+    """
+    return TensorSpec(tuple(map(int, shape.split(","))) if shape else (), dtype)
+
+
+def summary_row(value: int, seq: int, step: int, summary: TensorSummary) -> tuple[Any, ...]:
+    """The row of table ``summary``."""
+    return (
+        value,
+        seq,
+        step,
+        summary.spec.dtype,
+        shape_text(summary.spec.shape),
+        summary.nbytes,
+        summary.min,
+        summary.max,
+        summary.mean,
+        summary.std,
+        summary.norm,
+        summary.nan_count,
+        summary.inf_count,
+        summary.zero_count,
+        np.array(summary.histogram, dtype="<u8").tobytes(),
+        np.array(summary.preview, dtype="<f8").tobytes(),
+    )
+
+
+def summary_of(row: tuple[Any, ...], *, blob: bool) -> TensorSummary:
+    """The summary of a row of columns ``dtype, shape, nbytes, ..., preview`` of `SUMMARY`.
+
+    Raises:
+        ValueError: The row is damaged.
+    """
+    dtype, shape, nbytes, low, high, mean, std, norm, nan, inf, zero, histogram, preview = row
+    return TensorSummary(
+        spec_of(dtype, shape),
+        nbytes,
+        low,
+        high,
+        mean,
+        std,
+        norm,
+        nan,
+        inf,
+        zero,
+        tuple(np.frombuffer(histogram, dtype="<u8").tolist()),
+        tuple(np.frombuffer(preview, dtype="<f8").tolist()),
+        blob,
+    )
+
+
+def encode(payload: object) -> bytes:
+    """MessagePack; what has no plain form is written as its text."""
+    return _ENCODER.encode(payload)
+
+
+def _plain(payload: object) -> object:
+    if isinstance(payload, np.generic):
+        return payload.item()
+    if isinstance(payload, np.ndarray):
+        return payload.tolist()
+    try:
+        return repr(payload)[:1000]
+    except Exception:  # a user's broken repr must not cost the node
+        return f"<{type(payload).__name__}>"
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)

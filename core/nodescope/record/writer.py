@@ -1,0 +1,199 @@
+"""Writer: the one connection that writes and checkpoints a recording.
+
+A busy program holds the interpreter's lock, and SQLite's module gives it away at every statement;
+each time it may take milliseconds to come back. So rows go into the file in few, long statements.
+
+Invariant: used by one thread at a time. A batch is written whole or not at all, and structure is
+written before what refers to it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nodescope.errors import RecordingError
+from nodescope.events import Array
+from nodescope.record.rows import Dropped
+from nodescope.record.schema import (
+    APPLICATION_ID,
+    CHUNK_BYTES,
+    HEADER,
+    SCHEMA,
+    SCHEMA_VERSION,
+    shape_text,
+)
+
+_WAL_PAGES = 4000
+# The most rows of one statement; SQLite takes 32,766 parameters.
+_MOST = 2048
+_HINT = "choose another place with --record"
+
+
+class Writer:
+    """Creates a recording and appends batches.
+
+    Args:
+        path: Where. A recording that is there is replaced, anything else is refused.
+        budget_bytes: Full arrays beyond this make room by deleting the oldest.
+
+    Raises:
+        RecordingError: The file cannot be created.
+    """
+
+    def __init__(self, path: Path, *, budget_bytes: int) -> None:
+        self.path = path
+        self._budget_bytes = budget_bytes
+        self._held_bytes = 0
+        self._blobs: dict[int, int] = {}
+        self._next_blob = 1
+        _create(path)
+        try:
+            self._db = sqlite3.connect(
+                path, isolation_level=None, check_same_thread=False, cached_statements=512
+            )
+            self._db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+            self._db.execute("PRAGMA journal_mode=WAL").fetchall()
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES}").fetchall()
+            self._db.executescript(f"BEGIN;{SCHEMA}INSERT INTO progress VALUES (0,0,0,0,0);COMMIT;")
+            self._inode = path.stat().st_ino
+        except (sqlite3.Error, OSError) as error:
+            raise RecordingError(
+                f"cannot write the recording {path}: {error}", hint=_HINT
+            ) from error
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The connection, for a forked child that must never close it."""
+        return self._db
+
+    def begin(self) -> None:
+        """Start a batch."""
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def insert(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert rows of equal width into a table, in few statements."""
+        if not rows:
+            return
+        width = len(rows[0])
+        marks = f"({','.join('?' * width)})"
+        most = _MOST if width <= 15 else _MOST // 2
+        start = 0
+        while start < len(rows):
+            # Powers of two: few different statements, so that SQLite need not compile them again.
+            count = min(most, 1 << ((len(rows) - start).bit_length() - 1))
+            part = rows[start : start + count]
+            self._db.execute(
+                f"INSERT INTO {table} VALUES {','.join([marks] * count)}",
+                [field for row in part for field in row],
+            )
+            start += count
+
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> None:
+        """Run one statement of the batch."""
+        self._db.execute(statement, parameters)
+
+    def forget_executions(self, nodes: Iterable[int]) -> None:
+        """Delete the earlier execution rows of nodes of which only the latest is kept."""
+        marks = ",".join(map(str, nodes))
+        self._db.execute(f"DELETE FROM execution WHERE node IN ({marks})")
+
+    def add_blob(self, value: int, seq: int, array: Array) -> int:
+        """Store a full array and delete the oldest ones beyond the budget.
+
+        Returns:
+            How many arrays fell to the budget; this one counts if it is larger than all of it.
+        """
+        if array.dtype.hasobject or array.nbytes > self._budget_bytes:
+            return 1
+        evicted = 0
+        while self._held_bytes + array.nbytes > self._budget_bytes and self._blobs:
+            oldest = next(iter(self._blobs))
+            self._held_bytes -= self._blobs.pop(oldest)
+            self._db.execute("DELETE FROM chunk WHERE blob = ?", (oldest,))
+            self._db.execute("DELETE FROM blob WHERE id = ?", (oldest,))
+            evicted += 1
+        number = self._next_blob
+        self._next_blob += 1
+        little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        data = little.reshape(-1).view(np.uint8)
+        row = (number, value, seq, array.dtype.name, shape_text(array.shape), array.nbytes)
+        self.insert("blob", [row])
+        for part, start in enumerate(range(0, data.size, CHUNK_BYTES)):
+            self.insert("chunk", [(number, part, data[start : start + CHUNK_BYTES].tobytes())])
+        self._blobs[number] = array.nbytes
+        self._held_bytes += array.nbytes
+        return evicted
+
+    def commit(self, seq: int, time_ns: int, dropped: Dropped) -> None:
+        """End the batch; from now on readers see it.
+
+        Raises:
+            RecordingError: The file was deleted or replaced under our hands.
+        """
+        self._db.execute(
+            "UPDATE progress SET seq=?, time_ns=?, dropped_blobs=?, dropped_summaries=?, "
+            "dropped_executions=?",
+            (seq, time_ns, dropped.blobs, dropped.summaries, dropped.executions),
+        )
+        self._db.execute("COMMIT")
+        try:
+            there = self.path.stat().st_ino == self._inode
+        except OSError:
+            there = False
+        if not there:
+            raise RecordingError(f"the recording {self.path} was deleted or moved")
+
+    def abandon(self) -> None:
+        """Close after a fault, as well as it goes."""
+        try:
+            self._db.close()
+        except sqlite3.Error:
+            pass
+
+    def finish(self) -> None:
+        """Close, and leave one portable file where no reader forbids it."""
+        try:
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._db.execute("PRAGMA journal_mode=DELETE").fetchall()
+        except sqlite3.OperationalError:
+            # A reader is looking on. The main file is complete; the log beside it is empty.
+            pass
+        self._db.close()
+
+
+def _create(path: Path) -> None:
+    """Make an empty private file."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.exists():
+            if not _replaceable(path):
+                raise RecordingError(
+                    f"{path} is there already and is not a recording",
+                    hint="choose another name with --record",
+                )
+            path.unlink()
+        for side in ("-wal", "-shm", "-journal"):
+            path.with_name(path.name + side).unlink(missing_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except RecordingError:
+        raise
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise RecordingError(f"cannot write the recording {path}: {reason}", hint=_HINT) from error
+
+
+def _replaceable(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        head = file.read(72)
+    ours = head[:16] == HEADER and int.from_bytes(head[68:72], "big") == APPLICATION_ID
+    return not head or ours
