@@ -1,7 +1,8 @@
 /**
- * Adjacency in compressed rows: the edges of node v are `edges[offset[v]] .. edges[offset[v + 1]]`.
+ * Adjacency in compressed rows: the edges of node v are `edges[offset[v]]` to
+ * `edges[offset[v + 1] - 1]`.
  *
- * Invariant: built once per direction, never changed; edges of one node keep the order of the input.
+ * Invariant: built once per direction, never changed; a node's edges keep the order of the input.
  */
 
 export interface Adjacency {

@@ -186,7 +186,8 @@ class Picture {
       } else {
         const box = this.group(key - nodes, left, top, width, height, parent);
         boxes.set(key, box);
-        if (this.layout.isOpen(key - nodes)) this.place(this.layout.of(key - nodes), left, top, box);
+        if (!this.layout.isOpen(key - nodes)) return;
+        this.place(this.layout.of(key - nodes), left, top, box);
       }
     });
     this.edges(laid, x + laid.dx, y + laid.dy, boxes);

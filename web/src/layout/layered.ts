@@ -1,8 +1,8 @@
 /**
  * Layered layout of one group: cycles, layers, order, coordinates, routes.
  *
- * Invariant: deterministic; boxes never overlap; a route alternates straight pieces (inside a layer)
- * and curved ones (between layers), beginning and ending straight, so that no curve meets a box.
+ * Invariant: deterministic; boxes never overlap; a route alternates straight pieces (inside a
+ * layer) and curved ones (between layers), first and last straight, so that no curve meets a box.
  */
 
 import { insertDummies, orderLayers, type Layered } from "@/layout/order";
@@ -40,7 +40,7 @@ export interface LayeredResult {
   readonly top: number;
   readonly bottom: number;
   readonly reversed: Uint8Array;
-  /** Points of edge e: `points[2 * start[e]] .. points[2 * start[e + 1]]`, from source to target. */
+  /** Points of edge e: `points[2 * start[e]]` up to `start[e + 1]`, from source to target. */
   readonly start: Int32Array;
   readonly points: Float32Array;
   /** By edge: points at the beginning that another edge of the same source already draws. */
@@ -72,7 +72,9 @@ export function layoutLayered(input: LayeredInput): LayeredResult {
   }
   if (count === 0) left = right = 0;
   for (let v = 0; v < layered.total; v++) x[v]! -= left;
-  const y = Float64Array.from(ranking.rank, (layer) => (lines.top[layer]! + lines.bottom[layer]!) / 2);
+  const y = Float64Array.from(
+    ranking.rank, (layer) => (lines.top[layer]! + lines.bottom[layer]!) / 2,
+  );
   const arrival = spreadArrivals(input, graph, layered, x, enter);
   const routes = routeEdges(input, graph, layered, x, y, lines, leave, arrival, right - left);
   const lanes = layered.lane.includes(1) ? 6 * LANE_GAP : 0;

@@ -49,7 +49,10 @@ export interface PositionInput {
   readonly nodeGap: number;
 }
 
-const ROUNDS = 14;
+const ROUNDS = 18;
+const FINAL_ROUNDS = 4;
+const NEARLY = 60;
+const TRUNK_SLACK = 14;
 const DUMMY_WIDTH = 2;
 // Weights that suit neural networks: a leaf read once follows its reader and does not pull it;
 // the spine (one in, one out) and trunks pull hard, and each run is drawn to its own mean.
@@ -67,9 +70,12 @@ export function placeInLayers(input: PositionInput): Float64Array {
   const { sequence, start } = order;
   const width = new Float64Array(total).fill(DUMMY_WIDTH);
   width.set(input.width);
+  // Trunks first stand off a little, so that there is room at the end to put nodes in line.
+  let slack = TRUNK_SLACK;
   const gap = (left: number, right: number): number =>
     (width[left]! + width[right]!) / 2
-    + (left >= count && right >= count ? input.nodeGap / 2 : input.nodeGap);
+    + (left >= count && right >= count ? input.nodeGap / 2
+      : left >= count || right >= count ? input.nodeGap + slack : input.nodeGap);
   const x = new Float64Array(total);
   for (let layer = 0; layer < layers; layer++) {
     let at = 0;
@@ -91,12 +97,19 @@ export function placeInLayers(input: PositionInput): Float64Array {
       shift[segment]! += edge >= 0 ? input.sourceOffset[edge]! : input.trunkOffset[owner]!;
     }
   }
-  const run = straightRuns(input, pull.spine);
+  const { run, offset: runOffset } = straightRuns(input, pull, shift);
   const runSize = new Int32Array(total);
   for (let v = 0; v < total; v++) runSize[run[v]!]! += 1;
   const runMean = new Float64Array(total);
+  const averageRuns = (): void => {
+    runMean.fill(0);
+    for (let v = 0; v < total; v++) runMean[run[v]!]! += x[v]! - runOffset[v]!;
+    for (let v = 0; v < total; v++) if (runSize[v]! > 0) runMean[v]! /= runSize[v]!;
+  };
 
-  const place = (layer: number, useAbove: boolean, useBelow: boolean): void => {
+  const place = (
+    layer: number, useAbove: boolean, useBelow: boolean, straighten: number,
+  ): void => {
     const begin = start[layer]!;
     const size = start[layer + 1]! - begin;
     const wanted = new Float64Array(size);
@@ -124,9 +137,9 @@ export function placeInLayers(input: PositionInput): Float64Array {
         }
       }
       if (runSize[run[v]!]! > 1) {
-        const w = v >= count ? TRUNK_RUN_PULL : RUN_PULL;
+        const w = straighten * (v >= count ? TRUNK_RUN_PULL : RUN_PULL);
         mass += w;
-        sum += w * runMean[run[v]!]!;
+        sum += w * (runMean[run[v]!]! + runOffset[v]!);
       }
       if (mass === 0) {
         mass = 0.05;
@@ -140,14 +153,27 @@ export function placeInLayers(input: PositionInput): Float64Array {
   };
 
   for (let round = 0; round < ROUNDS; round++) {
-    runMean.fill(0);
-    for (let v = 0; v < total; v++) runMean[run[v]!]! += x[v]!;
-    for (let v = 0; v < total; v++) if (runSize[v]! > 0) runMean[v]! /= runSize[v]!;
+    averageRuns();
     const both = round >= ROUNDS / 2;
+    const straighten = round >= ROUNDS - FINAL_ROUNDS ? 40 : 1;
     if (round % 2 === 0) {
-      for (let layer = 0; layer < layers; layer++) place(layer, true, both);
+      for (let layer = 0; layer < layers; layer++) place(layer, true, both, straighten);
     } else {
-      for (let layer = layers - 1; layer >= 0; layer--) place(layer, both, true);
+      for (let layer = layers - 1; layer >= 0; layer--) place(layer, both, true, straighten);
+    }
+  }
+  averageRuns();
+  slack = 0;
+  // What is nearly in line goes exactly in line where its neighbours leave room.
+  for (let layer = 0; layer < layers; layer++) {
+    for (let k = start[layer]!; k < start[layer + 1]!; k++) {
+      const v = sequence[k]!;
+      const goal = runMean[run[v]!]! + runOffset[v]!;
+      const left = k > start[layer]! ? sequence[k - 1]! : -1;
+      const right = k + 1 < start[layer + 1]! ? sequence[k + 1]! : -1;
+      const clear = (left < 0 || goal - x[left]! >= gap(left, v) - 0.01)
+        && (right < 0 || x[right]! - goal >= gap(v, right) - 0.01);
+      if (runSize[run[v]!]! > 1 && clear && Math.abs(goal - x[v]!) < NEARLY) x[v] = goal;
     }
   }
   return x;
@@ -156,7 +182,7 @@ export function placeInLayers(input: PositionInput): Float64Array {
 interface Weights {
   readonly above: Float32Array;
   readonly below: Float32Array;
-  readonly spine: { readonly into: Int32Array; readonly outOf: Int32Array };
+  readonly leaf: Uint8Array;
 }
 
 function segmentWeights(layered: Layered, count: number): Weights {
@@ -184,30 +210,54 @@ function segmentWeights(layered: Layered, count: number): Weights {
     below[segment] = weight;
     above[segment] = leaf[a] === 1 ? LEAF_PULL : weight;
   }
-  return { above, below, spine: { into, outOf } };
+  return { above, below, leaf };
 }
 
-/** The run of each node: a trunk, or a path of nodes with one real input and output each. */
-function straightRuns(input: PositionInput, spine: Weights["spine"]): Int32Array {
+interface Runs {
+  /** First member of each node's run. */
+  readonly run: Int32Array;
+  /** Where a member stands in its run: the ports of open scopes shift the ends of edges. */
+  readonly offset: Float64Array;
+}
+
+/**
+ * What should stand in one straight line: trunks, and paths in which each node is the best reader
+ * of the one before and that one its best source.
+ */
+function straightRuns(
+  input: PositionInput, pull: Weights, shift: Float64Array,
+): Runs {
   const { layered, count, topological } = input;
-  const { total, trunk, trunkLength, down, to } = layered;
-  const run = new Int32Array(total);
-  for (let v = 0; v < total; v++) run[v] = v;
+  const { total, trunk, trunkLength, down, up, from, to } = layered;
+  const run = Int32Array.from({ length: total }, (_, v) => v);
+  const offset = new Float64Array(total);
+  const position = new Int32Array(total);
+  input.order.sequence.forEach((v, at) => {
+    position[v] = at;
+  });
   for (let v = 0; v < count; v++) {
     for (let k = 0; k < trunkLength[v]!; k++) run[trunk[v]! + k] = trunk[v]!;
   }
-  for (const v of topological) {
-    if (spine.outOf[v] !== 1) continue;
-    for (let at = down.offset[v]!; at < down.offset[v + 1]!; at++) {
-      const child = to[down.edges[at]!]!;
-      // Ports shift the ends of an edge, so that centres of a run need not line up.
-      const edge = layered.edgeOf[down.edges[at]!]!;
-      const shifted = edge >= 0
-        && (input.sourceOffset[edge] !== 0 || input.targetOffset[edge] !== 0);
-      if (child < count && spine.into[child] === 1 && !shifted) run[child] = run[v]!;
+  /** Of the real neighbours the middle one: of two there is none, and neither is favoured. */
+  const best = (adjacency: Layered["down"], v: number, end: Int32Array): number => {
+    const segments: number[] = [];
+    for (let at = adjacency.offset[v]!; at < adjacency.offset[v + 1]!; at++) {
+      const segment = adjacency.edges[at]!;
+      if (end[segment]! < count && pull.leaf[from[segment]!] !== 1) segments.push(segment);
     }
+    if (segments.length % 2 === 0 || segments.length > 5) return -1;
+    segments.sort((a, b) => position[end[a]!]! - position[end[b]!]!);
+    return segments[segments.length >> 1]!;
+  };
+  for (const v of topological) {
+    const segment = best(down, v, to);
+    if (segment < 0) continue;
+    const child = to[segment]!;
+    if (best(up, child, from) !== segment) continue;
+    run[child] = run[v]!;
+    offset[child] = offset[v]! + shift[segment]!;
   }
-  return run;
+  return { run, offset };
 }
 
 /**

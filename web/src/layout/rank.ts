@@ -1,8 +1,8 @@
 /**
  * Layers of a directed graph: which node stands on which line, edges leading downward.
  *
- * Invariant: after `breakCycles` every edge (self-loops aside) leads from a lower to a higher layer;
- * nodes pinned first or last have a layer to themselves and their kind.
+ * Invariant: after `breakCycles` every edge (self-loops aside) leads from a lower to a higher
+ * layer; nodes pinned first or last have a layer to themselves and their kind.
  */
 
 import { adjacencyBy, type Adjacency } from "@/layout/adjacency";

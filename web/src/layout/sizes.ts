@@ -2,8 +2,8 @@
  * How large boxes are, from their words: measured by the bundled advance widths, so that worker,
  * page and export agree.
  *
- * Invariant: a size depends on names and shapes, never on live state, so that a running program does
- * not move the picture.
+ * Invariant: a size depends on names and shapes, never on live state, so that a running program
+ * does not move the picture.
  */
 
 import { printable, textWidth, type Font } from "@/base/fonts_metrics";
@@ -72,7 +72,7 @@ export function detailLines(hierarchy: Hierarchy, node: number): readonly string
   return lines;
 }
 
-/** Whether a `∇` stands before the name: everything in the backward column but the column itself. */
+/** Whether a `∇` stands before the names in it: everything in the backward column. */
 export function isGradient(group: Group): boolean {
   return group.column === COLUMN_BACKWARD && group.depth > 0;
 }

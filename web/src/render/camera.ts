@@ -21,6 +21,7 @@ export const LEAST_ZOOM = 0.02;
 export const MOST_ZOOM = 3;
 /** Below this a fit says nothing: names can no longer be read. */
 export const READABLE_ZOOM = 0.36;
+const COMFORTABLE_ZOOM = 0.8;
 const FIT_MARGIN = 28;
 
 export function seen(camera: Camera, view: Viewport): Rect {
@@ -56,7 +57,9 @@ export function fitted(bounds: Rect, focus: Rect | undefined, view: Viewport): C
   // A small graph is shown at its own size, not blown up.
   const zoom = snap(Math.min(1, whole));
   if (zoom >= READABLE_ZOOM) return settle(centred(middle(bounds), zoom, view));
-  const readable = snap(clamp(width / Math.max(1, bounds.width), READABLE_ZOOM, 0.8));
+  // Tall and thin: all of its width. Else a zoom at which details are written.
+  const across = width / Math.max(1, bounds.width);
+  const readable = across >= 0.5 ? Math.min(across, 1) : COMFORTABLE_ZOOM;
   const target = focus === undefined
     ? { x: bounds.x + bounds.width / 2, y: bounds.y - FIT_MARGIN / readable
         + view.height / readable / 2 }

@@ -13,6 +13,16 @@ import type {
   BreakpointMark, ColourBy, CurrentMark, GraphItem, NodeBadge,
 } from "@/render/types";
 
+/** A shape beside an edge, where there is room. */
+export interface EdgeLabel {
+  readonly edge: number;
+  readonly x: number;
+  readonly y: number;
+  readonly shape: string;
+  readonly size: string;
+  readonly rect: Rect;
+}
+
 export interface Drawing {
   readonly painter: Painter;
   readonly palette: Palette;
@@ -25,6 +35,8 @@ export interface Drawing {
   readonly colourBy: ColourBy;
   /** Boxes that match a search; undefined = no search. */
   readonly matches: ReadonlySet<number> | undefined;
+  /** Shapes beside edges, where there is room. */
+  readonly labels: readonly EdgeLabel[];
   /** The box drawn by the current mark instead. */
   readonly raised: number;
 }
@@ -48,11 +60,15 @@ export function detailAt(zoom: number): Detail {
 
 export const DIMMED = 0.28;
 
-/** `∇`, drawn, since the fonts lack it. `y` is the baseline of a 12 px text. */
-export function drawNabla(painter: Painter, x: number, y: number, colour: string): void {
-  painter.lines([x + 0.5, y - 8, x + 8.5, y - 8, x + 4.5, y - 0.5], true, undefined, {
-    colour, width: 1.3,
-  });
+/** `∇`, drawn, since the fonts lack it. `y` is the baseline of a text of this size. */
+export function drawNabla(
+  painter: Painter, x: number, y: number, colour: string, size = 12,
+): void {
+  const k = size / 12;
+  painter.lines(
+    [x + 0.5 * k, y - 8 * k, x + 8.5 * k, y - 8 * k, x + 4.5 * k, y - 0.5 * k], true, undefined,
+    { colour, width: 1.3 * k },
+  );
 }
 
 export function drawChevron(

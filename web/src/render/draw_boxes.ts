@@ -6,7 +6,8 @@
 
 import { printable, textWidth, truncate, truncateMiddle } from "@/base/fonts_metrics";
 import {
-  chipText, detailLines, inputText, LINE_HEIGHT, NABLA_WIDTH, NAME_FONT, NAME_INSET, PILL_INSET,
+  detailLines, inputText, LINE_HEIGHT, NABLA_WIDTH, NAME_FONT, NAME_INSET, PILL_HEIGHT,
+  PILL_INSET,
   SCOPE_FONT, SMALL_MONO, TITLE_FONT,
 } from "@/layout/sizes";
 import { BOX_FOLD, BOX_INPUT, BOX_SCOPE, BOX_STUB } from "@/layout/types";
@@ -31,7 +32,10 @@ export function drawScopes(drawing: Drawing, boxes: readonly number[]): void {
     painter.rect(
       scene.x[box]! + 0.5, scene.y[box]! + 0.5, scene.width[box]! - 1, scene.height[box]! - 1, 7,
       palette[SCOPE_FILLS[Math.min(scopeDepth(drawing, box), 2)]!],
-      { colour: palette["line-strong"], width: Math.max(1, 0.6 / zoom), dash: done ? "solid" : "dashed" },
+      {
+        colour: palette["line-strong"], width: Math.max(1, 0.6 / zoom),
+        dash: done ? "solid" : "dashed",
+      },
     );
     if (isBlock(drawing, box)) drawStrip(drawing, box, group.index, 0.5);
   }
@@ -189,13 +193,16 @@ function drawMidName(
   const { painter, model, zoom } = drawing;
   const { scene } = model;
   const height = scene.height[box]!;
-  const size = Math.min(height * 0.78, 9.5 / zoom);
+  const size = Math.min(PILL_HEIGHT * 0.84, height * 0.84, 9.5 / zoom);
   if (size * zoom < 6) return;
   const font = { ...NAME_FONT, size };
-  const text = (nabla ? "d " : "") + printable(label, 60);
-  const room = scene.width[box]! - 18;
+  const left = scene.x[box]! + 10;
+  const strip = scene.kind[box] === BOX_FOLD ? 1.5 : 0;
+  const base = scene.y[box]! + height / 2 + size * 0.36 - strip;
+  const mark = nabla ? size * 1.05 : 0;
+  if (nabla) drawNabla(painter, left, base, ink, size);
   painter.text(
-    scene.x[box]! + 10, scene.y[box]! + height / 2 + size * 0.36, truncate(text, font, room),
+    left + mark, base, truncate(printable(label, 60), font, scene.width[box]! - 18 - mark),
     font, ink,
   );
 }
@@ -355,5 +362,3 @@ function hiddenBySmallScope(drawing: Drawing, box: number): boolean {
   const parent = drawing.model.scene.parent[box]!;
   return parent >= 0 && isBlock(drawing, parent);
 }
-
-export { chipText };

@@ -9,7 +9,7 @@ import { clamp, overlaps, type Rect } from "@/base/geometry";
 import { COLUMN_BACKWARD } from "@/layout/hierarchy";
 import { SMALL_MONO, SMALL_SANS, shapeText } from "@/layout/sizes";
 import { BOX_SCOPE, EDGE_BACK, LINK_SEED } from "@/layout/types";
-import { detailAt, type Drawing } from "@/render/draw";
+import { detailAt, type Drawing, type EdgeLabel } from "@/render/draw";
 import { formatBytes } from "@/render/format";
 import { isNotFinite } from "@/render/live";
 import type { SceneModel } from "@/render/model";
@@ -33,11 +33,12 @@ function edgeStroke(drawing: Drawing, edge: number): Stroke {
   const { producer, bytes, edgeFlags } = model.scene;
   const node = producer[edge]!;
   const done = live.done[node] === 1;
-  const width = Math.max(edgeWidth(bytes[edge]!), 0.7 / zoom);
+  const width = Math.max(edgeWidth(bytes[edge]!), 1 / zoom);
   const bad = isNotFinite(live.flags[node]!);
   const colour = bad ? palette.nan : palette[done ? "text-off" : "line-strong"];
-  if (!done || bad) return { colour, width: Math.min(width, 2), dash: "dashed" };
-  return (edgeFlags[edge]! & EDGE_BACK) !== 0 ? { colour, width, dash: "dashed" } : { colour, width };
+  if (!done || bad) return { colour, width: Math.max(Math.min(width, 2), 1 / zoom), dash: "dashed" };
+  return (edgeFlags[edge]! & EDGE_BACK) !== 0 ? { colour, width, dash: "dashed" }
+    : { colour, width };
 }
 
 /** More than this many edges in view and each is a hair: a sample shows the same. */
@@ -60,6 +61,23 @@ export function drawEdges(drawing: Drawing): void {
   }
   painter.alpha(1);
   drawLinks(drawing);
+  if (detailAt(zoom) === "near") drawStubs(drawing);
+}
+
+const STUB_LENGTH = 10;
+
+/** A short dotted line at the side of each node whose values the backward pass reads. */
+function drawStubs(drawing: Drawing): void {
+  const { painter, palette, model, view } = drawing;
+  for (const box of model.savedBoxes) {
+    const rect = model.rect(box);
+    if (!overlaps(rect, view)) continue;
+    const x = rect.x + rect.width;
+    const y = rect.y + rect.height / 2;
+    painter.lines([x + 3, y, x + STUB_LENGTH, y], false, undefined, {
+      colour: palette["line-node"], width: 1.5, dash: "dotted",
+    });
+  }
 }
 
 /** Flow is downward by habit of reading; where it runs up, a small head says so. */
@@ -90,25 +108,31 @@ function drawLinks(drawing: Drawing): void {
       colour: palette[done ? "text-off" : "line-strong"], width: Math.max(1.5, 0.7 / zoom),
       dash: "dashed",
     };
-    if (to.y + to.height <= from.y) {
-      const x = to.x + to.width / 2;
-      painter.lines([x, from.y, x, to.y + to.height], false, undefined, stroke);
-      const y = to.y + to.height;
-      painter.lines([x - 3.5, y + 5.5, x, y + 1.5, x + 3.5, y + 5.5], false, undefined, {
-        colour: palette["line-node"], width: 1.3,
-      });
-      continue;
-    }
-    const startX = from.x + from.width;
-    const startY = clamp(to.y + to.height / 2, from.y + 10, from.y + from.height - 10);
-    const endY = clamp(startY, to.y + 10, to.y + to.height - 10);
-    const middle = to.x - 24;
-    painter.lines(
-      startY === endY ? [startX, startY, to.x, endY]
-        : [startX, startY, middle, startY, middle, endY, to.x, endY],
-      false, undefined, stroke,
-    );
+    painter.lines(linkPoints(from, to, seed), false, undefined, stroke);
+    if (to.y + to.height > from.y) continue;
+    const x = to.x + to.width / 2;
+    const y = to.y + to.height;
+    painter.lines([x - 3.5, y + 5.5, x, y + 1.5, x + 3.5, y + 5.5], false, undefined, {
+      colour: palette["line-node"], width: 1.3,
+    });
   }
+}
+
+/** From the side of one box to the side of the other, or up into it from below. */
+function linkPoints(from: Rect, to: Rect, seed: boolean): number[] {
+  const right = from.x + from.width;
+  if (to.y + to.height <= from.y) {
+    const x = to.x + to.width / 2;
+    const y = from.y + from.height / 2;
+    return seed ? [right, y, x, y, x, to.y + to.height] : [x, from.y, x, to.y + to.height];
+  }
+  const startY = clamp(
+    seed ? from.y + from.height / 2 : to.y + to.height / 2, from.y + 10, from.y + from.height - 10,
+  );
+  const endY = clamp(startY, to.y + 10, to.y + to.height - 10);
+  const bend = to.x - 24;
+  return startY === endY ? [right, startY, to.x, endY]
+    : [right, startY, bend, startY, bend, endY, to.x, endY];
 }
 
 /** A dotted line from a forward node to the backward nodes that read what it saved. */
@@ -139,16 +163,6 @@ export function drawSaved(drawing: Drawing, node: number): void {
       painter.text(bend - 8, y0 - 5, "saved", SMALL_SANS, palette["text-3"], "right");
     }
   }
-}
-
-/** A shape beside an edge, where there is room. */
-export interface EdgeLabel {
-  readonly edge: number;
-  readonly x: number;
-  readonly y: number;
-  readonly shape: string;
-  readonly size: string;
-  readonly rect: Rect;
 }
 
 export function edgeWords(model: SceneModel, edge: number): { shape: string; size: string } {
@@ -197,10 +211,10 @@ function blocked(model: SceneModel, edge: number, rect: Rect): boolean {
   return model.edgesIn(rect).some((other) => other !== edge);
 }
 
-export function drawLabels(drawing: Drawing, labels: readonly EdgeLabel[]): void {
+export function drawLabels(drawing: Drawing): void {
   if (drawing.zoom < 0.75) return;
   const { painter, palette, model, live, view } = drawing;
-  for (const label of labels) {
+  for (const label of drawing.labels) {
     if (!overlaps(label.rect, view)) continue;
     const done = live.done[model.scene.producer[label.edge]!] === 1;
     painter.text(label.x, label.y, label.shape, SMALL_MONO, palette[done ? "text-2" : "text-3"]);

@@ -54,7 +54,8 @@ function drawFlow(drawing: Drawing, box: number, labelled: boolean): void {
   if (scene.kind[box] === BOX_SCOPE) return;
   const node = model.isGroup(box) ? -1 : scene.ref[box]!;
   const inputs = new Set(node < 0 ? [] : hierarchy.nodes[node]!.inputs);
-  let labels = 0;
+  const labels: Rect[] = drawing.labels.map((label) => label.rect);
+  const taken = new Set(drawing.labels.map((label) => label.edge));
   for (const edge of model.edgesIn(drawing.view)) {
     const source = scene.source[edge]!;
     const target = scene.target[edge]!;
@@ -66,16 +67,17 @@ function drawFlow(drawing: Drawing, box: number, labelled: boolean): void {
       colour: palette.select, width: Math.max(edgeWidth(scene.bytes[edge]!), 1.5, 1 / zoom),
     });
     const ends = source === box || target === box;
-    if (labelled && ends && labels < 8 && detailAt(zoom) === "near") {
-      drawEdgeLabel(drawing, edge, target === box);
-      labels++;
+    if (labelled && ends && !taken.has(edge) && detailAt(zoom) === "near") {
+      drawEdgeLabel(drawing, edge, target === box, labels);
     }
   }
   if (node >= 0) drawSaved(drawing, node);
 }
 
 /** On a patch of ground, in the gap beside the box; it may cover a line but never a box. */
-function drawEdgeLabel(drawing: Drawing, edge: number, into: boolean): void {
+function drawEdgeLabel(
+  drawing: Drawing, edge: number, into: boolean, labels: Rect[],
+): void {
   const { painter, palette, model } = drawing;
   const { start, points } = model.scene;
   const at = into ? start[edge + 1]! - 2 : start[edge]! + 1;
@@ -86,8 +88,10 @@ function drawEdgeLabel(drawing: Drawing, edge: number, into: boolean): void {
   const words = `${shape} ${size}`;
   const width = textWidth(words, SMALL_MONO);
   const rect: Rect = { x: x + 5, y: y - 6.5, width: width + 6, height: 13 };
-  const covers = model.boxesIn(rect).some((box) => model.scene.kind[box] !== BOX_SCOPE);
+  const covers = model.boxesIn(rect).some((box) => model.scene.kind[box] !== BOX_SCOPE)
+    || labels.some((label) => overlaps(label, rect));
   if (covers) return;
+  labels.push(rect);
   painter.rect(rect.x, rect.y, rect.width, rect.height, 3, palette["bg-overlay"]);
   painter.text(rect.x + 3, y + 3.5, words, SMALL_MONO, palette["select-text"]);
 }
@@ -135,13 +139,17 @@ function drawCurrent(drawing: Drawing, marks: Marks): void {
   const node = hierarchy.indexOf.get(current.node);
   const box = node === undefined ? -1 : model.visibleBox(node);
   if (box < 0) return;
+  if (model.scene.kind[box] === BOX_NODE) drawSaved(drawing, scene.ref[box]!);
   const rect = raisedRect(drawing, marks, box);
   const { x, y, width, height } = rect;
   const thick = Math.max(1, 1 / zoom);
-  painter.rect(x - 3.5 * thick, y - 3.5 * thick, width + 7 * thick, height + 7 * thick, 6 + 3 * thick,
-    undefined, { colour: palette["now-ring"], width: 4 * thick });
+  const halo = 3.5 * thick;
+  painter.rect(x - halo, y - halo, width + 2 * halo, height + 2 * halo, 6 + halo, undefined, {
+    colour: palette["now-ring"], width: 4 * thick,
+  });
   const own = scene.kind[box] === BOX_NODE && detailAt(zoom) === "near";
-  painter.rect(x + 0.5, y + 0.5, width - 1, height - 1, 6, own ? palette["bg-overlay"] : undefined, {
+  const ground = own ? palette["bg-overlay"] : undefined;
+  painter.rect(x + 0.5, y + 0.5, width - 1, height - 1, 6, ground, {
     colour: palette.now, width: 1.5 * thick, dash: current.live ? "solid" : "dashed",
   });
   if (own) drawCurrentWords(drawing, marks, scene.ref[box]!, rect);
@@ -170,7 +178,8 @@ function drawCurrentWords(drawing: Drawing, marks: Marks, node: number, rect: Re
   if (nabla > 0) drawNabla(painter, x + 13, y + 16, palette.text);
   const label = printable(model.hierarchy.nodes[node]!.label, 120);
   painter.text(x + 13 + nabla, y + 16.5,
-    truncateMiddle(label, CURRENT_FONT, width - 22 - nabla - timeWidth), CURRENT_FONT, palette.text);
+    truncateMiddle(label, CURRENT_FONT, width - 22 - nabla - timeWidth), CURRENT_FONT,
+    palette.text);
   if (time !== "") {
     painter.text(x + width - 10, y + 16, time, SMALL_MONO, palette["text-2"], "right");
   }
@@ -212,7 +221,7 @@ function drawBadge(
   }
   const bins = badge.histogram;
   const most = Math.max(...bins, 0);
-  if (bins.length === 0 || most <= 0 || left < 30) return;
+  if (bins.length === 0 || most <= 0 || left < 20) return;
   const step = Math.min(6, left / bins.length);
   const bars: number[] = [];
   bins.forEach((count, k) => {

@@ -24,7 +24,7 @@ interface ExportInput {
 
 const MARGIN = 32;
 
-/** SVG of a graph given as JSON (`ExportInput`); throws a one-line Error on input of another form. */
+/** SVG of a graph given as JSON (`ExportInput`); throws a one-line Error on other input. */
 export function renderSvg(json: string): string {
   const input = parseInput(json);
   const hierarchy = buildHierarchy(
@@ -39,11 +39,11 @@ export function renderSvg(json: string): string {
       x: left - MARGIN, y: top - MARGIN,
       width: right - left + 2 * MARGIN, height: bottom - top + 2 * MARGIN,
     },
-    zoom: 1, colourBy: "family", matches: undefined, raised: -1,
+    zoom: 1, colourBy: "family", matches: undefined, raised: -1, labels: placeLabels(model),
   }, {
     current: undefined, badge: undefined, breakpoints: new Map(), selection: undefined,
     hover: undefined, gutter: undefined,
-  }, placeLabels(model), input.title);
+  }, input.title);
 }
 
 function parseInput(json: string): ExportInput {

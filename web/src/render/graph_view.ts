@@ -13,8 +13,8 @@ import {
   fitted, revealing, seen, toScreen, toWorld, zoomAt, type Camera,
 } from "@/render/camera";
 import { CanvasPainter } from "@/render/canvas_painter";
-import type { Drawing, Marks } from "@/render/draw";
-import { placeLabels, type EdgeLabel } from "@/render/draw_edges";
+import { detailAt, type Drawing, type EdgeLabel, type Marks } from "@/render/draw";
+import { placeLabels } from "@/render/draw_edges";
 import { cameraFor, sceneBounds } from "@/render/follow";
 import { hitTest, neighbourOf } from "@/render/hit";
 import { liveState, type LiveState } from "@/render/live";
@@ -267,12 +267,12 @@ class CanvasGraphView implements GraphView {
     const title = this.graph === undefined ? "nodescope" : "nodescope graph";
     if (model === undefined) {
       const empty = new SceneModel(buildHierarchy([], new Map()), EMPTY_SCENE);
-      return drawSvg({ ...this.drawingFor(empty), zoom: 1 }, this.marks(), [], title);
+      return drawSvg({ ...this.drawingFor(empty, 1) }, this.marks(), title);
     }
     const { x, y, width, height } = sceneBounds(model);
     const view = { x: x - 32, y: y - 32, width: width + 64, height: height + 64 };
     const marks = { ...this.marks(), hover: undefined, gutter: undefined };
-    return drawSvg({ ...this.drawingFor(model), view, zoom: 1 }, marks, this.labels, title);
+    return drawSvg({ ...this.drawingFor(model, 1), view }, marks, title);
   }
 
   boundsOf(item: GraphItem): Rect | undefined {
@@ -406,14 +406,15 @@ class CanvasGraphView implements GraphView {
     };
   }
 
-  private drawingFor(model: SceneModel): Omit<Drawing, "painter"> {
+  private drawingFor(model: SceneModel, zoom = this.camera.zoom): Omit<Drawing, "painter"> {
     const camera = this.camera;
     const current = model.hierarchy.indexOf.get(this.current?.node ?? -1);
     const box = current === undefined ? -1 : model.nodeBox[current]!;
     return {
-      palette: this.palette, model, colourBy: this.colourBy, zoom: camera.zoom,
+      palette: this.palette, model, labels: model === this.model ? this.labels : [],
+      colourBy: this.colourBy, zoom,
       live: this.live() ?? liveState(model.hierarchy, this.states, this.step),
-      view: seen(camera, this.stage.view), raised: box,
+      view: seen(camera, this.stage.view), raised: detailAt(zoom) === "near" ? box : -1,
       matches: this.matchIds === undefined ? undefined : matchBoxes(model, this.matchIds),
     };
   }
@@ -433,10 +434,7 @@ class CanvasGraphView implements GraphView {
       const view = seen(camera, this.stage.view);
       drawGrid(this.stillPainter, this.palette, view, camera.zoom);
       if (shown === undefined) return;
-      drawStill(
-        { ...this.drawingFor(shown), painter: this.stillPainter, view, zoom: camera.zoom },
-        moving ? [] : this.labels,
-      );
+      drawStill({ ...this.drawingFor(shown, camera.zoom), painter: this.stillPainter, view });
     });
     if (this.dirty.overlay) this.paint(this.over, () => {
       this.over.clearRect(0, 0, this.stage.overlay.width, this.stage.overlay.height);
@@ -445,7 +443,7 @@ class CanvasGraphView implements GraphView {
       if (shown === undefined) return;
       const view = seen(camera, this.stage.view);
       drawOverlay(
-        { ...this.drawingFor(shown), painter: this.overlayPainter, view, zoom: camera.zoom },
+        { ...this.drawingFor(shown, camera.zoom), painter: this.overlayPainter, view },
         this.marks(),
       );
     });

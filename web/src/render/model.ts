@@ -7,7 +7,7 @@
 import Flatbush from "flatbush";
 import { overlaps, type Rect } from "@/base/geometry";
 import { isGradient } from "@/layout/sizes";
-import type { Hierarchy } from "@/layout/hierarchy";
+import { COLUMN_BACKWARD, type Hierarchy } from "@/layout/hierarchy";
 import { BOX_FOLD, BOX_SCOPE, type Scene } from "@/layout/types";
 import type { GraphItem } from "@/render/types";
 
@@ -15,16 +15,21 @@ export class SceneModel {
   /** Own box by node index and by group index; -1 = hidden in a folded scope. */
   readonly nodeBox: Int32Array;
   readonly groupBox: Int32Array;
+  /** Forward nodes whose values the backward column reads. */
+  readonly savedBoxes: readonly number[];
   private readonly boxes: Flatbush | undefined;
   private readonly routes: Flatbush | undefined;
 
-  constructor(readonly hierarchy: Hierarchy, readonly scene: Scene, private readonly still = true) {
+  constructor(
+    readonly hierarchy: Hierarchy, readonly scene: Scene, private readonly still = true,
+  ) {
     this.nodeBox = new Int32Array(hierarchy.nodes.length).fill(-1);
     this.groupBox = new Int32Array(hierarchy.groups.length).fill(-1);
     for (let box = 0; box < scene.boxes; box++) {
       const target = this.isGroup(box) ? this.groupBox : this.nodeBox;
       if (target[scene.ref[box]!] === -1) target[scene.ref[box]!] = box;
     }
+    this.savedBoxes = this.findSaved();
     if (!still) return;
     this.boxes = indexOf(scene.boxes, (box) => this.rect(box));
     this.routes = indexOf(scene.edges, (edge) => this.routeRect(edge));
@@ -98,6 +103,17 @@ export class SceneModel {
   within(inner: number, outer: number): boolean {
     for (let at = inner; at >= 0; at = this.scene.parent[at]!) if (at === outer) return true;
     return false;
+  }
+
+  private findSaved(): number[] {
+    const { crossing, groups, groupOf } = this.hierarchy;
+    const found = new Set<number>();
+    for (const [producer, reader] of crossing) {
+      if (groups[groupOf[reader]!]!.column !== COLUMN_BACKWARD) continue;
+      const box = this.nodeBox[producer]!;
+      if (box >= 0) found.add(box);
+    }
+    return [...found];
   }
 
   private routeRect(edge: number): Rect {

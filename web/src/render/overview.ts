@@ -33,7 +33,8 @@ export interface OverviewScale {
 export function overviewScale(model: SceneModel, width: number, height: number): OverviewScale {
   const { left, top, right, bottom } = model.scene;
   const x = (width - 2 * MARGIN) / Math.max(1, right - left);
-  const y = Math.min((height - 2 * MARGIN) / Math.max(1, bottom - top), 0.25);
+  // Neither a small graph blown up nor a wide one pulled long.
+  const y = Math.min((height - 2 * MARGIN) / Math.max(1, bottom - top), 0.3, 4 * x);
   return { x: Math.min(x, y * 1.6), y, left, top };
 }
 

@@ -6,19 +6,19 @@
 
 import type { Drawing, Marks } from "@/render/draw";
 import { drawBoxes, drawHeaders, drawScopes } from "@/render/draw_boxes";
-import { drawEdges, drawLabels, type EdgeLabel } from "@/render/draw_edges";
+import { drawEdges, drawLabels } from "@/render/draw_edges";
 import { drawMarks } from "@/render/draw_marks";
 import type { Painter } from "@/render/painter";
 import type { Palette } from "@/render/palette";
 import { SvgPainter } from "@/render/svg_painter";
 import type { Rect } from "@/base/geometry";
 
-export function drawStill(drawing: Drawing, labels: readonly EdgeLabel[]): void {
+export function drawStill(drawing: Drawing): void {
   const boxes = drawing.model.boxesIn(drawing.view);
   drawScopes(drawing, boxes);
   drawEdges(drawing);
   drawHeaders(drawing, boxes);
-  drawLabels(drawing, labels);
+  drawLabels(drawing);
   drawBoxes(drawing, boxes);
 }
 
@@ -44,11 +44,11 @@ export function drawGrid(painter: Painter, palette: Palette, view: Rect, zoom: n
 
 /** The drawing as an SVG document. */
 export function drawSvg(
-  drawing: Omit<Drawing, "painter">, marks: Marks, labels: readonly EdgeLabel[], title: string,
+  drawing: Omit<Drawing, "painter">, marks: Marks, title: string,
 ): string {
   const painter = new SvgPainter();
   const full: Drawing = { ...drawing, painter };
-  drawStill(full, labels);
+  drawStill(full);
   drawOverlay(full, marks);
   const { x, y, width, height } = drawing.view;
   return painter.document(x, y, width, height, title, drawing.palette["bg-canvas"]);

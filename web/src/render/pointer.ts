@@ -49,7 +49,8 @@ export function listenToPointer(host: HTMLElement, intent: PointerIntent): () =>
       const was = Math.hypot(before.x - other.x, before.y - other.y);
       const is = Math.hypot(point.x - other.x, point.y - other.y);
       pinch.set(event.pointerId, point);
-      if (was > 8) intent.zoom({ x: (point.x + other.x) / 2, y: (point.y + other.y) / 2 }, is / was);
+      const middle = { x: (point.x + other.x) / 2, y: (point.y + other.y) / 2 };
+      if (was > 8) intent.zoom(middle, is / was);
       intent.pan((point.x - before.x) / 2, (point.y - before.y) / 2);
       return;
     }
