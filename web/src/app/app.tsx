@@ -172,7 +172,8 @@ export function App(props: AppProps): JSX.Element {
             <div class="search">
               <Icon name="search" size={13} />
               <input ref={searchField} data-testid="search" value={ui.search()} spellcheck={false}
-                placeholder="name, op:matmul, nan:true" aria-label="Search the outline"
+                placeholder="name or op:matmul"
+                title="Part of a name, op:matmul, family:loss, scope:, phase:, nan:true, inf:true" aria-label="Search the outline"
                 onInput={(event) => ui.setSearch(event.currentTarget.value)}
                 onKeyDown={(event) => {
                   if (event.key !== "Escape" || ui.search() === "") return;

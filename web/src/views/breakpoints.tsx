@@ -48,7 +48,7 @@ export function Breakpoints(props: {
           <thead>
             <tr>
               <th class="bp-on"><span class="sr">Enabled</span></th>
-              <th>Where</th><th>Condition</th><th class="r bp-hits">Hits</th>
+              <th class="bp-where">Where</th><th>Condition</th><th class="r bp-hits">Hits</th>
               <th class="bp-x"><span class="sr">Remove</span></th>
             </tr>
           </thead>

@@ -28,9 +28,10 @@ export function Console(props: { readonly store: Store }): JSX.Element {
     for (const row of props.store.model()?.logs ?? []) {
       if (cursor.kind === "past" && row.seq > cursor.seq) break;
       const texts = row.text.replace(/\n$/, "").split("\n");
-      texts.forEach((text, i) => made.push({
-        row, first: i === 0, text: text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text,
-      }));
+      for (const [i, text] of texts.entries()) {
+        const short = text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text;
+        made.push({ row, first: i === 0, text: short });
+      }
     }
     return made;
   });

@@ -26,7 +26,7 @@ interface Entry {
 const MOST = 60;
 
 /** How well `text` fits: lower is better, undefined is not at all. */
-export function fit(text: string, wanted: string): number | undefined {
+export function fitness(text: string, wanted: string): number | undefined {
   const lower = text.toLowerCase();
   const at = lower.indexOf(wanted);
   if (at >= 0) {
@@ -59,7 +59,7 @@ export function Palette(props: {
     const wanted = text().trim().toLowerCase();
     const found: { entry: Entry; score: number }[] = [];
     const consider = (entry: Entry, bonus: number): void => {
-      const score = wanted === "" ? bonus : fit(entry.title, wanted);
+      const score = wanted === "" ? bonus : fitness(entry.title, wanted);
       if (score !== undefined) found.push({ entry, score: score + (wanted === "" ? 0 : bonus) });
     };
     for (const command of props.commands) {

@@ -68,7 +68,9 @@ export function StatusBar(props: { readonly store: Store; onKeys(): void }): JSX
       </Show>
       <span class="sp" />
       <Show when={model()?.info.recording}>
-        {(path) => <span class="wide ell status-path" title={path()}><i>{path()}</i></span>}
+        {(path) => (
+          <span class="wide ell" title={path()}><i>{path().split(/[\\/]/).at(-1)}</i></span>
+        )}
       </Show>
       <span class="wide">
         <For each={phases()}>

@@ -119,7 +119,6 @@ export function Splitter(props: {
     event.preventDefault();
   };
   return (
-    // biome-ignore lint/a11y/useSemanticElements: an <hr> takes no focus and no value
     <div
       class={`splitter ${props.axis}`}
       role="separator"

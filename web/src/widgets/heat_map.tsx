@@ -4,10 +4,13 @@
  * Invariant: NaN is magenta and Inf violet, whatever the scale; cells are never blurred.
  */
 
-import { createMemo, createSignal, type JSX } from "solid-js";
+import { createMemo, createSignal, type JSX, Show } from "solid-js";
 import { finiteRange, paintElements, parseHex, scaleTable } from "@/base/colour_scale";
 import { formatNumber } from "@/base/numbers";
 import { Canvas, type Surface } from "@/widgets/canvas";
+
+// How far from square a cell may be drawn, so that a narrow matrix still fills its place.
+const STRETCH = 4;
 
 export interface HeatMapProps {
   readonly data: Float64Array;
@@ -45,8 +48,8 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
     picture.getContext("2d")?.putImageData(new ImageData(pixels, cols, rows), 0, 0);
     // Square cells as far as the shape allows; a vector becomes a band that can still be hit.
     const side = Math.min(width / cols, height / rows, 24);
-    const wide = cols === 1 ? Math.min(24, width) : rows === 1 ? width / cols : side;
-    const high = rows === 1 ? Math.min(24, height) : cols === 1 ? height / rows : side;
+    const wide = rows === 1 ? width / cols : Math.min(width / cols, side * STRETCH);
+    const high = cols === 1 ? height / rows : Math.min(height / rows, side * STRETCH);
     box = { x: 0, y: 0, cell: [wide, high] };
     g.imageSmoothingEnabled = cols > width || rows > height;
     g.drawImage(picture, 0, 0, cols * wide, rows * high);
@@ -74,6 +77,23 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
       : { place: `[${[...props.index, at.row, at.col].join(",")}]`, value };
   });
 
+  const faults = createMemo(() => {
+    const found: number[] = [];
+    props.data.forEach((value, i) => {
+      if (!Number.isFinite(value)) found.push(i);
+    });
+    return found;
+  });
+  const next = (): void => {
+    const at = cursor();
+    const here = at === undefined ? -1 : (at.row - props.row) * props.cols + at.col - props.col;
+    const found = faults().find((each) => each > here) ?? faults()[0];
+    if (found === undefined) return;
+    setCursor({
+      row: Math.floor(found / props.cols) + props.row, col: (found % props.cols) + props.col,
+    });
+  };
+
   return (
     <div class="heat">
       <Canvas class="heat-cells" label="Elements as colours" draw={draw}
@@ -86,7 +106,13 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
         }} />
         <span class="mi t3">{formatNumber(range()?.[1], 4)}</span>
       </div>
-      <div class="heat-at mi" aria-live="off">
+      <div class="heat-at mi">
+        <Show when={faults().length > 0}>
+          <button type="button" class="btn heat-next" onClick={next}
+            title={`Jump between the ${faults().length} elements here that are not finite`}>
+            <span class="dia" />next
+          </button>
+        </Show>
         <span class="t3">{words()?.place ?? "\u00a0"}</span>{" "}
         <b classList={{ nan: Number.isNaN(words()?.value ?? 0) }}>
           {words() === undefined ? "" : formatNumber(words()?.value, 6)}

@@ -149,7 +149,7 @@ function NodeInspector(props: InspectorProps & {
         {(why) => (
           <div class="stop" data-testid="inspector-reason">
             <span class={`bdot ${why().breakpoint > 0 ? "enabled" : "here"}`} />
-            <span class="stop-text"><b>{stopWords(why().when)}</b> {why().text}</span>
+            <span class="stop-text"><b>{stopWords(why().when)}</b> {leafName(why().node_name)}. {why().text}</span>
             <Show when={hits(props.store, why().breakpoint)}>
               {(count) => <span class="mi t2">hit {count()}</span>}
             </Show>

@@ -45,6 +45,10 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
   const room = Math.max(1, width - LEFT - RIGHT);
   const x = (t: number): number => LEFT + ((t - t0) / (t1 - t0 || 1)) * room;
   const sans = colour("--sans");
+  // A single lane in a high dock need not be thin.
+  const needed = scene.lanes.reduce((sum, lane) =>
+    sum + PHASE_H + GAP + (lane.levels.length - 1) * (BAR_H + GAP) + LANE_GAP, AXIS + 2);
+  const stretch = Math.min(1.5, Math.max(1, (height - AXIS) / needed));
   const mono = colour("--mono");
   drawAxis();
   g.save();
@@ -57,7 +61,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
   for (const lane of scene.lanes) {
     tops.push({ lane, y });
     lane.levels.forEach((bars, level) => {
-      const high = level === 0 ? PHASE_H : BAR_H;
+      const high = Math.round((level === 0 ? PHASE_H : BAR_H) * stretch);
       rows.push({ y, height: high, bars });
       drawBars(bars, y, high, level === 0, level === lane.levels.length - 1);
       if (lane === scene.lanes[0]) drawExpected(bars, y, high);
@@ -142,7 +146,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       const text = w > 22 ? truncate(bar.label, font, w - 10) : "";
       if (text !== "") {
         g.fillStyle = phase ? colour("--on-phase") : colour("--text");
-        g.fillText(text, left + 5, top + high - (phase ? 4 : 3.5));
+        g.fillText(text, left + 5, top + high / 2 + 3.5);
       }
     }
   }
@@ -164,7 +168,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       g.strokeRect(left + 0.5, top + 0.5, w - 1, high - 1);
       const text = truncate(bar.label.replace(/, step \d+$/, ", expected"), SANS, w - 10);
       g.fillStyle = colour("--text-3");
-      if (w > 40) g.fillText(text, left + 5, top + high - 3.5);
+      if (w > 40) g.fillText(text, left + 5, top + high / 2 + 3.5);
     }
     g.setLineDash([]);
   }
