@@ -82,7 +82,7 @@ def main() -> None:
     train, held_out = order[HELD_OUT:], order[:HELD_OUT]
 
     model = Classifier(rng)
-    optimizer = optim.Adam(model, lr=0.003)
+    optimizer = optim.SGD(model, lr=0.1, momentum=0.9)
     for epoch in range(1, epochs + 1):
         losses = []
         for batch, labels in ns.steps(batches(images[train], digits[train], rng)):

@@ -1,7 +1,7 @@
 """nodescope: run NumPy programs as a computation graph, see it, and stop it on any node.
 
-Invariant: importing this package starts nothing and imports no web framework; `attach`, `record` and
-`breakpoint` load on first use.
+Invariant: importing this package starts nothing and imports no web framework; `attach`, `record`
+and `breakpoint` load on first use.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodescope.engine import dispatch as _dispatch  # noqa: F401 (teaches NumPy our tensors)
 from nodescope.engine import nn, optim
+from nodescope.engine import operators as _operators  # noqa: F401 (puts them on Tensor)
 from nodescope.engine.functions import (
     cross_entropy,
     gelu,

@@ -12,15 +12,16 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine import functions
+from nodescope.engine.run import apply
 from nodescope.engine.source import where
-from nodescope.engine.tensor import NO_ATTRS, Tensor, apply, operand
+from nodescope.engine.tensor import NO_ATTRS, Tensor, operand
 from nodescope.errors import UnsupportedError
 from nodescope.ops.op import Op
 from nodescope.registry import did_you_mean
 
 _UFUNCS: dict[Any, Op] = {}
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {}
-_REDUCE = {
+_REDUCE: dict[Any, str] = {
     np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min",
     np.logical_and: "all", np.logical_or: "any",
 }  # fmt: skip
@@ -55,14 +56,10 @@ def bound(op: Op) -> Callable[..., Tensor]:
     return function
 
 
-def _array_ufunc(
-    self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
-) -> Any:
+def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
     op = _UFUNCS.get(ufunc)
     if method == "__call__" and op is not None and not kwargs:
-        found = tuple(
-            each if each.__class__ is Tensor else operand(each) for each in inputs
-        )
+        found = tuple(each if each.__class__ is Tensor else operand(each) for each in inputs)
         if None in [each if each is None else 0 for each in found]:
             return NotImplemented
         return apply(op, found, NO_ATTRS)
@@ -77,10 +74,11 @@ def _array_ufunc(
         kwargs.setdefault("axis", 0)
         return bound(ops.get(_REDUCE[ufunc]))(*inputs, **kwargs)
     if method != "__call__":
+        alternative = _REDUCE[ufunc] if ufunc in _REDUCE else "sum"
         raise UnsupportedError(
             f"{name}.{method} is not traced",
             source=where(),
-            hint=f"use .numpy() first to leave the graph, or np.{_REDUCE.get(ufunc, 'sum')}",
+            hint=f"use .numpy() first to leave the graph, or np.{alternative}",
         )
     if op is None:
         raise _not_traced(name)

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
+from nodescope.engine.run import apply
 from nodescope.engine.source import where
-from nodescope.engine.tensor import NO_ATTRS, Tensor, apply, make, operand
+from nodescope.engine.tensor import NO_ATTRS, Tensor, make, operand
 from nodescope.errors import ShapeError, UnsupportedError
 from nodescope.ops.layout import as_shape
 from nodescope.ops.shapes import axes
@@ -22,7 +23,7 @@ def tensor_of(value: Any) -> Tensor:
     """``value`` as a tensor; arrays, lists and numbers become constants."""
     found = operand(value)
     if found.__class__ is Tensor:
-        return found  # type: ignore[no-any-return]
+        return found
     return make(np.asarray(value), kind="constant")
 
 
@@ -134,7 +135,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> T
     """``np.linalg.norm`` of vectors and Frobenius (``ord`` None or 2 over one axis)."""
     if ord not in (None, "fro") and not (ord == 2 and isinstance(axis, int)):
         raise UnsupportedError(f"np.linalg.norm with ord={ord!r} is not traced", source=where())
-    return np.sqrt(np.sum(np.square(tensor_of(x)), axis=axis, keepdims=keepdims))  # type: ignore[call-overload, no-any-return]
+    return np.sqrt(np.sum(np.square(tensor_of(x)), axis=axis, keepdims=keepdims))  # type: ignore[no-any-return]
 
 
 def _full_like(a: Any, fill_value: Any) -> Tensor:

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from nodescope.engine import modes
+from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.state import current
 from nodescope.engine.tape import alias_of, pull, start
-from nodescope.engine.tensor import LEAF, NO_ATTRS, Tensor, alias, apply, make
+from nodescope.engine.tensor import LEAF, NO_ATTRS, Tensor, alias, make
 from nodescope.errors import DtypeError, GradientError, UsageError
 from nodescope.ir.scopes import join
 
@@ -110,7 +111,7 @@ def value_and_grad(
         GradientError: ``f`` does not return a scalar, or an argument is not floating point.
     """
     several = not isinstance(argnums, int)
-    numbers: tuple[int, ...] = argnums if isinstance(argnums, tuple) else (argnums,)  # type: ignore[assignment]
+    numbers: tuple[int, ...] = argnums if isinstance(argnums, tuple) else (argnums,)
 
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         outer = current().recording

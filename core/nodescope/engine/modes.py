@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from nodescope.engine import tensor
+from nodescope.engine import run
 from nodescope.engine.state import current
 from nodescope.engine.tensor import Attrs, Tensor
 from nodescope.ops.op import Op
@@ -35,13 +35,13 @@ def observer() -> Any:
 
 def _choose() -> None:
     if _observer is not None:
-        tensor.set_slow(_observer.run)
+        run.set_slow(_observer.run)
     else:
-        tensor.set_slow(_checked if _tapes_off else None)
+        run.set_slow(_checked if _tapes_off else None)
 
 
 def _checked(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
-    return tensor.run(op, inputs, attrs, current().recording)
+    return run.run(op, inputs, attrs, current().recording)
 
 
 @contextlib.contextmanager

@@ -68,6 +68,7 @@ class Module:
         raise UsageError(f"{type(self).__name__} defines no forward", source=where())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run `forward` in the module's scope."""
         if not self._scope:
             return self.forward(*args, **kwargs)
         with name_scope(self._scope):
@@ -160,7 +161,7 @@ Dense = Linear
 
 
 class Sequential(Module):
-    """Modules and functions, one after the other; modules run in scopes ``layer_0``, ``layer_1`` …"""
+    """Modules and functions, one after the other; modules run in scopes ``layer_0``, …"""
 
     def __init__(self, *layers: Callable[..., Any]) -> None:
         self.layer = list(layers)

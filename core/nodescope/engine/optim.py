@@ -15,9 +15,10 @@ import numpy as np
 from nodescope import ops
 from nodescope.engine import modes
 from nodescope.engine.nn import Module
+from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.tape import TRACED
-from nodescope.engine.tensor import Tensor, apply, make
+from nodescope.engine.tensor import Tensor, make
 from nodescope.errors import UsageError
 from nodescope.ir.scopes import join
 
@@ -73,9 +74,7 @@ class Optimizer:
         self.steps += 1
         tracer = modes.observer()
         with modes.recording(False) if tracer is not None else contextlib.nullcontext():
-            for value, state, path in zip(
-                self.parameters, self._state, self._paths, strict=True
-            ):
+            for value, state, path in zip(self.parameters, self._state, self._paths, strict=True):
                 gradient = value.grad
                 if gradient is None:
                     continue
@@ -134,7 +133,7 @@ class Adam(Optimizer):
         eps: Keeps the denominator from 0.
     """
 
-    slots = ("mean", "square")
+    slots = ("moment_1", "moment_2")
 
     def __init__(
         self,

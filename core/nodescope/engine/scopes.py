@@ -19,7 +19,7 @@ T = TypeVar("T")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class name_scope:  # noqa: N801 (a word of the API, used like a function)
+class name_scope:
     """Name what happens inside: ``with name_scope("encoder"):``, or as a decorator.
 
     Args:
@@ -53,6 +53,8 @@ class name_scope:  # noqa: N801 (a word of the API, used like a function)
         state.scope, state.cursor = self._saved.pop()
 
     def __call__(self, function: Function) -> Function:
+        """The function, with all its calls in this scope."""
+
         @functools.wraps(function)
         def scoped(*args: Any, **kwargs: Any) -> Any:
             with name_scope(self.name):

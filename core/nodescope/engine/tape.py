@@ -15,6 +15,7 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine import modes
+from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.tensor import (
     FREED,
@@ -22,7 +23,7 @@ from nodescope.engine.tensor import (
     NO_ATTRS,
     Edge,
     Tensor,
-    apply,
+    alias,
     make,
     next_seq,
     operand,
@@ -47,9 +48,7 @@ class _Traced:
         op = ops.get(name)
 
         def call(*inputs: Any, **attrs: Any) -> Tensor:
-            found = tuple(
-                each if each.__class__ is Tensor else operand(each) for each in inputs
-            )
+            found = tuple(each if each.__class__ is Tensor else operand(each) for each in inputs)
             return apply(op, found, attrs or NO_ATTRS)
 
         setattr(self, name, call)
@@ -173,6 +172,8 @@ def _pull(
     while heap:
         tensor = pop(heap)[1]
         ct = cts.pop(id(tensor))
+        op: Any  # an op with rules, or the tensor would have no edge
+        args: Any
         _, op, inputs, attrs = tensor.edge  # type: ignore[misc]
         if raw:
             out: Any = tensor.data
@@ -226,7 +227,5 @@ def _used_twice() -> GradientError:
 
 def alias_of(tensor: Tensor) -> Tensor:
     """A tensor for the same value, whose edge leads to ``tensor``."""
-    from nodescope.engine.tensor import alias
-
     edge: Edge = (next_seq(), ALIAS, (tensor,), NO_ATTRS) if tensor.edge is not None else LEAF
     return alias(tensor, edge)

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from nodescope import ops
 from nodescope.engine import modes
+from nodescope.engine.run import cause, explained
 from nodescope.engine.source import user_source
 from nodescope.engine.state import State, current
-from nodescope.engine.tensor import Attrs, Tensor, _cause, explained, next_seq
+from nodescope.engine.tensor import Attrs, Tensor, next_seq
 from nodescope.errors import UsageError
 from nodescope.events import (
     Bus,
@@ -89,7 +89,7 @@ class Tracer:
         self.finish_step()
         with self._lock:
             for parameter in self._used:
-                del parameter._vid
+                parameter._vid = 0
             self._used = []
             self.step += 1
             self._step_open = True
@@ -149,9 +149,7 @@ class Tracer:
         bus = self.bus
         origin = bus.origin_ns
         if bus.starts and entry is not None:
-            bus.emit(
-                NodeStarted(entry.node, live, self.step, state.thread, _now() - origin)
-            )
+            bus.emit(NodeStarted(entry.node, live, self.step, state.thread, _now() - origin))
         start = _now()
         try:
             data = op.impl(*args, **attrs)
@@ -160,10 +158,8 @@ class Tracer:
             if entry is None:
                 entry = self._define(cursor, entries, nth, op, key, inputs, attrs, state)
             text = f"{type(said).__name__}: {said}"
-            bus.emit(
-                NodeFailed(entry.node, live, self.step, state.thread, start - origin, text)
-            )
-            raise said from _cause(error)
+            bus.emit(NodeFailed(entry.node, live, self.step, state.thread, start - origin, text))
+            raise said from cause(error)
         end = _now()
         if data.__class__ is not _ndarray:
             data = _asarray(data)
@@ -222,7 +218,7 @@ class Tracer:
 
     # Leaves
 
-    def leaf(self, tensor: Tensor) -> int:
+    def leaf(self, tensor: Tensor) -> Any:
         """Emit a tensor that no observed op made, and return its value id."""
         kind = getattr(tensor, "_kind", "tensor")
         scope, _, label = tensor.name.rpartition("/")
@@ -345,7 +341,9 @@ def _spec(op: Op, inputs: tuple[Any, ...], attrs: Attrs, data: Any) -> TensorSpe
     )
     try:
         return op.infer(specs, attrs)
-    except Exception:  # it will fail, or its shape depends on values; the node is needed all the same
+    except (
+        Exception
+    ):  # it will fail, or its shape depends on values; the node is needed all the same
         first = specs[0] if specs and isinstance(specs[0], TensorSpec) else None
         return TensorSpec((), first.dtype if first else "float64")
 

@@ -103,12 +103,8 @@ _unary(
 _unary("log1p", np.log1p, lambda F, ct, out, x: F.divide(ct, F.add(x, 1.0)), (-0.5, 2.0))
 _unary("sin", np.sin, lambda F, ct, out, x: F.multiply(ct, F.cos(x)))
 _unary("cos", np.cos, lambda F, ct, out, x: F.negative(F.multiply(ct, F.sin(x))))
-_unary(
-    "tan", np.tan, lambda F, ct, out, x: F.multiply(ct, F.add(F.square(out), 1.0)), (-1.0, 1.0)
-)
-_unary(
-    "arctan", np.arctan, lambda F, ct, out, x: F.divide(ct, F.add(F.square(x), 1.0))
-)
+_unary("tan", np.tan, lambda F, ct, out, x: F.multiply(ct, F.add(F.square(out), 1.0)), (-1.0, 1.0))
+_unary("arctan", np.arctan, lambda F, ct, out, x: F.divide(ct, F.add(F.square(x), 1.0)))
 _unary("sinh", np.sinh, lambda F, ct, out, x: F.multiply(ct, F.cosh(x)))
 _unary("cosh", np.cosh, lambda F, ct, out, x: F.multiply(ct, F.sinh(x)))
 _unary("sign", np.sign, zeros, (0.2, 2.0))

@@ -46,7 +46,9 @@ def _reshape_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorS
     return TensorSpec(tuple(size // known if n == -1 else n for n in shape), x.dtype)
 
 
-def _bind_reshape(a: Any, /, shape: Any, order: str = "C") -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _bind_reshape(
+    a: Any, /, shape: Any, order: str = "C"
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if order != "C":
         raise TypeError("only order='C' is traced")
     return (a,), {"shape": as_shape(shape)}

@@ -17,7 +17,7 @@ from nodescope.ops.rules import unbroadcast
 from nodescope.ops.shapes import broadcast, resolve, shape_of
 
 
-def _cross_entropy(logits: Array, labels: Array) -> Array:
+def _cross_entropy(logits: Array, labels: Array) -> Any:
     if logits.shape[0] and not 0 <= labels.min() <= labels.max() < logits.shape[1]:
         raise ShapeError(
             f"cross_entropy: labels run from {labels.min()} to {labels.max()}, "

@@ -16,12 +16,12 @@ from nodescope.ops.op import Array, Op, Operand, Sample, one_per_output
 from nodescope.ops.shapes import axes
 
 
-def _softmax(x: Array, axis: int) -> Array:
+def _softmax(x: Array, axis: int) -> Any:
     raised = np.exp(x - np.max(x, axis=axis, keepdims=True))
     return np.divide(raised, np.sum(raised, axis=axis, keepdims=True))
 
 
-def _log_softmax(x: Array, axis: int) -> Array:
+def _log_softmax(x: Array, axis: int) -> Any:
     shifted = x - np.max(x, axis=axis, keepdims=True)
     return np.subtract(shifted, np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True)))
 

@@ -21,7 +21,7 @@ Family = Literal[
 Array = np.ndarray[Any, Any]
 Scalar = bool | int | float | complex
 Operand = TensorSpec | Scalar
-"""What `infer` sees of an input: a spec, or a Python scalar, which promotes weakly as in NumPy 2."""
+"""What `infer` sees of an input: a spec, or a Python scalar, which promotes weakly."""
 
 Infer = Callable[[tuple[Operand, ...], dict[str, Any]], TensorSpec]
 Rule = Callable[..., Any]
@@ -36,7 +36,7 @@ class Sample(NamedTuple):
     """One call that the conformance suite makes."""
 
     inputs: tuple[Any, ...]
-    attrs: dict[str, Any] = {}
+    attrs: dict[str, Any] = {}  # noqa: RUF012 (a NamedTuple default, never written to)
 
 
 def no_flops(inputs: tuple[Operand, ...], out: TensorSpec) -> int:

@@ -141,23 +141,21 @@ def _extreme_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) 
     return F.multiply(restore(F, ct, x.shape, axis, keepdims), share)
 
 
-def _var_vjp(
-    F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool, ddof: float
-) -> Any:
+def _var_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool, ddof: float) -> Any:
     centred = F.subtract(x, F.mean(x, axis=axis, keepdims=True))
     scale = 2.0 / max(count(x.shape, axis) - ddof, 1e-300)
     return F.multiply(restore(F, ct, x.shape, axis, keepdims), F.multiply(centred, scale))
 
 
-def _std_vjp(
-    F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool, ddof: float
-) -> Any:
+def _std_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool, ddof: float) -> Any:
     centred = F.subtract(x, F.mean(x, axis=axis, keepdims=True))
-    share = F.divide(ct, F.multiply(out, float(max(count(x.shape, axis) - ddof, 1e-300))))
+    # A group without spread has no slope to either side; 0 is the mean of the two.
+    safe = F.where(F.equal(out, 0), 1.0, out)
+    share = F.divide(ct, F.multiply(safe, float(max(count(x.shape, axis) - ddof, 1e-300))))
     return F.multiply(restore(F, share, x.shape, axis, keepdims), centred)
 
 
-def _logsumexp(x: Array, axis: Axis, keepdims: bool) -> Array:
+def _logsumexp(x: Array, axis: Axis, keepdims: bool) -> Any:
     if x.dtype.kind != "f":
         raise DtypeError(f"logsumexp: not defined for {x.dtype}", hint="convert with .astype")
     top = np.max(x, axis=axis, keepdims=True)

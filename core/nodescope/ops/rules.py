@@ -21,6 +21,8 @@ def unbroadcast(F: Any, ct: Any, like: Any) -> Any:
     stretched = tuple(range(extra)) + tuple(
         i + extra for i, n in enumerate(shape) if n == 1 and ct.shape[i + extra] != 1
     )
+    if len(stretched) == extra:
+        return F.sum(ct, axis=stretched, keepdims=False)
     ct = F.sum(ct, axis=stretched, keepdims=True)
     return F.reshape(ct, shape=shape) if extra else ct
 

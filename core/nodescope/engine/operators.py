@@ -1,0 +1,157 @@
+"""Operators and methods of tensors, put on the class from tables.
+
+Invariant: each is one op; nothing is computed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nodescope import ops
+from nodescope.engine.run import apply, binary, operator_of
+from nodescope.engine.source import where
+from nodescope.engine.tensor import NO_ATTRS, Tensor, check_dtype, operand
+from nodescope.errors import UnsupportedError
+from nodescope.ops.index import Port
+from nodescope.ops.layout import as_shape
+from nodescope.ops.op import Op
+
+_GETITEM, _TRANSPOSE = ops.get("getitem"), ops.get("transpose")
+_RESHAPE, _ASTYPE, _COPY = ops.get("reshape"), ops.get("astype"), ops.get("copy")
+
+
+def _getitem(self: Tensor, index: Any) -> Tensor:
+    arrays: list[Tensor] = []
+    items = index if isinstance(index, tuple) else (index,)
+    template = tuple(_index_item(each, arrays) for each in items)
+    return apply(_GETITEM, (self, *arrays), {"index": template})
+
+
+def _index_item(item: Any, arrays: list[Tensor]) -> Any:
+    if item is None or item is Ellipsis or item.__class__ is int:
+        return item
+    if isinstance(item, slice):
+        bounds = (item.start, item.stop, item.step)
+        return slice(*(None if each is None else each.__index__() for each in bounds))
+    if isinstance(item, np.integer):
+        return int(item)
+    if isinstance(item, bool | list | tuple):
+        item = np.asarray(item, None if np.size(item) else np.intp)
+    found = operand(item)
+    if found.__class__ is not Tensor:
+        raise UnsupportedError(
+            f"a tensor cannot be indexed by {type(item).__name__}",
+            source=where(),
+            hint="use ints, slices, None, ... or arrays of ints or bools",
+        )
+    arrays.append(found)
+    return Port(len(arrays) - 1)
+
+
+def _reversed(self: Tensor) -> Tensor:
+    """The dimensions in reverse order."""
+    return apply(_TRANSPOSE, (self,), {"axes": None})
+
+
+def _reshape(self: Tensor, *shape: Any) -> Tensor:
+    """The same elements in another shape; one size may be -1."""
+    wanted = as_shape(shape[0] if len(shape) == 1 else shape)
+    return apply(_RESHAPE, (self,), {"shape": wanted})
+
+
+def _ravel(self: Tensor) -> Tensor:
+    """All elements in one dimension."""
+    return _reshape(self, self.size)
+
+
+def _transpose(self: Tensor, *axes: Any) -> Tensor:
+    """The dimensions in another order, reversed without arguments."""
+    given = axes[0] if len(axes) == 1 else axes or None
+    order = None if given is None else as_shape(given)
+    return apply(_TRANSPOSE, (self,), {"axes": order})
+
+
+def _astype(self: Tensor, dtype: Any) -> Tensor:
+    """The elements converted to another dtype."""
+    return apply(_ASTYPE, (self,), {"dtype": check_dtype(np.dtype(dtype)).name})
+
+
+def _copy(self: Tensor) -> Tensor:
+    """A copy, as an operation of its own."""
+    return apply(_COPY, (self,), NO_ATTRS)
+
+
+def _right(op: Op) -> Callable[[Tensor, Any], Tensor]:
+    return lambda self, other: binary(op, other, self)
+
+
+def _unary(op: Op) -> Callable[[Tensor], Tensor]:
+    return lambda self: apply(op, (self,), NO_ATTRS)
+
+
+def _refused(sign: str) -> Callable[[Tensor, Any], Tensor]:
+    def operator(self: Tensor, other: Any) -> Tensor:
+        raise UnsupportedError(
+            f"{sign} would write to a tensor",
+            source=where(),
+            hint=f"write x = x {sign[:-1]} y, which makes a new one",
+        )
+
+    return operator
+
+
+def _method(op: Op) -> Callable[..., Tensor]:
+    bind = op.bind
+    assert bind is not None
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        try:
+            inputs, attrs = bind(self, *args, **kwargs)
+        except TypeError as error:
+            raise UnsupportedError(f"{op.name}: {error}", source=where()) from None
+        return apply(op, inputs, attrs)
+
+    method.__name__ = op.name
+    method.__doc__ = f"`numpy.{op.name}` of this tensor, with the same arguments."
+    return method
+
+
+_ARITHMETIC = {
+    "add": ("add", "+"), "sub": ("subtract", "-"), "mul": ("multiply", "*"),
+    "truediv": ("divide", "/"), "pow": ("power", "**"), "matmul": ("matmul", "@"),
+    "floordiv": ("floor_divide", "//"), "mod": ("remainder", "%"),
+    "and": ("bitwise_and", "&"), "or": ("bitwise_or", "|"), "xor": ("bitwise_xor", "^"),
+}  # fmt: skip
+_COMPARISON = {
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+    "eq": "equal",
+    "ne": "not_equal",
+}
+_UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "invert"}
+_METHODS = (
+    "sum", "prod", "mean", "max", "min", "any", "all", "argmax", "argmin", "var", "std",
+    "squeeze", "cumsum",
+)  # fmt: skip
+
+for _python, (_name, _sign) in _ARITHMETIC.items():
+    setattr(Tensor, f"__{_python}__", operator_of(ops.get(_name)))
+    setattr(Tensor, f"__r{_python}__", _right(ops.get(_name)))
+    setattr(Tensor, f"__i{_python}__", _refused(f"{_sign}="))
+for _python, _name in _COMPARISON.items():
+    setattr(Tensor, f"__{_python}__", operator_of(ops.get(_name)))
+for _python, _name in _UNARY.items():
+    setattr(Tensor, f"__{_python}__", _unary(ops.get(_name)))
+for _name in _METHODS:
+    setattr(Tensor, _name, _method(ops.get(_name)))
+for _name, _function in {
+    "__getitem__": _getitem, "reshape": _reshape, "ravel": _ravel, "flatten": _ravel,
+    "transpose": _transpose, "astype": _astype, "copy": _copy,
+}.items():  # fmt: skip
+    setattr(Tensor, _name, _function)
+Tensor.T = property(_reversed)  # type: ignore[assignment]

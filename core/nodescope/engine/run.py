@@ -1,0 +1,118 @@
+"""Running one op: the road that every operation on tensors takes.
+
+Invariant: unobserved, an operator between tensors tests one global (`_slow`), calls its ufunc and
+makes one tuple; every failure is explained by the op's own `infer`, with the user's line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.source import where
+from nodescope.engine.tensor import NO_ATTRS, Attrs, Tensor, next_seq, operand, spec_of
+from nodescope.errors import NodescopeError
+from nodescope.ops.op import Op
+
+Run = Callable[[Op, tuple[Any, ...], Attrs], Tensor]
+
+_new = Tensor.__new__
+_ndarray = np.ndarray
+_asarray = np.asarray
+
+# None while nobody observes and no thread has the tape switched off; else what runs every op.
+_slow: Run | None = None
+
+
+def set_slow(run: Run | None) -> None:
+    """Send every op through ``run``, or none with None. Only `engine.modes` calls this."""
+    global _slow
+    _slow = run
+
+
+def apply(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
+    """Run an op on tensors and Python scalars. Raises what it raises, with the user's line."""
+    if _slow is not None:
+        return _slow(op, inputs, attrs)
+    return run(op, inputs, attrs, True)
+
+
+def run(op: Op, inputs: tuple[Any, ...], attrs: Attrs, recording: bool) -> Tensor:
+    """Run an op unobserved, and put it on the tape if ``recording``."""
+    tracked = False
+    arrays = []
+    for each in inputs:
+        if each.__class__ is Tensor:
+            arrays.append(each.data)
+            if each.edge is not None:
+                tracked = recording
+        else:
+            arrays.append(each)
+    try:
+        data = op.impl(*arrays, **attrs)
+    except Exception as error:
+        raise explained(op, inputs, attrs, error) from cause(error)
+    if data.__class__ is not _ndarray:
+        data = _asarray(data)
+    result = _new(Tensor)
+    result.data = data
+    if tracked and op.vjp is not None and data.dtype.kind == "f":
+        result.edge = (next_seq(), op, inputs, attrs)
+    else:
+        result.edge = None
+    return result
+
+
+def explained(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -> Exception:
+    """The error to raise for a failed impl: what `infer` says is wrong, else the error itself."""
+    if isinstance(error, NodescopeError):
+        error.source = error.source or where()
+        return error
+    if isinstance(error, ValueError | TypeError | IndexError):
+        try:
+            op.infer(tuple(spec_of(each) for each in inputs), attrs)
+        except NodescopeError as said:
+            said.source = said.source or where()
+            return said
+        except Exception:
+            return error
+    return error
+
+
+def cause(error: Exception) -> Exception | None:
+    """What the explanation of ``error`` is raised from."""
+    return error.__cause__ if isinstance(error, NodescopeError) else error  # type: ignore[return-value]
+
+
+def binary(op: Op, left: Any, right: Any) -> Any:
+    """An operator whose operands may be anything; NotImplemented if it is not for us."""
+    left, right = operand(left), operand(right)
+    if left is None or right is None:
+        return NotImplemented
+    return apply(op, (left, right), NO_ATTRS)
+
+
+def operator_of(op: Op) -> Callable[[Tensor, Any], Tensor]:
+    """The operator method of a binary op."""
+    impl, differentiable = op.impl, op.vjp is not None
+
+    def operator(self: Tensor, other: Any) -> Tensor:
+        if _slow is None and other.__class__ is Tensor:
+            try:
+                data = impl(self.data, other.data)
+            except Exception as error:
+                raise explained(op, (self, other), NO_ATTRS, error) from cause(error)
+            if data.__class__ is not _ndarray:
+                data = _asarray(data)
+            result = _new(Tensor)
+            result.data = data
+            if (self.edge is not None or other.edge is not None) and differentiable:
+                result.edge = (next_seq(), op, (self, other), NO_ATTRS)
+            else:
+                result.edge = None
+            return result
+        return binary(op, self, other)
+
+    return operator
