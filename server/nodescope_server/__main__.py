@@ -145,4 +145,8 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not SystemExit: a thread that still reads a recording or draws an export is not waited for.
+    os._exit(status)

@@ -6,6 +6,7 @@ guard.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,6 +30,7 @@ from nodescope_server.runs import Runs, UnknownRunError
 from nodescope_server.sockets import SEND_DEADLINE_S
 from nodescope_server.stream import Stream
 
+CLOSE_S = 0.5
 PAGE = Path(__file__).parent / "_web"
 
 
@@ -132,7 +134,11 @@ class _Page(StaticFiles):
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     assert isinstance(app, App)
     yield
-    await app.runs.close()
+    try:
+        async with asyncio.timeout(CLOSE_S):
+            await app.runs.close()
+    except TimeoutError:
+        pass  # a long question is being answered; the files are only read, so nothing is lost
 
 
 async def _on_nodescope_error(request: Request, error: Exception) -> Response:

@@ -346,9 +346,9 @@ def _npy(array: Array) -> bytes:
 
 
 async def _export(run: Run, kind: str, engine: str) -> Response:
-    text = await run.query.call(lambda each: render(each, kind, engine))
+    data = await render(run.info.recording, kind, engine)
     media = "image/svg+xml" if kind == "svg" else "text/vnd.graphviz"
-    return _attachment(text.encode(), media, f"{run.info.id}.{kind}")
+    return _attachment(data, media, f"{run.info.id}.{kind}")
 
 
 def _attachment(data: bytes, media: str, name: str) -> Response:

@@ -77,10 +77,7 @@ def test_without_summaries_the_execution_is_still_named(
     program = new_program(level=level)
     node = program.define()
     program.execute(node)
-    seq = program.commit()
-    if level == "graph":
-        return  # executions are not recorded there
-    settled(page, program)
+    seq = settled(page, program)
     answer = page.ask(wire.GetValue(program.run.id, node.outputs[0]))
     assert (answer.found, answer.seq, answer.summary) == (True, seq, None)
     assert f"at level {level}" in answer.reason
