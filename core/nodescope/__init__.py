@@ -6,6 +6,7 @@ and `breakpoint` load on first use.
 
 from __future__ import annotations
 
+from importlib import import_module as _import_module
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,11 @@ __all__ = [
     "no_grad", "optim", "parameter", "record", "relu", "sigmoid", "silu", "softmax", "softplus",
     "step", "steps", "stop_gradient", "tensor", "value_and_grad",
 ]  # fmt: skip
+
+# The first import of the package `nodescope.record` binds its name here, where it would hide the
+# function `record`: so it is imported now, and its name is freed again.
+_import_module("nodescope.record")
+globals().pop("record", None)
 
 _LAZY = ("attach", "breakpoint", "record")
 

@@ -80,7 +80,7 @@ class Run:
             f"({type(error).__name__}: {error})"
         )
         self.recorder = Recorder(
-            recording,
+            Path(recording),
             level=level,
             budget_bytes=budget_bytes,
             on_commit=self._committed,

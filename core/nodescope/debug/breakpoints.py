@@ -24,7 +24,7 @@ from nodescope.registry import did_you_mean
 LEAF_OPS: Final = frozenset({"parameter", "tensor", "constant"})
 
 _KINDS: Final[tuple[BreakpointKind, ...]] = ("node", "glob", "op", "scope")
-_CONDITION: Final = re.compile(r"\s+if\s+")
+_CONDITION: Final = re.compile(r"(?:^|\s+)if\s+")
 _MAX_TARGET: Final = 1000
 
 

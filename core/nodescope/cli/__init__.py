@@ -1,0 +1,144 @@
+"""The command line: ``nodescope run | open | serve | demo | export | doctor``.
+
+Invariant: what goes wrong in nodescope or in how it was called is one line on stderr and status 2,
+never a traceback of ours. The exit status of ``run`` is the program's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from nodescope.errors import ConditionError, NodescopeError
+from nodescope.events import LEVELS
+
+EXAMPLES = """\
+examples:
+  nodescope run train.py --epochs 3
+  nodescope run --break 'op:log if isnan(value).any()' train.py
+  nodescope open .nodescope/runs/train.nscope
+  nodescope export run.nscope -o graph.svg
+"""
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit status."""
+    options = parser().parse_args(arguments)
+    try:
+        return _commands()[options.command](options)
+    except ConditionError as error:
+        where = f" (column {error.column + 1})" if error.column >= 0 else ""
+        return _fail(f"{error}{where}")
+    except NodescopeError as error:
+        return _fail(str(error))
+    except KeyboardInterrupt:
+        return 130
+
+
+def _commands() -> dict[str, Callable[[argparse.Namespace], int]]:
+    # Imported here: ``nodescope --help`` needs no engine.
+    from nodescope.cli import other, run
+
+    return {
+        "run": run.run,
+        "open": other.open_recording,
+        "serve": other.serve,
+        "demo": other.demo,
+        "export": other.export_recording,
+        "doctor": other.doctor,
+    }
+
+
+def _fail(message: str) -> int:
+    print(f"nodescope: {message}", file=sys.stderr)
+    return 2
+
+
+def parser() -> argparse.ArgumentParser:
+    """The grammar of the command line."""
+    top = argparse.ArgumentParser(
+        prog="nodescope",
+        description="A visual debugger for computation graphs.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action=_Version, help="show the version and end")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="run a script under the debugger", allow_abbrev=False)
+    run.add_argument(
+        "--break",
+        dest="breaks",
+        action="append",
+        default=[],
+        metavar="SPEC",
+        help="NAME, node:NAME, op:OP, scope:PATH or glob:PATTERN, each with ' if CONDITION'",
+    )
+    run.add_argument("--level", choices=LEVELS, default="summary", help="what is recorded")
+    run.add_argument("--record", type=Path, metavar="PATH", help="the recording's file")
+    run.add_argument(
+        "--budget", type=size, default=256 << 20, metavar="SIZE", help="of full arrays: 256M, 2G"
+    )
+    run.add_argument("--no-stop-on-entry", action="store_true", help="run at once")
+    run.add_argument("--exit", action="store_true", help="leave when the program ends")
+    _serving(run)
+    run.add_argument("script", type=Path)
+    run.add_argument("args", nargs=argparse.REMAINDER, help="the script's own arguments")
+
+    opening = commands.add_parser("open", help="look at a recording", allow_abbrev=False)
+    opening.add_argument("recording", type=Path)
+    _serving(opening)
+
+    serve = commands.add_parser(
+        "serve", help="wait for programs that call ns.attach()", allow_abbrev=False
+    )
+    _serving(serve)
+
+    commands.add_parser("demo", help="debug the bundled training program", allow_abbrev=False)
+
+    export = commands.add_parser("export", help="write the graph as SVG", allow_abbrev=False)
+    export.add_argument("recording", type=Path)
+    export.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+    export.add_argument("--engine", choices=("page", "dot"), default="page")
+    export.add_argument("--theme", choices=("light", "dark"), default="light")
+
+    doctor = commands.add_parser("doctor", help="show what is installed", allow_abbrev=False)
+    doctor.add_argument("--port", type=port, default=7711, help=argparse.SUPPRESS)
+    return top
+
+
+def _serving(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--port", type=port, default=7711, metavar="N", help="7711, or any: 0")
+    command.add_argument("--no-browser", action="store_true", help="only print the address")
+
+
+def port(text: str) -> int:
+    """A port number, 0 to 65535."""
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port, which is a number up to 65535")
+    return int(text)
+
+
+def size(text: str) -> int:
+    """Bytes: ``"4096"``, ``"256M"``, ``"1.5G"``."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size, such as 256M or 2G")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+class _Version(argparse.Action):
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"nodescope {version('nodescope')}")
+        parser.exit()

@@ -1,0 +1,118 @@
+"""The commands besides ``run``: open, serve, demo, export, doctor.
+
+Invariant: they only put together what other modules do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import platform
+import shutil
+import socket
+import sys
+from pathlib import Path
+from typing import Final
+
+from nodescope import api
+from nodescope.cli.server import Server, has_screen
+from nodescope.errors import RecordingError
+from nodescope.link.address import publish, withdraw
+
+PACKAGES: Final = ("numpy", "msgspec", "fastapi", "uvicorn", "websockets", "graphviz", "mini-racer")
+BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def open_recording(options: argparse.Namespace) -> int:
+    """Serve a recording until Ctrl-C."""
+    path: Path = options.recording
+    if not path.is_file():
+        raise RecordingError(f"no recording {str(path)!r}")
+    server = Server(options.port, (path.absolute(),))
+    return _stay(server, options)
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Wait for programs that attach, until Ctrl-C."""
+    server = Server(options.port)
+    try:
+        publish(server.address)
+        print("nodescope: programs that call ns.attach() appear here", file=sys.stderr)
+        return _stay(server, options)
+    finally:
+        withdraw(server.address)
+        server.stop()
+
+
+def _stay(server: Server, options: argparse.Namespace) -> int:
+    try:
+        server.show(browser=not options.no_browser)
+        server.wait()
+        return server.process.returncode or 0
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        server.stop()
+
+
+def demo(options: argparse.Namespace) -> int:
+    """Run the training program of the source tree, or tell how to get it."""
+    from nodescope import cli
+
+    sample = Path(__file__).resolve().parents[3] / "samples" / "digits_mlp.py"
+    if sample.is_file():
+        return cli.main(["run", str(sample)])
+    print("The training program comes with the sources of nodescope: run 'make demo' there.")
+    print("On a program of your own: nodescope run train.py")
+    return 0
+
+
+def export_recording(options: argparse.Namespace) -> int:
+    """Write the graph of a recording as a picture."""
+    if not options.recording.is_file():
+        raise RecordingError(f"no recording {str(options.recording)!r}")
+    from nodescope.export import export
+
+    export(options.recording, options.output, engine=options.engine, theme=options.theme)
+    print(f"wrote {options.output}")
+    return 0
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """Show what is installed; status 1 if something that is needed is missing."""
+    rows = [("nodescope", api.version()), ("python", platform.python_version())]
+    complete = True
+    for name in PACKAGES:
+        try:
+            rows.append((name, importlib.metadata.version(name)))
+        except importlib.metadata.PackageNotFoundError:
+            complete = False
+            rows.append((name, f"missing: pip install {name}"))
+    server = importlib.util.find_spec("nodescope_server")
+    built = any(
+        (Path(place) / "_web" / "index.html").is_file()
+        for place in (server.submodule_search_locations or () if server is not None else ())
+    )
+    complete = complete and built
+    rows += [
+        ("page", "built" if built else "missing: make page, or install the wheel"),
+        ("browser", "opens by itself" if has_screen() else "none here: open the address elsewhere"),
+        ("chromium", next(filter(None, map(shutil.which, BROWSERS)), "none (only tests need it)")),
+        ("dot", shutil.which("dot") or "none (only export --engine dot needs it: Graphviz)"),
+        (f"port {options.port}", _port_state(options.port)),
+    ]
+    width = max(len(name) for name, _ in rows)
+    for name, state in rows:
+        print(f"{name:<{width}}  {state}")
+    return 0 if complete else 1
+
+
+def _port_state(port: int) -> str:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            return f"taken ({error.strerror}); the next free one will be used"
+    return "free"

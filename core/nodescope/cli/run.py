@@ -1,0 +1,89 @@
+"""``nodescope run``: a script, observed and stoppable, with a server and a page.
+
+Invariant: whatever is wrong with the command line is said before anything is started, and the
+script runs even if no page can be served.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+from nodescope import api
+from nodescope.cli.script import INTERRUPTED, Ending, load, run_script
+from nodescope.cli.server import Server
+from nodescope.debug.breakpoints import parse_breakpoint
+from nodescope.errors import NodescopeError
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the script; its exit status."""
+    breakpoints = tuple(parse_breakpoint(each) for each in options.breaks)
+    script: Path = options.script
+    code = load(script)
+    if isinstance(code, Ending):
+        return code.status
+    observed = api.Run(
+        options.record or api.recording_path(script.stem, say),
+        name=script.name,
+        argv=(str(script), *options.args),
+        level=options.level,
+        budget_bytes=options.budget,
+        debugger=True,
+        stop_on_entry=not options.no_stop_on_entry,
+        breakpoints=breakpoints,
+        say=say,
+    )
+    server = None
+    try:
+        server = _serve(observed, options)
+        observed.start()
+        ending = run_script(code, script, options.args, observed.log)
+    except BaseException as error:
+        observed.finish(1, api.last_line(error))
+        if server is not None:
+            server.stop()
+        raise
+    try:
+        observed.finish(ending.status, ending.error)
+        if server is not None and not options.exit and ending.status != INTERRUPTED:
+            _stay(server, ending.status)
+    except KeyboardInterrupt:
+        pass  # that is how one leaves; the status is still the program's
+    finally:
+        if server is not None:
+            server.stop()
+    return ending.status
+
+
+def _serve(observed: api.Run, options: argparse.Namespace) -> Server | None:
+    server = None
+    try:
+        server = Server(options.port)
+        observed.connect(server.address, timeout_s=5.0)
+    except NodescopeError as error:
+        if server is not None:
+            server.stop()
+        elif observed.gate is not None:
+            observed.gate.link_lost()
+        say(f"{error}; the program runs without a page, recorded to {observed.info.recording}")
+        return None
+    server.show(browser=not options.no_browser)
+    return server
+
+
+def _stay(server: Server, status: int) -> None:
+    # The program may have left a handler of its own.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    say(f"The program ended with status {status}. The page stays open; Ctrl-C ends nodescope.")
+    server.wait()
+
+
+def say(text: str) -> None:
+    """One line for the person, past the program's own streams."""
+    try:
+        print(f"nodescope: {text}", file=sys.__stderr__, flush=True)
+    except (OSError, ValueError):
+        pass  # nobody listens

@@ -1,0 +1,312 @@
+"""``nodescope run`` with real processes: it ends as plain Python would, and says what is wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TIMEOUT_S = 60.0
+RUN = ("run", "--port", "0", "--no-browser", "--exit")
+UNSTOPPED = (*RUN, "--no-stop-on-entry")
+
+TRAIN = """
+import numpy as np
+import nodescope as ns
+w = ns.parameter(np.ones((3, 2)), name="w")
+for batch in ns.steps([np.ones((4, 3))] * 3):
+    with ns.name_scope("loss"):
+        loss = np.mean(np.square(ns.tensor(batch) @ w))
+    loss.backward()
+print("trained", float(loss.numpy()))
+"""
+
+
+def nodescope(folder: Path, *args: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a command to its end in ``folder``; ``text`` becomes ``script.py`` there."""
+    if text:
+        (folder / "script.py").write_text(text)
+    return subprocess.run(
+        [sys.executable, "-m", "nodescope", *args],
+        cwd=folder,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONUNBUFFERED": "1", "HEADLESS": "1"}
+
+
+def one_line(done: subprocess.CompletedProcess[str]) -> str:
+    """The only line on stderr, from us, without a traceback; nothing on stdout."""
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("nodescope: ")
+    return lines[0]
+
+
+def test_runs_a_script_as_python_would(tmp_path):
+    done = nodescope(
+        tmp_path, *UNSTOPPED, "script.py", "--port", "x", "--", "-v",
+        text=TRAIN + (
+            "import sys, os, __main__\n"
+            "print(sys.argv, __name__, os.path.basename(__file__), sys.path[0] == os.getcwd())\n"
+            "assert __main__.w is w\n"
+            "sys.stderr.write('to stderr\\n')\n"
+        ),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "trained 9.0"
+    assert lines[1] == "['script.py', '--port', 'x', '--', '-v'] __main__ script.py True"
+    assert "to stderr" in done.stderr
+    assert "nodescope: open http://127.0.0.1:" in done.stderr
+    assert len(list((tmp_path / ".nodescope" / "runs").glob("script-*.nscope"))) == 1
+
+
+def test_missing_script(tmp_path):
+    (tmp_path / "train.py").write_text("")
+    done = nodescope(tmp_path, *UNSTOPPED, "trian.py")
+    assert done.returncode == 2
+    assert "no script 'trian.py'; there are train.py" in one_line(done)
+
+
+def test_script_is_a_folder(tmp_path):
+    done = nodescope(tmp_path, *UNSTOPPED, ".")
+    assert done.returncode == 2
+    assert "cannot read '.'" in one_line(done)
+
+
+def test_syntax_error_looks_as_python_shows_it(tmp_path):
+    done = nodescope(tmp_path, *UNSTOPPED, "script.py", text="x = 1\ny = (2\n")
+    plain = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == plain.returncode == 1
+    shown = done.stderr.splitlines()
+    assert shown[-1] == plain.stderr.splitlines()[-1] == "SyntaxError: '(' was never closed"
+    assert shown[0].endswith('script.py", line 2')
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "last"),
+    [
+        ("def f():\n    raise ValueError('no')\nf()", 1, "ValueError: no"),
+        ("raise SystemExit", 0, None),
+        ("import sys; sys.exit(7)", 7, None),
+        ("import sys; sys.exit('bye')", 1, "bye"),
+        ("import sys; sys.exit(-1)", 255, None),
+        ("import numpy as np, nodescope as ns\n"
+         "np.ones((2, 3)) @ ns.tensor(np.ones((2, 3)))", 1, None),
+        ("try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise KeyError('k') from e",
+         1, "KeyError: 'k'"),
+        ("import sys\nsys.excepthook = lambda kind, error, trace: print('mine', error, "
+         "trace.tb_lineno, file=sys.stderr)\nraise ValueError('x')", 1, "mine x 3"),
+    ],
+)  # fmt: skip
+def test_endings(tmp_path, code, status, last):
+    done = nodescope(tmp_path, *UNSTOPPED, "script.py", text=code + "\n")
+    assert done.returncode == status, done.stderr
+    said = [line for line in done.stderr.splitlines() if not line.startswith("nodescope: ")]
+    if last is not None:
+        assert said[-1] == last
+    assert os.path.join("core", "nodescope") not in done.stderr
+    if status == 1 and last != "bye" and last != "mine x 3":
+        assert said[0] == "Traceback (most recent call last):"
+        assert 'script.py", line' in said[1]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("opp:log", "no kind of breakpoint is named 'opp'; did you mean 'op' or 'scope'?"),
+        ("op:", "a op breakpoint needs a name"),
+        ("op:log if __import__('os')", "unknown function '__import__'"),
+        ("op:log if vlaue > 1", "did you mean 'value' or 'elapsed'? (column 1)"),
+        ("op:log if 9**9**9", "too large"),
+    ],
+)
+def test_senseless_breakpoints_are_refused_before_anything_runs(tmp_path, spec, message):
+    done = nodescope(tmp_path, *UNSTOPPED, "--break", spec, "script.py", text="print('ran')\n")
+    assert done.returncode == 2
+    assert message in one_line(done)
+    assert not (tmp_path / ".nodescope").exists()
+
+
+def test_unknown_node_says_so_suggests_and_stays_armed(tmp_path):
+    done = nodescope(tmp_path, *UNSTOPPED, "--break", "node:loss/maen", "script.py", text=TRAIN)
+    assert done.returncode == 0, done.stderr
+    assert "trained 9.0" in done.stdout
+    said = [line for line in done.stderr.splitlines() if "loss/maen" in line]
+    assert len(said) == 1
+    assert "did you mean 'loss/mean'" in said[0]
+    assert "it stays armed" in said[0]
+
+
+def test_unwritable_recording_path_is_refused_and_nothing_runs(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = nodescope(
+        tmp_path, *UNSTOPPED, "--record", "file/run.nscope", "script.py", text="print('ran')\n"
+    )
+    assert done.returncode == 2
+    assert "file/run.nscope" in one_line(done)
+
+
+def test_unwritable_default_falls_back(tmp_path):
+    (tmp_path / ".nodescope").write_text("in the way")
+    done = nodescope(tmp_path, *UNSTOPPED, "script.py", text="print('ran')\n")
+    assert done.returncode == 0
+    assert done.stdout == "ran\n"
+    said = [line for line in done.stderr.splitlines() if "cannot be written" in line]
+    assert len(said) == 1
+    assert "recording to" in said[0]
+
+
+@pytest.mark.parametrize("args", [("--level", "all"), ("--budget", "much"), ("--port", "99999")])
+def test_bad_options(tmp_path, args):
+    done = nodescope(tmp_path, "run", *args, "script.py", text="print('ran')\n")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+class Program:
+    """A command that runs, with what it printed so far."""
+
+    def __init__(self, folder: Path, *args: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "nodescope", *args],
+            cwd=folder,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self._news = threading.Condition()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._news:
+                self.lines.append(line)
+                self._news.notify_all()
+
+    def expect(self, text: str) -> None:
+        with self._news:
+            assert self._news.wait_for(
+                lambda: any(text in line for line in self.lines), TIMEOUT_S
+            ), self.lines
+
+    def end(self) -> int:
+        status = self.process.wait(TIMEOUT_S)
+        self._reader.join(TIMEOUT_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return status
+
+
+@pytest.fixture
+def programs() -> Iterator[list[Program]]:
+    started: list[Program] = []
+    yield started
+    for each in started:
+        if each.process.poll() is None:
+            each.process.kill()
+            each.end()
+
+
+# Tells when the main thread stands in the gate.
+WATCH = """
+import sys, threading
+main = threading.get_ident()
+def watch():
+    while True:
+        frame = sys._current_frames()[main]
+        while frame is not None:
+            if frame.f_code.co_qualname == "Gate._wait":
+                print("held", flush=True)
+                return
+            frame = frame.f_back
+threading.Thread(target=watch, daemon=True).start()
+"""
+
+
+def test_ctrl_c_while_stopped_ends_the_program(tmp_path, programs):
+    (tmp_path / "script.py").write_text(WATCH + TRAIN)
+    program = Program(tmp_path, *RUN, "script.py")
+    programs.append(program)
+    program.expect("held")
+    start = time.monotonic()
+    program.process.send_signal(signal.SIGINT)
+    program.expect("KeyboardInterrupt")
+    assert time.monotonic() - start < 1.0
+    assert program.end() == 130
+    text = "".join(program.lines)
+    assert "trained" not in text
+    assert os.path.join("core", "nodescope") not in text
+
+
+def test_a_killed_server_lets_the_stopped_program_go_on(tmp_path, programs):
+    (tmp_path / "script.py").write_text(WATCH + TRAIN)
+    program = Program(tmp_path, *RUN, "script.py")
+    programs.append(program)
+    program.expect("held")
+    children = Path(f"/proc/{program.process.pid}/task/{program.process.pid}/children")
+    if not children.exists():  # Not every system tells; the gate's own test covers it there.
+        return
+    os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
+    start = time.monotonic()
+    program.expect("trained 9.0")
+    assert time.monotonic() - start < 10.0
+    assert program.end() == 0
+
+
+def test_the_page_stays_until_ctrl_c_and_the_status_is_the_programs(tmp_path, programs):
+    (tmp_path / "script.py").write_text("raise SystemExit(3)\n")
+    program = Program(tmp_path, "run", "--port", "0", "--no-browser", "script.py")
+    programs.append(program)
+    program.expect("ended with status 3. The page stays open; Ctrl-C ends nodescope.")
+    program.process.send_signal(signal.SIGINT)
+    assert program.end() == 3
+
+
+def test_version_help_and_unknown_commands(tmp_path):
+    done = nodescope(tmp_path, "--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("nodescope 0.")
+    assert "nodescope run train.py" in nodescope(tmp_path, "--help").stdout
+    done = nodescope(tmp_path, "rnu", "x.py")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_missing_recordings(tmp_path):
+    for command in (("open", "no.nscope"), ("export", "no.nscope", "-o", "x.svg")):
+        done = nodescope(tmp_path, *command)
+        assert done.returncode == 2
+        assert "no recording 'no.nscope'" in one_line(done)
+
+
+def test_doctor_names_what_there_is(tmp_path):
+    done = nodescope(tmp_path, "doctor")
+    assert done.stderr == ""
+    for name in ("nodescope", "python", "numpy", "page", "dot", "chromium", "port 7711"):
+        assert any(line.startswith(name) for line in done.stdout.splitlines())

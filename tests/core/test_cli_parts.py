@@ -1,0 +1,88 @@
+"""Parts of the command line that need no process."""
+
+from __future__ import annotations
+
+import argparse
+import io
+
+import pytest
+
+from nodescope.cli import parser, port, size
+from nodescope.cli.script import MAX_LINE, Tee
+from nodescope.debug.breakpoints import describe, parse_breakpoint
+from nodescope.errors import BreakpointError, ConditionError
+from nodescope.protocol import Breakpoint
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("4096", 4096), ("256M", 256 << 20), ("1.5g", 3 << 29), ("2 GiB", 2 << 30), ("8KB", 8 << 10)],
+)
+def test_sizes(text, expected):
+    assert size(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "M", "-1M", "1X", "1e9"])
+def test_bad_sizes(text):
+    with pytest.raises(argparse.ArgumentTypeError):
+        size(text)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "65536", "x"])
+def test_bad_ports(text):
+    with pytest.raises(argparse.ArgumentTypeError):
+        port(text)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("loss/mean", Breakpoint("node", "loss/mean")),
+        ("node:loss/mean", Breakpoint("node", "loss/mean")),
+        ("*/matmul*", Breakpoint("glob", "*/matmul*")),
+        ("glob:*/matmul*", Breakpoint("glob", "*/matmul*")),
+        ("op:log if isnan(value).any()",
+         Breakpoint("op", "log", condition="isnan(value).any()")),
+        ("scope:hidden_1/", Breakpoint("scope", "hidden_1")),
+        (" op : log  if  step > 3 ", Breakpoint("op", "log", condition="step > 3")),
+    ],
+)  # fmt: skip
+def test_breakpoint_specs(spec, expected):
+    assert parse_breakpoint(spec) == expected
+    assert parse_breakpoint(describe(expected)) == expected
+
+
+@pytest.mark.parametrize("spec", ["", "op:", "what:x", "op:log if", "if step > 1", "node: "])
+def test_bad_breakpoint_specs(spec):
+    with pytest.raises((BreakpointError, ConditionError)):
+        parse_breakpoint(spec)
+
+
+def test_options_after_the_script_are_the_scripts():
+    options = parser().parse_args(["run", "--level", "values", "a.py", "--level", "x", "--exit"])
+    assert options.level == "values"
+    assert options.args == ["--level", "x", "--exit"]
+    assert not options.exit
+
+
+def test_tee_writes_through_and_hands_on_lines():
+    stream, lines = io.StringIO(), []
+    tee = Tee(stream, lines.append)
+    for text in ("a", "b\nc\n\n", "10%\r20%\r", "30%\n", "rest"):
+        assert tee.write(text) == len(text)
+    assert stream.getvalue() == "ab\nc\n\n10%\r20%\r30%\nrest"
+    assert lines == ["ab", "c", "", "30%"]
+    tee.finish()
+    assert lines[-1] == "rest"
+    assert tee.isatty() is False
+    tee.writelines(["x\n", "y\n"])
+    assert lines[-2:] == ["x", "y"]
+
+
+def test_tee_bounds_lines_without_end():
+    lines: list[str] = []
+    tee = Tee(io.StringIO(), lines.append)
+    for _ in range(100):
+        tee.write("x" * 1000)
+    tee.finish()
+    assert sum(map(len, lines)) <= MAX_LINE + 1
