@@ -24,7 +24,7 @@ def main() -> int:
         parser.error(f"no group {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}")
     note = machine_note()
     print(f"{note}\n")
-    print(f"{'what':44} {'beside':22} {'figure':>14} {'must':>9} {'aim':>9}  met")
+    print(f"{'what':52} {'beside':22} {'figure':>14} {'must':>9} {'aim':>9}  met")
     rows: list[Row] = []
     for group in chosen:
         for row in importlib.import_module(f"bench.{group}").rows():
@@ -42,7 +42,7 @@ def _line(row: Row) -> str:
     if row.reaches(row.aim):
         met = "aim"
     return (
-        f"{row.name:44} {row.peer:22} {_number(row.figure, row.unit):>14} "
+        f"{row.name:52} {row.peer:22} {_number(row.figure, row.unit):>14} "
         f"{_number(row.must):>9} {_number(row.aim):>9}  {met:4} {row.detail}"
     )
 

@@ -12,6 +12,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,19 +62,33 @@ def seconds(call: Callable[[], object], repeats: int) -> float:
 
 
 def paired(
-    contenders: dict[str, Callable[[], object]], *, rounds: int = 15, budget_s: float = 0.02
+    contenders: dict[str, Callable[[], object]],
+    *,
+    rounds: int = 15,
+    budget_s: float = 0.02,
+    within: dict[str, Callable[[], AbstractContextManager[object]]] | None = None,
 ) -> dict[str, list[float]]:
-    """Time each contender once per round, in turn; seconds per call by name and round."""
+    """Time each contender once per round, in turn; seconds per call by name and round.
+
+    Args:
+        budget_s: Calls are repeated for about so long in each round.
+        within: A context per contender, entered before its round and warmed up by one call.
+    """
+    around = within or {}
     repeats = {}
     for name, call in contenders.items():
-        call()
-        once = max(seconds(call, 1), 1e-7)
+        with around.get(name, nullcontext)():
+            call()
+            once = max(seconds(call, 1), 1e-7)
         repeats[name] = max(1, int(budget_s / once))
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, call in contenders.items():
             gc.collect()
-            times[name].append(seconds(call, repeats[name]))
+            with around.get(name, nullcontext)():
+                if name in around:
+                    call()
+                times[name].append(seconds(call, repeats[name]))
     return times
 
 
