@@ -51,6 +51,7 @@ export interface PositionInput {
 
 const ROUNDS = 18;
 const FINAL_ROUNDS = 4;
+const FINAL_PULL = 2000;
 const NEARLY = 60;
 const TRUNK_SLACK = 14;
 const DUMMY_WIDTH = 2;
@@ -137,7 +138,7 @@ export function placeInLayers(input: PositionInput): Float64Array {
         }
       }
       if (runSize[run[v]!]! > 1) {
-        const w = straighten * (v >= count ? TRUNK_RUN_PULL : RUN_PULL);
+        const w = v >= count ? TRUNK_RUN_PULL : straighten * RUN_PULL;
         mass += w;
         sum += w * (runMean[run[v]!]! + runOffset[v]!);
       }
@@ -155,7 +156,7 @@ export function placeInLayers(input: PositionInput): Float64Array {
   for (let round = 0; round < ROUNDS; round++) {
     averageRuns();
     const both = round >= ROUNDS / 2;
-    const straighten = round >= ROUNDS - FINAL_ROUNDS ? 40 : 1;
+    const straighten = round >= ROUNDS - FINAL_ROUNDS ? FINAL_PULL : 1;
     if (round % 2 === 0) {
       for (let layer = 0; layer < layers; layer++) place(layer, true, both, straighten);
     } else {
@@ -173,10 +174,45 @@ export function placeInLayers(input: PositionInput): Float64Array {
       const right = k + 1 < start[layer + 1]! ? sequence[k + 1]! : -1;
       const clear = (left < 0 || goal - x[left]! >= gap(left, v) - 0.01)
         && (right < 0 || x[right]! - goal >= gap(v, right) - 0.01);
-      if (runSize[run[v]!]! > 1 && clear && Math.abs(goal - x[v]!) < NEARLY) x[v] = goal;
+      const inLine = v < count && runSize[run[v]!]! > 1;
+      if (inLine && clear && Math.abs(goal - x[v]!) < NEARLY) x[v] = goal;
     }
   }
+  straightenTrunks(input, x, gap);
   return x;
+}
+
+/** Each trunk goes to one x, as near its mean as the boxes beside it allow. */
+function straightenTrunks(
+  input: PositionInput, x: Float64Array, gap: (left: number, right: number) => number,
+): void {
+  const { count, layered: { total, layerOf, trunk, trunkLength }, order } = input;
+  const place = new Int32Array(total);
+  order.sequence.forEach((v, at) => {
+    place[v] = at;
+  });
+  for (let v = 0; v < count; v++) {
+    const length = trunkLength[v]!;
+    if (length < 2) continue;
+    let low = Number.NEGATIVE_INFINITY;
+    let high = Number.POSITIVE_INFINITY;
+    let sum = 0;
+    for (let dummy = trunk[v]!; dummy < trunk[v]! + length; dummy++) {
+      const at = place[dummy]!;
+      const layer = layerOf[dummy]!;
+      sum += x[dummy]!;
+      if (at > order.start[layer]!) {
+        const left = order.sequence[at - 1]!;
+        low = Math.max(low, x[left]! + gap(left, dummy));
+      }
+      if (at + 1 < order.start[layer + 1]!) {
+        const right = order.sequence[at + 1]!;
+        high = Math.min(high, x[right]! - gap(dummy, right));
+      }
+    }
+    if (low > high) continue;
+    x.fill(Math.min(high, Math.max(low, sum / length)), trunk[v]!, trunk[v]! + length);
+  }
 }
 
 interface Weights {

@@ -36,7 +36,9 @@ function edgeStroke(drawing: Drawing, edge: number): Stroke {
   const width = Math.max(edgeWidth(bytes[edge]!), 1 / zoom);
   const bad = isNotFinite(live.flags[node]!);
   const colour = bad ? palette.nan : palette[done ? "text-off" : "line-strong"];
-  if (!done || bad) return { colour, width: Math.max(Math.min(width, 2), 1 / zoom), dash: "dashed" };
+  if (!done || bad) {
+    return { colour, width: Math.max(Math.min(width, 2), 1 / zoom), dash: "dashed" };
+  }
   return (edgeFlags[edge]! & EDGE_BACK) !== 0 ? { colour, width, dash: "dashed" }
     : { colour, width };
 }

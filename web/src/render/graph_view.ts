@@ -6,24 +6,24 @@
  */
 
 import { clamp, overlaps, type Point, type Rect } from "@/base/geometry";
-import { LayoutClient } from "@/layout/client";
-import { buildHierarchy, type Hierarchy } from "@/layout/hierarchy";
-import { EMPTY_SCENE, type Scene } from "@/layout/types";
+import { buildHierarchy } from "@/layout/hierarchy";
+import { EMPTY_SCENE } from "@/layout/types";
 import {
   fitted, revealing, seen, toScreen, toWorld, zoomAt, type Camera,
 } from "@/render/camera";
-import { CanvasPainter } from "@/render/canvas_painter";
 import { detailAt, type Drawing, type EdgeLabel, type Marks } from "@/render/draw";
 import { placeLabels } from "@/render/draw_edges";
 import { cameraFor, sceneBounds } from "@/render/follow";
-import { hitTest, neighbourOf } from "@/render/hit";
+import { hitTest, neighbourOf, sameItem } from "@/render/hit";
 import { liveState, type LiveState } from "@/render/live";
 import { SceneModel } from "@/render/model";
-import { drawOverviewStrip, fromOverview, overviewScale } from "@/render/overview";
+import { OverviewPanel } from "@/render/overview";
 import { readPalette, type Palette } from "@/render/palette";
-import { drawGrid, drawOverlay, drawStill, drawSvg } from "@/render/picture";
+import { drawSvg } from "@/render/picture";
 import { listenToPointer } from "@/render/pointer";
-import { reducedMotion, Stage } from "@/render/stage";
+import { SceneSource } from "@/render/scene_source";
+import { Screen } from "@/render/screen";
+import { reducedMotion, type Stage } from "@/render/stage";
 import { CameraTween, Tween } from "@/render/tween";
 import type {
   BreakpointMark, ColourBy, CurrentMark, GraphItem, GraphModel, GraphView, GraphViewEvents,
@@ -34,26 +34,16 @@ export function createGraphView(host: HTMLElement, events: GraphViewEvents): Gra
   return new CanvasGraphView(host, events);
 }
 
-/** A live graph grows node by node: it is laid out again at most this often. */
-const GROWTH_MS = 120;
-
 class CanvasGraphView implements GraphView {
   readonly overview: HTMLCanvasElement;
+  private readonly screen: Screen;
   private readonly stage: Stage;
-  private readonly stillPainter: CanvasPainter;
-  private readonly overlayPainter: CanvasPainter;
-  private readonly still: CanvasRenderingContext2D;
-  private readonly over: CanvasRenderingContext2D;
-  private readonly client: LayoutClient;
+  private readonly source: SceneSource;
+  private readonly panel: OverviewPanel;
   private readonly ends: (() => void)[] = [];
   private palette: Palette;
-  private graph: GraphModel | undefined;
-  private readonly hierarchies = new Map<number, Hierarchy>();
-  private version = 0;
-  private hierarchy: Hierarchy | undefined;
   private model: SceneModel | undefined;
   private labels: readonly EdgeLabel[] = [];
-  private open: ReadonlySet<string> = new Set();
   private states: NodeStates | undefined;
   private step = 0;
   private liveNow: LiveState | undefined;
@@ -73,21 +63,20 @@ class CanvasGraphView implements GraphView {
   private matchIds: ReadonlySet<number> | undefined;
   private dirty = { still: true, overlay: true, overview: true };
   private frame = 0;
-  private growth: ReturnType<typeof setTimeout> | undefined;
   private reportedZoom = -1;
   private disposed = false;
 
   constructor(private readonly host: HTMLElement, private readonly events: GraphViewEvents) {
     this.palette = readPalette(host);
-    this.stage = new Stage(host, () => this.redraw());
-    this.still = context(this.stage.still);
-    this.over = context(this.stage.overlay);
-    this.stillPainter = new CanvasPainter(this.still);
-    this.overlayPainter = new CanvasPainter(this.over);
-    this.overview = document.createElement("canvas");
-    this.client = new LayoutClient({
-      scene: (scene, ms) => this.sceneArrived(scene, ms),
-      busy: (busy) => busy && this.events.layout(true, 0),
+    this.screen = new Screen(host, () => this.redraw());
+    this.stage = this.screen.stage;
+    this.panel = new OverviewPanel(
+      (point) => this.centreOn(point), () => this.invalidate("overview"),
+    );
+    this.overview = this.panel.canvas;
+    this.source = new SceneSource({
+      scene: (model, ms) => this.sceneArrived(model, ms),
+      busy: () => this.events.layout(true, 0),
     });
     this.ends.push(listenToPointer(host, {
       pan: (dx, dy) => this.pan(dx, dy),
@@ -97,8 +86,6 @@ class CanvasGraphView implements GraphView {
       doubleClick: (point) => this.doubleClick(point),
       dragging: (active) => this.setCursor(active ? "grabbing" : "grab"),
     }));
-    this.ends.push(listenToOverview(this.overview, (point) => this.overviewPoint(point)));
-    this.watchOverviewSize();
     // Text drawn before the fonts are there would stay in a fallback.
     const fontsReady = (): void => this.redraw();
     document.fonts?.addEventListener?.("loadingdone", fontsReady);
@@ -110,53 +97,22 @@ class CanvasGraphView implements GraphView {
   }
 
   setGraph(model: GraphModel): void {
-    const before = this.graph;
-    if (before?.version === model.version && before.nodes === model.nodes) return;
-    const another = before !== undefined && (model.version < before.version
-      || (before.nodes.length > 0 && model.nodes[0]?.name !== before.nodes[0]?.name));
-    this.graph = model;
-    if (another) this.touched = false;
-    if (this.model === undefined || another) {
-      this.layOutGraph(another);
-      return;
-    }
-    this.growth ??= setTimeout(() => this.layOutGraph(false), GROWTH_MS);
-  }
-
-  private layOutGraph(another: boolean): void {
-    clearTimeout(this.growth);
-    this.growth = undefined;
-    const { graph } = this;
-    if (graph === undefined || this.disposed) return;
-    this.version++;
-    const hierarchy = buildHierarchy(graph.nodes, graph.values);
-    this.hierarchies.set(this.version, hierarchy);
-    if (another) this.model = undefined;
-    this.client.setGraph(graph.nodes, graph.values.values(), this.version);
-    this.client.request(this.open);
+    if (!this.source.setGraph(model)) return;
+    this.model = undefined;
+    this.liveNow = undefined;
+    this.touched = false;
+    this.redraw();
   }
 
   setExpanded(open: ReadonlySet<string>): void {
-    const changed = [...open].filter((path) => !this.open.has(path))
-      .concat([...this.open].filter((path) => !open.has(path)));
-    if (changed.length === 0) return;
-    this.open = new Set(open);
+    const changed = this.source.setOpen(open);
     if (changed.length === 1) this.toggled = { kind: "scope", path: changed[0]! };
-    if (this.graph !== undefined) this.client.request(this.open);
   }
 
-  private sceneArrived(scene: Scene, ms: number): void {
-    const hierarchy = this.hierarchies.get(scene.version);
-    if (hierarchy === undefined || this.disposed) return;
-    for (const version of this.hierarchies.keys()) {
-      if (version < scene.version) this.hierarchies.delete(version);
-    }
+  private sceneArrived(model: SceneModel, ms: number): void {
+    if (this.disposed) return;
     const before = this.model;
-    const model = new SceneModel(hierarchy, scene);
-    if (hierarchy !== this.hierarchy) {
-      this.hierarchy = hierarchy;
-      this.liveNow = undefined;
-    }
+    if (before?.hierarchy !== model.hierarchy) this.liveNow = undefined;
     this.model = model;
     this.labels = placeLabels(model);
     const from = this.camera;
@@ -166,7 +122,7 @@ class CanvasGraphView implements GraphView {
     this.toggled = undefined;
     const wanted = this.wanted === undefined ? -1 : model.boxOf(this.wanted);
     if (wanted >= 0) to = revealing(to, model.rect(wanted), this.stage.view);
-    if (this.wanted !== undefined && this.ownBox(model, this.wanted) >= 0) this.wanted = undefined;
+    if (this.wanted !== undefined && model.ownBox(this.wanted) >= 0) this.wanted = undefined;
     this.camera = to;
     this.glide = undefined;
     this.tween = before === undefined || before.scene.boxes === 0 || reducedMotion() ? undefined
@@ -226,21 +182,13 @@ class CanvasGraphView implements GraphView {
 
   reveal(item: GraphItem): void {
     const box = this.model?.boxOf(item) ?? -1;
-    if (this.model === undefined || this.ownBox(this.model, item) < 0) this.wanted = item;
+    if (this.model === undefined || this.model.ownBox(item) < 0) this.wanted = item;
     else this.wanted = undefined;
     if (box < 0 || this.stage.view.width === 0) return;
     const to = revealing(this.camera, this.model!.rect(box), this.stage.view);
     if (to.x !== this.camera.x || to.y !== this.camera.y || to.zoom !== this.camera.zoom) {
       this.moveTo(to);
     }
-  }
-
-  /** The item's own box or its host's, not that of a scope which hides it. */
-  private ownBox(model: SceneModel, item: GraphItem): number {
-    const box = model.boxOf(item);
-    return box >= 0 && item.kind === "node" && model.isGroup(box) ? -1
-      : box >= 0 && item.kind === "scope"
-        && model.hierarchy.groups[model.scene.ref[box]!]?.path !== item.path ? -1 : box;
   }
 
   zoomBy(factor: number): void {
@@ -264,19 +212,16 @@ class CanvasGraphView implements GraphView {
 
   toSvg(): string {
     const { model } = this;
-    const title = this.graph === undefined ? "nodescope" : "nodescope graph";
-    if (model === undefined) {
-      const empty = new SceneModel(buildHierarchy([], new Map()), EMPTY_SCENE);
-      return drawSvg({ ...this.drawingFor(empty, 1) }, this.marks(), title);
-    }
-    const { x, y, width, height } = sceneBounds(model);
+    const shown = model ?? new SceneModel(buildHierarchy([], new Map()), EMPTY_SCENE);
+    const { x, y, width, height } = sceneBounds(shown);
     const view = { x: x - 32, y: y - 32, width: width + 64, height: height + 64 };
     const marks = { ...this.marks(), hover: undefined, gutter: undefined };
-    return drawSvg({ ...this.drawingFor(model, 1), view }, marks, title);
+    const drawing = { ...this.drawingFor(shown, { x, y, zoom: 1 }), view };
+    return drawSvg(drawing, marks, "nodescope graph");
   }
 
   boundsOf(item: GraphItem): Rect | undefined {
-    const box = this.model === undefined ? -1 : this.ownBox(this.model, item);
+    const box = this.model === undefined ? -1 : this.model.ownBox(item);
     if (this.model === undefined || box < 0) return undefined;
     const rect = this.model.rect(box);
     if (!overlaps(rect, seen(this.camera, this.stage.view))) return undefined;
@@ -287,10 +232,10 @@ class CanvasGraphView implements GraphView {
   dispose(): void {
     this.disposed = true;
     cancelAnimationFrame(this.frame);
-    clearTimeout(this.growth);
     for (const end of this.ends) end();
-    this.client.dispose();
-    this.stage.dispose();
+    this.source.dispose();
+    this.panel.dispose();
+    this.screen.dispose();
   }
 
   // ------------------------------------------------------------ pointer
@@ -337,16 +282,14 @@ class CanvasGraphView implements GraphView {
     else this.click(point);
   }
 
-  private overviewPoint(point: Point): void {
+  private centreOn(point: Point): void {
     if (this.model === undefined) return;
-    const scale = overviewScale(this.model, this.overview.clientWidth, this.overview.clientHeight);
-    const at = fromOverview(scale, point);
     const { left, right, top, bottom } = this.model.scene;
     const { zoom } = this.camera;
     this.touched = true;
     this.setCamera({
-      x: clamp(at.x, left, right) - this.stage.view.width / zoom / 2,
-      y: clamp(at.y, top, bottom) - this.stage.view.height / zoom / 2, zoom,
+      x: clamp(point.x, left, right) - this.stage.view.width / zoom / 2,
+      y: clamp(point.y, top, bottom) - this.stage.view.height / zoom / 2, zoom,
     });
   }
 
@@ -394,8 +337,8 @@ class CanvasGraphView implements GraphView {
   }
 
   private live(): LiveState | undefined {
-    if (this.hierarchy === undefined) return undefined;
-    this.liveNow ??= liveState(this.hierarchy, this.states, this.step);
+    if (this.model === undefined) return undefined;
+    this.liveNow ??= liveState(this.model.hierarchy, this.states, this.step);
     return this.liveNow;
   }
 
@@ -406,16 +349,15 @@ class CanvasGraphView implements GraphView {
     };
   }
 
-  private drawingFor(model: SceneModel, zoom = this.camera.zoom): Omit<Drawing, "painter"> {
-    const camera = this.camera;
+  private drawingFor(model: SceneModel, camera: Camera): Omit<Drawing, "painter"> {
     const current = model.hierarchy.indexOf.get(this.current?.node ?? -1);
-    const box = current === undefined ? -1 : model.nodeBox[current]!;
+    const raised = current !== undefined && detailAt(camera.zoom) === "near"
+      ? model.nodeBox[current]! : -1;
     return {
       palette: this.palette, model, labels: model === this.model ? this.labels : [],
-      colourBy: this.colourBy, zoom,
+      colourBy: this.colourBy, zoom: camera.zoom, view: seen(camera, this.stage.view), raised,
       live: this.live() ?? liveState(model.hierarchy, this.states, this.step),
-      view: seen(camera, this.stage.view), raised: detailAt(zoom) === "near" ? box : -1,
-      matches: this.matchIds === undefined ? undefined : matchBoxes(model, this.matchIds),
+      matches: this.matchIds === undefined ? undefined : model.boxesOf(this.matchIds),
     };
   }
 
@@ -426,28 +368,16 @@ class CanvasGraphView implements GraphView {
     const moving = (this.tween?.progress(now) ?? this.glide?.progress(now) ?? 1) < 1;
     const shown = this.tween !== undefined && moving ? this.tween.frame(now) : model;
     if (!moving) this.tween = this.glide = undefined;
-    if (this.dirty.still) this.paint(this.still, () => {
-      this.still.fillStyle = this.palette["bg-canvas"];
-      this.still.fillRect(0, 0, this.stage.still.width, this.stage.still.height);
-      this.toWorldSpace(this.still, camera);
-      this.stillPainter.reset();
-      const view = seen(camera, this.stage.view);
-      drawGrid(this.stillPainter, this.palette, view, camera.zoom);
-      if (shown === undefined) return;
-      drawStill({ ...this.drawingFor(shown, camera.zoom), painter: this.stillPainter, view });
-    });
-    if (this.dirty.overlay) this.paint(this.over, () => {
-      this.over.clearRect(0, 0, this.stage.overlay.width, this.stage.overlay.height);
-      this.toWorldSpace(this.over, camera);
-      this.overlayPainter.reset();
-      if (shown === undefined) return;
-      const view = seen(camera, this.stage.view);
-      drawOverlay(
-        { ...this.drawingFor(shown, camera.zoom), painter: this.overlayPainter, view },
-        this.marks(),
-      );
-    });
-    if (this.dirty.overview) this.drawOverview(camera);
+    const drawing = shown === undefined ? undefined : this.drawingFor(shown, camera);
+    if (this.dirty.still) this.screen.drawStill(camera, this.palette, drawing);
+    if (this.dirty.overlay) this.screen.drawOverlay(camera, drawing, this.marks());
+    if (this.dirty.overview) {
+      const node = model?.hierarchy.indexOf.get(this.current?.node ?? -1);
+      this.panel.draw(this.stage.ratio, {
+        model, live: this.live(), palette: this.palette, view: seen(camera, this.stage.view),
+        current: node === undefined || model === undefined ? -1 : model.visibleBox(node),
+      });
+    }
     this.dirty = { still: false, overlay: false, overview: false };
     if (camera.zoom !== this.reportedZoom) {
       this.reportedZoom = camera.zoom;
@@ -455,86 +385,4 @@ class CanvasGraphView implements GraphView {
     }
     if (moving) this.redraw();
   }
-
-  private paint(target: CanvasRenderingContext2D, body: () => void): void {
-    if (this.stage.view.width === 0 || this.stage.view.height === 0) return;
-    target.setTransform(1, 0, 0, 1, 0, 0);
-    target.globalAlpha = 1;
-    body();
-  }
-
-  private toWorldSpace(target: CanvasRenderingContext2D, camera: Camera): void {
-    const scale = camera.zoom * this.stage.ratio;
-    // Whole device px, so that borders at 100 % are sharp wherever the camera stands.
-    target.setTransform(
-      scale, 0, 0, scale, Math.round(-camera.x * scale), Math.round(-camera.y * scale),
-    );
-  }
-
-  // ------------------------------------------------------------ overview
-
-  private watchOverviewSize(): void {
-    if (typeof ResizeObserver === "undefined") return;
-    const observer = new ResizeObserver(() => this.invalidate("overview"));
-    observer.observe(this.overview);
-    this.ends.push(() => observer.disconnect());
-  }
-
-  private drawOverview(camera: Camera): void {
-    const width = this.overview.clientWidth;
-    const height = this.overview.clientHeight;
-    if (width === 0 || height === 0) return;
-    const { ratio } = this.stage;
-    const wide = Math.round(width * ratio);
-    const tall = Math.round(height * ratio);
-    if (this.overview.width !== wide || this.overview.height !== tall) {
-      this.overview.width = wide;
-      this.overview.height = tall;
-    }
-    const node = this.model?.hierarchy.indexOf.get(this.current?.node ?? -1);
-    drawOverviewStrip(context(this.overview), width, height, ratio, {
-      model: this.model, live: this.live(), palette: this.palette,
-      view: seen(camera, this.stage.view),
-      current: node === undefined || this.model === undefined ? -1 : this.model.visibleBox(node),
-    });
-  }
-}
-
-function context(canvas: HTMLCanvasElement): CanvasRenderingContext2D {
-  const made = canvas.getContext("2d");
-  if (made === null) throw new Error("This browser gives no 2D canvas; the graph needs one.");
-  return made;
-}
-
-function matchBoxes(model: SceneModel, ids: ReadonlySet<number>): ReadonlySet<number> {
-  const boxes = new Set<number>();
-  for (const id of ids) {
-    const node = model.hierarchy.indexOf.get(id);
-    if (node !== undefined) boxes.add(model.visibleBox(node));
-  }
-  return boxes;
-}
-
-function sameItem(a: GraphItem | undefined, b: GraphItem | undefined): boolean {
-  if (a === undefined || b === undefined) return a === b;
-  return a.kind === "node" ? b.kind === "node" && a.id === b.id
-    : b.kind === "scope" && a.path === b.path;
-}
-
-function listenToOverview(canvas: HTMLCanvasElement, moved: (point: Point) => void): () => void {
-  const end = new AbortController();
-  const { signal } = end;
-  const local = (event: PointerEvent): Point => {
-    const rect = canvas.getBoundingClientRect();
-    return { x: event.clientX - rect.left, y: event.clientY - rect.top };
-  };
-  canvas.style.touchAction = "none";
-  canvas.addEventListener("pointerdown", (event) => {
-    canvas.setPointerCapture(event.pointerId);
-    moved(local(event));
-  }, { signal });
-  canvas.addEventListener("pointermove", (event) => {
-    if (canvas.hasPointerCapture(event.pointerId)) moved(local(event));
-  }, { signal });
-  return () => end.abort();
 }

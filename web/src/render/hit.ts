@@ -111,3 +111,9 @@ function connected(model: SceneModel, box: number): number[] {
   }
   return found;
 }
+
+export function sameItem(a: GraphItem | undefined, b: GraphItem | undefined): boolean {
+  if (a === undefined || b === undefined) return a === b;
+  return a.kind === "node" ? b.kind === "node" && a.id === b.id
+    : b.kind === "scope" && a.path === b.path;
+}

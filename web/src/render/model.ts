@@ -85,6 +85,20 @@ export class SceneModel {
       : this.visibleGroup(this.hierarchy.groupAt.get(item.path) ?? -1);
   }
 
+  /** Like `boxOf`, but -1 where only a folded scope around the item is drawn. */
+  ownBox(item: GraphItem): number {
+    const box = this.boxOf(item);
+    if (box < 0 || item.kind === "node") return box >= 0 && this.isGroup(box) ? -1 : box;
+    const path = this.isGroup(box) ? this.hierarchy.groups[this.scene.ref[box]!]!.path : undefined;
+    return path === item.path ? box : -1;
+  }
+
+  boxesOf(ids: ReadonlySet<number>): ReadonlySet<number> {
+    const boxes = new Set<number>();
+    for (const id of ids) boxes.add(this.boxOf({ kind: "node", id }));
+    return boxes;
+  }
+
   itemOf(box: number): GraphItem {
     const ref = this.scene.ref[box]!;
     return this.isGroup(box) ? { kind: "scope", path: this.hierarchy.groups[ref]!.path }

@@ -50,7 +50,58 @@ export function fromOverview(scale: OverviewScale, point: Point): Point {
   };
 }
 
-export function drawOverviewStrip(
+/** The strip's canvas: sized by whoever places it, dragged by the user. */
+export class OverviewPanel {
+  readonly canvas = document.createElement("canvas");
+  private readonly end = new AbortController();
+  private readonly observer: ResizeObserver | undefined;
+  private scale: OverviewScale | undefined;
+
+  /** `moved` hears the world point that the user wants in the middle of the view. */
+  constructor(moved: (point: Point) => void, resized: () => void) {
+    const { canvas, end: { signal } } = this;
+    const tell = (event: PointerEvent): void => {
+      const rect = canvas.getBoundingClientRect();
+      const point = { x: event.clientX - rect.left, y: event.clientY - rect.top };
+      if (this.scale !== undefined) moved(fromOverview(this.scale, point));
+    };
+    canvas.style.touchAction = "none";
+    canvas.addEventListener("pointerdown", (event) => {
+      canvas.setPointerCapture(event.pointerId);
+      tell(event);
+    }, { signal });
+    canvas.addEventListener("pointermove", (event) => {
+      if (canvas.hasPointerCapture(event.pointerId)) tell(event);
+    }, { signal });
+    if (typeof ResizeObserver === "undefined") return;
+    this.observer = new ResizeObserver(resized);
+    this.observer.observe(canvas);
+  }
+
+  draw(ratio: number, picture: OverviewPicture): void {
+    const { canvas } = this;
+    const width = canvas.clientWidth;
+    const height = canvas.clientHeight;
+    const context = width > 0 && height > 0 ? canvas.getContext("2d") : null;
+    if (context === null) return;
+    const wide = Math.round(width * ratio);
+    const tall = Math.round(height * ratio);
+    if (canvas.width !== wide || canvas.height !== tall) {
+      canvas.width = wide;
+      canvas.height = tall;
+    }
+    this.scale = picture.model === undefined ? undefined
+      : overviewScale(picture.model, width, height);
+    drawStrip(context, width, height, ratio, picture);
+  }
+
+  dispose(): void {
+    this.end.abort();
+    this.observer?.disconnect();
+  }
+}
+
+function drawStrip(
   context: CanvasRenderingContext2D, width: number, height: number, ratio: number,
   picture: OverviewPicture,
 ): void {

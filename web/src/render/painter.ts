@@ -52,7 +52,7 @@ export function dashPattern(dash: Dash | undefined, width: number): readonly num
   return [];
 }
 
-/** Ends of the control arms of the curved piece between two points: leaves and enters vertically. */
+/** Ends of a curved piece's control arms: it leaves and enters vertically. */
 export function curveArms(y0: number, y1: number): readonly [number, number] {
   const half = (y1 - y0) / 2;
   return [y0 + half, y1 - half];

@@ -1,0 +1,77 @@
+/**
+ * Puts frames on the two canvases.
+ *
+ * Invariant: a frame is complete or not drawn at all; a host without size draws nothing.
+ */
+
+import { seen, type Camera } from "@/render/camera";
+import { CanvasPainter } from "@/render/canvas_painter";
+import type { Drawing, Marks } from "@/render/draw";
+import type { Palette } from "@/render/palette";
+import { drawGrid, drawOverlay, drawStill } from "@/render/picture";
+import { Stage } from "@/render/stage";
+
+export class Screen {
+  readonly stage: Stage;
+  private readonly still: CanvasRenderingContext2D;
+  private readonly over: CanvasRenderingContext2D;
+  private readonly stillPainter: CanvasPainter;
+  private readonly overPainter: CanvasPainter;
+
+  constructor(host: HTMLElement, resized: () => void) {
+    this.stage = new Stage(host, resized);
+    this.still = context(this.stage.still);
+    this.over = context(this.stage.overlay);
+    this.stillPainter = new CanvasPainter(this.still);
+    this.overPainter = new CanvasPainter(this.over);
+  }
+
+  drawStill(
+    camera: Camera, palette: Palette, drawing: Omit<Drawing, "painter"> | undefined,
+  ): void {
+    if (this.empty) return;
+    const { still, stillPainter, stage } = this;
+    still.setTransform(1, 0, 0, 1, 0, 0);
+    still.globalAlpha = 1;
+    still.fillStyle = palette["bg-canvas"];
+    still.fillRect(0, 0, stage.still.width, stage.still.height);
+    this.toWorld(still, camera);
+    stillPainter.reset();
+    drawGrid(stillPainter, palette, seen(camera, stage.view), camera.zoom);
+    if (drawing !== undefined) drawStill({ ...drawing, painter: stillPainter });
+  }
+
+  drawOverlay(
+    camera: Camera, drawing: Omit<Drawing, "painter"> | undefined, marks: Marks,
+  ): void {
+    if (this.empty) return;
+    const { over, overPainter, stage } = this;
+    over.setTransform(1, 0, 0, 1, 0, 0);
+    over.clearRect(0, 0, stage.overlay.width, stage.overlay.height);
+    this.toWorld(over, camera);
+    overPainter.reset();
+    if (drawing !== undefined) drawOverlay({ ...drawing, painter: overPainter }, marks);
+  }
+
+  dispose(): void {
+    this.stage.dispose();
+  }
+
+  private get empty(): boolean {
+    return this.stage.view.width === 0 || this.stage.view.height === 0;
+  }
+
+  private toWorld(target: CanvasRenderingContext2D, camera: Camera): void {
+    const scale = camera.zoom * this.stage.ratio;
+    // Whole device px, so that borders at 100 % are sharp wherever the camera stands.
+    target.setTransform(
+      scale, 0, 0, scale, Math.round(-camera.x * scale), Math.round(-camera.y * scale),
+    );
+  }
+}
+
+function context(canvas: HTMLCanvasElement): CanvasRenderingContext2D {
+  const made = canvas.getContext("2d");
+  if (made === null) throw new Error("This browser gives no 2D canvas; the graph needs one.");
+  return made;
+}
