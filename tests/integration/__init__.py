@@ -1,0 +1,1 @@
+"""Several parts together, without a browser."""
