@@ -74,7 +74,8 @@ def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwa
         kwargs.setdefault("axis", 0)
         return bound(ops.get(_REDUCE[ufunc]))(*inputs, **kwargs)
     if method != "__call__":
-        alternative = _REDUCE[ufunc] if ufunc in _REDUCE else "sum"
+        table: dict[Any, str] = _REDUCE
+        alternative = table.get(ufunc, "sum")
         raise UnsupportedError(
             f"{name}.{method} is not traced",
             source=where(),

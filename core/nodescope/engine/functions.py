@@ -139,9 +139,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> T
 
 
 def _full_like(a: Any, fill_value: Any) -> Tensor:
-    return tensor_of(a) * 0 + fill_value if a is None else make(
-        np.full_like(tensor_of(a).data, fill_value), kind="constant"
-    )  # fmt: skip
+    return make(np.full_like(tensor_of(a).data, fill_value), kind="constant")
 
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from nodescope import ops
 from nodescope.engine import modes
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.state import current
 from nodescope.engine.tape import alias_of, pull, start
-from nodescope.engine.tensor import LEAF, NO_ATTRS, Tensor, alias, make
-from nodescope.errors import DtypeError, GradientError, UsageError
+from nodescope.engine.tensor import LEAF, NO_ATTRS, Tensor, alias, make, spec_of
+from nodescope.errors import DtypeError, GradientError, ShapeError, UsageError
 from nodescope.ir.scopes import join
 
 Tree = Any
@@ -254,13 +255,19 @@ def assign(target: Tensor, value: Any) -> None:
         ShapeError: The shapes differ.
         UsageError: ``target`` was computed, so it cannot be given a value.
     """
-    from nodescope import ops
-    from nodescope.engine.functions import tensor_of
-
     if target.edge is not LEAF and getattr(target, "_kind", "") != "parameter":
         raise UsageError(
             "assign: only parameters can be assigned to", source=where(), hint="make a new tensor"
         )
-    new = tensor_of(value)
+    # A copy, so that later writes to an array that the user gave change nothing.
+    new = alias(value) if isinstance(value, Tensor) else make(np.array(value), kind="constant")
+    op = ops.get("assign")
+    try:
+        op.infer((spec_of(target), spec_of(new)), NO_ATTRS)
+    except ShapeError as error:
+        raise ShapeError(error.message, source=where()) from None
     with modes.recording(False):
-        target.data = apply(ops.get("assign"), (target, alias(new)), NO_ATTRS).data
+        assigned = apply(op, (target, new), NO_ATTRS)
+    target.data = assigned.data
+    if modes.observer() is not None:
+        target._vid = assigned._vid

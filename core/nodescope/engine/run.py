@@ -113,6 +113,6 @@ def operator_of(op: Op) -> Callable[[Tensor, Any], Tensor]:
             else:
                 result.edge = None
             return result
-        return binary(op, self, other)
+        return binary(op, self, other)  # type: ignore[no-any-return]
 
     return operator

@@ -15,7 +15,8 @@ from nodescope.ops.op import Array, Op, Operand, Sample
 
 
 def _assign(old: Array, new: Array) -> Array:
-    return new.astype(old.dtype, copy=True)
+    # Usually `new` itself: a fresh array of the right dtype needs no copy.
+    return new.astype(old.dtype, copy=False)
 
 
 def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:

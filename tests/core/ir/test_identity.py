@@ -1,0 +1,53 @@
+"""Identity: keys to nodes, without any engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodescope.ir.graph import TensorSpec
+from nodescope.ir.identity import Cursor, Identity
+
+
+def define(identity: Identity, nth: int, **changes: Any) -> Any:
+    given: dict[str, Any] = {
+        "op": "add", "family": "elementwise", "inputs": (), "specs": [TensorSpec((), "float32")],
+        "attrs": {}, "scope": "a", "phase": "forward", "source": None,
+    }  # fmt: skip
+    given.update(changes)
+    entries = identity.entries(given["scope"], given["op"], given["phase"])
+    return identity.define(entries, nth, **given)
+
+
+def test_keys_names_and_values() -> None:
+    identity = Identity()
+    first, values = define(identity, 0, specs=[TensorSpec((), "float32")] * 2)
+    assert first.node.name == "a/add"
+    assert [v.name for v in values] == ["a/add", "a/add:1"]
+    assert define(identity, 1)[0].node.name == "a/add_1"
+    assert define(identity, 0, op="add_1")[0].node.name == "a/add_1_1"
+    assert identity.by_value[values[1].id] is first
+    assert identity.version == 3
+
+
+def test_same_inputs_are_no_news_and_others_keep_the_id() -> None:
+    identity = Identity()
+    entry, _ = define(identity, 0, inputs=(7,))
+    assert define(identity, 0, inputs=(7,)) == (entry, None)
+    before = entry.node
+    again, values = define(identity, 0, inputs=(8,), forward=3)
+    assert again is entry
+    assert values is entry.values
+    assert (entry.node.id, entry.node.inputs, entry.node.forward) == (before.id, (8,), 3)
+    assert before.inputs == (7,)
+
+
+def test_a_cursor_counts_within_a_step() -> None:
+    identity = Identity()
+    cursor = Cursor(identity, "a", "forward")
+    cursor.restart(1)
+    slot = cursor.slot("add")
+    slot[0] = 5
+    cursor.restart(2)
+    assert (slot[0], cursor.step) == (0, 2)
+    define(identity, 0)
+    assert len(slot[1]) == 1
