@@ -84,6 +84,14 @@ def test_a_value_as_a_numpy_file(live: Live, recorded: Program) -> None:
     assert array.tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
+@pytest.mark.parametrize(("kind", "starts"), [("svg", "<"), ("dot", "digraph")])
+def test_exports_are_files_to_keep(live: Live, recorded: Program, kind: str, starts: str) -> None:
+    answer = live.get(f"/api/runs/{recorded.run.id}/export.{kind}")
+    assert answer.status_code == 200, answer.text
+    assert f'filename="{recorded.run.id}.{kind}"' in answer.headers["content-disposition"]
+    assert starts in answer.text[:500]
+
+
 def test_logs_by_page(live: Live, recorded: Program) -> None:
     (first,) = get(live, recorded, "/logs", limit=1)["logs"]
     assert first["text"] == "one"
