@@ -70,6 +70,8 @@ export class Store {
   private wire: Requests | undefined;
   private treeOf: RunModel["graph"] | undefined;
   private opened = false;
+  /** What the address asked for; undefined once the first run is there. */
+  private start: PageAddress | undefined;
   private wantedSeq: number | undefined;
   private seeking = false;
   private noticeId = 0;
@@ -100,7 +102,7 @@ export class Store {
     this.tick = tick;
     this.stops = stops;
     this.opened = start.open !== undefined;
-    this.wantedSeq = start.seq;
+    this.start = start;
     this.set = {
       link: setLink, runs: setRuns, runId: setRunId, model: setModel, tree: setTree,
       cursor: setCursor, selection: setSelection, folds: setFolds, notices: setNotices,
@@ -187,19 +189,19 @@ export class Store {
     if (stop && previous?.version !== model.session?.version && !sameStop(previous, stop)) {
       this.stopped(stop);
     }
-    if (before?.info.id !== model.info.id && this.wantedSeq !== undefined) {
-      void this.seek(this.wantedSeq);
-    }
+    const seq = this.start?.seq;
+    this.start = undefined;
+    if (seq !== undefined) void this.seek(seq);
   }
 
   private stopped(stop: Stop): void {
-    // A page opened on a past moment stays there; later stops bring it back to the present.
-    const opening = this.stops() === 0 && this.wantedSeq !== undefined;
-    if (opening) return;
+    // A page opened by its address shows what the address says; later stops take it along.
+    if (this.start?.seq !== undefined) return;
+    this.wantedSeq = undefined;
     this.set.cursor({ kind: "live" });
     const follow = followStop(this.folds(), stop, this.model()?.graph);
     this.set.folds(follow.folds);
-    this.set.selection(follow.selection);
+    if (this.start?.selection === undefined) this.set.selection(follow.selection);
     this.set.stops(this.stops() + 1);
   }
 
@@ -262,8 +264,9 @@ export class Store {
         this.set.selection(undefined);
         this.set.folds({ open: new Set(), shut: new Set() });
         this.opened = false;
-        this.wantedSeq = undefined;
+        this.start = undefined;
       }
+      this.wantedSeq = undefined;
       this.set.runId(run);
       this.set.model(undefined);
       this.set.tree(undefined);

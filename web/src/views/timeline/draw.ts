@@ -6,6 +6,7 @@
 
 import { textWidth, truncate } from "@/base/fonts_metrics";
 import { formatDuration } from "@/base/numbers";
+import type { Pause } from "@/views/timeline/pauses";
 import { type Bar, type Lane, tickStep } from "@/views/timeline/spans";
 import type { StepRow } from "@/wire/types.gen";
 import type { Surface } from "@/widgets/canvas";
@@ -20,6 +21,7 @@ export interface Scene {
   readonly before: StepRow | undefined;
   readonly hovered: Bar | undefined;
   readonly current: number;
+  readonly pauses: readonly Pause[];
 }
 
 export interface Placed {
@@ -69,6 +71,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     });
     y += LANE_GAP;
   }
+  drawPauses();
   drawMoment();
   g.restore();
   drawLabels();
@@ -173,6 +176,26 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     g.setLineDash([]);
   }
 
+  /** A strip for each shortened pause, with its true length where there is room. */
+  function drawPauses(): void {
+    g.font = `10px ${sans}`;
+    for (const pause of scene.pauses) {
+      const left = x(pause.at);
+      const w = x(pause.at + pause.drawn) - left;
+      if (left + w < LEFT || left > width || w < 1) continue;
+      g.fillStyle = colour("--bg-well");
+      g.fillRect(left, AXIS, w, height);
+      const text = `paused ${formatDuration(pause.trueNs)}`;
+      if (w < 16) continue;
+      g.save();
+      g.translate(left + w / 2 + 3.5, Math.min(height - 4, AXIS + 90));
+      g.rotate(-Math.PI / 2);
+      g.fillStyle = colour("--text-3");
+      g.fillText(truncate(text, SANS, Math.min(86, height - AXIS - 8)), 0, 0);
+      g.restore();
+    }
+  }
+
   function drawMoment(): void {
     const at = x(scene.moment);
     if (at < LEFT - 1 || at > width + 1 || scene.lanes.length === 0) return;
@@ -198,7 +221,8 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       if (lane.levels.length > 1) {
         g.fillStyle = colour("--text-3");
         g.font = `10px ${mono}`;
-        g.fillText(truncate(`tid ${lane.thread}`, MONO, LEFT - 16), 12, top + 26);
+        const ops = lane.levels.at(-1)?.length ?? 0;
+        g.fillText(truncate(`${ops} ops`, MONO, LEFT - 16), 12, top + 26);
       }
       if (i > 0) {
         g.fillStyle = colour("--line");

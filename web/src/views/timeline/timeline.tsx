@@ -15,6 +15,7 @@ import type { Store } from "@/store/store";
 import { throttled } from "@/store/throttled";
 import type { Item } from "@/store/url";
 import { drawTimeline, hitBar, type Placed } from "@/views/timeline/draw";
+import { mapRows, mapStep, pausesOf } from "@/views/timeline/pauses";
 import { type Bar, lanesOf, type TimelineRows } from "@/views/timeline/spans";
 import { decodeExecutions } from "@/wire/decode";
 import type { GetTimeline } from "@/wire/types.gen";
@@ -61,42 +62,54 @@ export function Timeline(props: TimelineProps): JSX.Element {
     const index = now === undefined ? -1 : (model?.steps.indexOf(now) ?? -1);
     return { now, before: model?.steps[index - 1] };
   });
-  const span = createMemo(() => {
+  /** What is asked for, in the program's own time. */
+  const asked = createMemo(() => {
     const { now, before } = steps();
     const from = before?.start_ns ?? now?.start_ns ?? 0;
-    const expected = now !== undefined && before !== undefined && before.end_ns !== null
-      ? now.start_ns + (before.end_ns - before.start_ns) : 0;
-    const to = Math.max(now?.end_ns ?? moment(), moment(), expected, from + 1000);
-    return { from, to, zero: now?.start_ns ?? 0 };
-  }, undefined, { equals: (a, b) => a.from === b.from && a.to === b.to && a.zero === b.zero });
-  createEffect(on(() => span().zero, () => setZoom(undefined)));
+    return { from, to: Math.max(now?.end_ns ?? moment(), moment(), from + 1000) };
+  }, undefined, { equals: (a, b) => a.from === b.from && a.to === b.to });
 
   const answer = createQuery(store, "timeline", (): GetTimeline | undefined => {
     const run = store.runId();
     if (run === undefined || running() || (store.model()?.seq ?? 0) === 0) return undefined;
-    const [start, end] = zoom() ?? [span().from, span().to];
     return {
-      type: "get_timeline", run, start_ns: Math.max(0, Math.floor(start)),
-      end_ns: Math.max(0, Math.ceil(end)), limit: LIMIT,
+      type: "get_timeline", run, start_ns: Math.max(0, Math.floor(asked().from)),
+      end_ns: Math.max(0, Math.ceil(asked().to)), limit: LIMIT,
     };
   });
   const rows = createMemo((): TimelineRows => {
     const now = answer();
     if (!running() && now.kind === "ready") return decodeExecutions(now.value.executions);
     beat();
-    return ringRows(store, span().from);
+    return ringRows(store, asked().from);
   });
-  const lanes = createMemo(() => lanesOf(store.model()?.graph, rows()));
+  const pauses = createMemo(() => pausesOf(rows(), asked().from, asked().to));
+  const lanes = createMemo(() =>
+    lanesOf(store.model()?.graph, mapRows(rows(), pauses().map)));
+  /** What is shown, on the axis. */
+  const span = createMemo(() => {
+    const { map } = pauses();
+    const now = mapStep(steps().now, map);
+    const before = mapStep(steps().before, map);
+    const from = map(asked().from);
+    const zero = now?.start_ns ?? from;
+    const expected = now !== undefined && before !== undefined && now.end_ns === null
+      ? now.start_ns + ((before.end_ns ?? now.start_ns) - before.start_ns) : 0;
+    return { from, to: Math.max(map(asked().to), expected), zero, now, before,
+      moment: map(moment()) };
+  });
+  createEffect(on(() => steps().now?.step, () => setZoom(undefined)));
   const window = () => zoom() ?? ([span().from, span().to] as const);
 
   createEffect(() => {
     const bar = hovered();
-    const at = moment() - span().zero;
+    const at = span().moment - span().zero;
     const step = steps().now?.step;
     props.onWords(bar !== undefined
       ? `${bar.scope || bar.label} · ${formatDuration(bar.end - bar.start)}`
       : step === undefined ? formatDuration(moment())
-        : `step ${step} · ${formatDuration(at)} since its start`);
+        : `step ${step} · ${formatDuration(at)} since its start${
+          pauses().pauses.length > 0 ? ", pauses left out" : ""}`);
   });
   onCleanup(() => props.onWords(""));
 
@@ -124,8 +137,8 @@ export function Timeline(props: TimelineProps): JSX.Element {
       draw={(surface) => {
         void props.theme;
         placed = drawTimeline(surface, {
-          lanes: lanes(), window: window(), zero: span().zero, moment: moment(),
-          now: steps().now, before: steps().before, hovered: hovered(),
+          lanes: lanes(), window: window(), zero: span().zero, moment: span().moment,
+          now: span().now, before: span().before, hovered: hovered(), pauses: pauses().pauses,
           current: store.cursor().kind === "past" ? store.past.lastNode : (store.stop()?.node ?? 0),
         });
       }}

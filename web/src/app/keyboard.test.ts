@@ -1,0 +1,41 @@
+import { expect, test } from "vitest";
+import { pageCommands } from "@/app/commands";
+import { keyName, listen } from "@/app/keyboard";
+import type { CommandScope, PageCommand } from "@/app/commands";
+
+const key = (name: string, change: KeyboardEventInit = {}) =>
+  new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...change });
+
+test("keys are named as they are shown", () => {
+  expect(keyName(key("f"))).toBe("F");
+  expect(keyName(key("F11", { shiftKey: true }))).toBe("⇧F11");
+  expect(keyName(key("k", { metaKey: true }))).toBe("Ctrl K");
+  expect(keyName(key("?", { shiftKey: true }))).toBe("?");
+});
+
+test("a key is bound once", () => {
+  const keys = pageCommands({ store: {}, ui: {}, preferences: {} } as CommandScope)
+    .map((command) => command.keys).filter(Boolean);
+  expect(new Set(keys).size).toBe(keys.length);
+});
+
+test("letters typed into a field stay there; the debugger's keys do not", () => {
+  const ran: string[] = [];
+  const command = (keys: string): PageCommand => ({
+    title: keys, keys, group: "Page", enabled: () => keys !== "F6", run: () => ran.push(keys),
+  });
+  const page = { ui: { overlay: () => "none" }, store: { selection: () => undefined } };
+  const stop = listen(window, ["F", "F5", "F6"].map(command), page as unknown as CommandScope);
+  const field = document.createElement("input");
+  document.body.append(field);
+  field.dispatchEvent(key("f"));
+  field.dispatchEvent(key("F5"));
+  document.body.dispatchEvent(key("f"));
+  const disabled = key("F6");
+  document.body.dispatchEvent(disabled);
+  stop();
+  document.body.dispatchEvent(key("f"));
+  expect(ran).toEqual(["F5", "F"]);
+  // The browser would reload or move its focus: not even where there is nothing to do.
+  expect(disabled.defaultPrevented).toBe(true);
+});

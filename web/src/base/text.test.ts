@@ -1,0 +1,60 @@
+import { describe, expect, test } from "vitest";
+import { elementCount, tensorBytes } from "@/base/dtypes";
+import { finiteRange, paintElements, parseHex, scaleTable } from "@/base/colour_scale";
+import { pythonTokens } from "@/base/python_tokens";
+import { ancestors, isWithin, leafName, parentScope } from "@/base/scopes";
+
+describe("Python lines", () => {
+  test.each([
+    "    return e / e.sum(-1, keepdims=True)  # softmax", "x = f'{a}' + \"b # no comment\"",
+    "s = 'not closed", "", "\"\"\"doc", "λ = 0.5e-3 * α_1(x)",
+  ])("the pieces of %j joined give it back", (line) => {
+    expect(pythonTokens(line).map((token) => token.text).join("")).toBe(line);
+  });
+
+  test("kinds", () => {
+    const kinds = Object.fromEntries(
+      pythonTokens("return np.exp(x, 1.5) # why").map((token) => [token.text, token.kind]));
+    expect(kinds).toMatchObject({
+      return: "keyword", exp: "call", "1.5": "number", "# why": "comment",
+    });
+  });
+});
+
+test("scopes", () => {
+  expect(ancestors("a/b/c")).toEqual(["a", "a/b", "a/b/c"]);
+  expect(ancestors("")).toEqual([]);
+  expect(parentScope("a/b")).toBe("a");
+  expect(parentScope("a")).toBe("");
+  expect(leafName("a/b")).toBe("b");
+  expect(isWithin("a/bc", "a/b")).toBe(false);
+  expect(isWithin("a/b/c", "a/b")).toBe(true);
+  expect(isWithin("x", "")).toBe(true);
+});
+
+test("sizes", () => {
+  expect(tensorBytes([2, 3], "float32")).toBe(24);
+  expect(tensorBytes([], "float64")).toBe(8);
+  expect(tensorBytes([10], "bool")).toBe(10);
+  expect(elementCount([])).toBe(1);
+  expect(elementCount([0, 4])).toBe(0);
+});
+
+describe("colours of values", () => {
+  const table = scaleTable([[0, 0, 0], [255, 255, 255]]);
+  const paint = { table, nan: [255, 0, 200], inf: [120, 0, 255] } as const;
+
+  test("NaN and Inf have their own, whatever the range", () => {
+    const pixels = paintElements(Float64Array.of(0, 1, Number.NaN, Infinity), [0, 1], paint);
+    expect([...pixels.slice(0, 3)]).toEqual([0, 0, 0]);
+    expect([...pixels.slice(4, 7)]).toEqual([255, 255, 255]);
+    expect([...pixels.slice(8, 11)]).toEqual([255, 0, 200]);
+    expect([...pixels.slice(12, 15)]).toEqual([120, 0, 255]);
+  });
+
+  test("the range is of the finite elements", () => {
+    expect(finiteRange(Float64Array.of(Number.NaN, -2, Infinity, 5))).toEqual([-2, 5]);
+    expect(finiteRange(Float64Array.of(Number.NaN))).toBeUndefined();
+    expect(parseHex("#ff8000")).toEqual([255, 128, 0]);
+  });
+});

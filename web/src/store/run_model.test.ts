@@ -1,0 +1,109 @@
+import { describe, expect, test } from "vitest";
+import { NodeColumns } from "@/store/columns";
+import { gradientOf, MAX_LOGS, type RunMessage, type RunModel, stepAt, update } from "@/store/run_model";
+import { decodeExecutions } from "@/wire/decode";
+import { columns, node, produced, records, runInfo, session, snapshot } from "@/wire/fixtures";
+
+function play(...messages: readonly RunMessage[]): RunModel {
+  let model: RunModel | undefined;
+  for (const message of messages) model = update(model, message);
+  if (model === undefined) throw new Error("no snapshot was played");
+  return model;
+}
+
+const STEP_1 = { step: 1, start_seq: 1, start_ns: 0, end_seq: null, end_ns: null };
+const LINE = { seq: 3, step: 1, time_ns: 5, stream: "stdout", text: "hello" } as const;
+
+describe("replay", () => {
+  test("a snapshot and the records after it give what a later snapshot gives", () => {
+    const first = [node(1, "a/x"), node(2, "a/y")];
+    const rows = [
+      { seq: 1, node: 1 }, { seq: 2, node: 2 }, { seq: 4, node: 1, step: 2, flags: 1 },
+    ];
+    const replayed = play(
+      snapshot({ seq: 1, nodes: first.slice(0, 1), values: [produced(1, "a/x")], steps: [STEP_1] }),
+      records({ seq: 3, nodes: first.slice(1), values: [produced(2, "a/y")], logs: [LINE] }),
+      records({ seq: 4, steps: [{ ...STEP_1, end_seq: 3, end_ns: 9 },
+        { ...STEP_1, step: 2, start_seq: 4 }], gradients: [{ seq: 4, value: 1, gradient: 2 }] }),
+    );
+    const fresh = play(snapshot({
+      seq: 4, nodes: first, values: [produced(1, "a/x"), produced(2, "a/y")], logs: [LINE],
+      steps: [{ ...STEP_1, end_seq: 3, end_ns: 9 }, { ...STEP_1, step: 2, start_seq: 4 }],
+      gradients: [{ seq: 4, value: 1, gradient: 2 }],
+    }));
+    const plain = (model: RunModel) => ({ ...model, graph: { ...model.graph, version: 0 } });
+    expect(plain(replayed)).toEqual(plain(fresh));
+
+    const live = new NodeColumns();
+    for (const row of rows) live.apply(decodeExecutions(columns([row])));
+    const whole = new NodeColumns();
+    whole.apply(decodeExecutions(columns([
+      { seq: 2, node: 2, times: 1 }, { seq: 4, node: 1, step: 2, flags: 1, times: 2 },
+    ])));
+    expect(live).toEqual(whole);
+  });
+
+  test("records that come twice change nothing", () => {
+    const more = records({ seq: 2, gradients: [{ seq: 2, value: 1, gradient: 3 }], steps: [STEP_1] });
+    const once = play(snapshot({ seq: 1 }), more);
+    expect(play(snapshot({ seq: 1 }), more, more)).toEqual(once);
+    const columnsOnce = new NodeColumns();
+    columnsOnce.apply(decodeExecutions(columns([{ seq: 1, node: 1 }])));
+    columnsOnce.apply(decodeExecutions(columns([{ seq: 1, node: 1 }])));
+    expect(columnsOnce.times[1]).toBe(1);
+  });
+});
+
+describe("update", () => {
+  test("shares what a message does not touch", () => {
+    const before = play(snapshot({ nodes: [node(1, "x")] }));
+    const after = update(before, records({ seq: 5 }));
+    expect(after?.graph).toBe(before.graph);
+    expect(after?.logs).toBe(before.logs);
+    expect(update(before, records({ run: "fedcba9876543210", seq: 9 }))).toBe(before);
+  });
+
+  test("a node that is defined again keeps its place", () => {
+    const model = play(
+      snapshot({ nodes: [node(1, "x"), node(2, "y")] }),
+      records({ nodes: [node(1, "x", { inputs: [2] })] }),
+    );
+    expect(model.graph.count).toBe(2);
+    expect(model.graph.nodes[1]?.inputs).toEqual([2]);
+    expect(model.graph.version).toBe(2);
+  });
+
+  test("an older session state does not win over a newer one", () => {
+    const model = play(
+      snapshot({ session: session({ version: 5, phase: "stopped" }) }),
+      { type: "session", run: runInfo().id, info: session({ version: 4 }) },
+    );
+    expect(model.session?.phase).toBe("stopped");
+  });
+
+  test("logs are bounded, and what is cut is counted", () => {
+    const logs = Array.from({ length: MAX_LOGS + 10 }, (_, i) => ({ ...LINE, seq: i }));
+    const model = play(snapshot({}), records({ logs }));
+    expect(model.logs).toHaveLength(MAX_LOGS);
+    expect(model.logsCut).toBe(10);
+    expect(model.logs.at(-1)?.seq).toBe(MAX_LOGS + 9);
+  });
+
+  test("the end of a run is taken over", () => {
+    const model = play(snapshot({}), { type: "run", run: runInfo({ state: "finished", status: 0 }) });
+    expect(model.info.state).toBe("finished");
+  });
+});
+
+test("gradients and steps are looked up by moment", () => {
+  const model = play(snapshot({
+    gradients: [{ seq: 10, value: 1, gradient: 7 }, { seq: 20, value: 1, gradient: 8 }],
+    steps: [STEP_1, { ...STEP_1, step: 2, start_seq: 15 }],
+  }));
+  expect(gradientOf(model, 1, 9)).toBeUndefined();
+  expect(gradientOf(model, 1, 19)).toBe(7);
+  expect(gradientOf(model, 1, undefined)).toBe(8);
+  expect(stepAt(model.steps, 14)?.step).toBe(1);
+  expect(stepAt(model.steps, 15)?.step).toBe(2);
+  expect(stepAt(model.steps, 0)).toBeUndefined();
+});

@@ -1,0 +1,169 @@
+import { createRoot } from "solid-js";
+import { beforeEach, describe, expect, test } from "vitest";
+import { type Requests, Store } from "@/store/store";
+import { readAddress } from "@/store/url";
+import { columns, node, records, RUN, runInfo, session, snapshot, stopAt } from "@/wire/fixtures";
+import type { RequestBody, ResponseBody } from "@/wire/types.gen";
+
+let asked: RequestBody[];
+let answer: (body: RequestBody) => ResponseBody | Promise<ResponseBody>;
+let store: Store;
+
+const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+const stopped = (id: number, name: string, version: number) => ({
+  type: "session", run: RUN,
+  info: session({ phase: "stopped", version, stop: stopAt(id, name, { seq: version * 10 }) }),
+} as const);
+const NODES = [node(1, "x"), node(2, "net/a/matmul"), node(3, "net/b/tanh")];
+
+function open(hash = ""): void {
+  createRoot(() => {
+    store = new Store(readAddress(hash));
+  });
+  store.attach({
+    request: ((body: RequestBody) => {
+      asked.push(body);
+      return Promise.resolve(answer(body));
+    }) as Requests["request"],
+  });
+  store.runsChanged([runInfo()]);
+}
+
+beforeEach(() => {
+  asked = [];
+  answer = () => ({ type: "done" });
+  open();
+});
+
+describe("runs", () => {
+  test("the newest live one is opened by itself", () => {
+    expect(store.runId()).toBe(RUN);
+    expect(asked).toEqual([{ type: "subscribe", run: RUN, seq: 0 }]);
+  });
+
+  test("another one replaces what was shown", () => {
+    store.receive([snapshot({ seq: 3, nodes: NODES })]);
+    store.openRun("fedcba9876543210");
+    expect(store.model()).toBeUndefined();
+    expect(asked.map((body) => body.type)).toEqual(["subscribe", "unsubscribe", "subscribe"]);
+    store.receive([records({ seq: 9 })]);
+    expect(store.model()).toBeUndefined();
+  });
+
+  test("after a lost connection it is followed from its last seq", () => {
+    store.receive([snapshot({ seq: 3 }), records({ seq: 8 })]);
+    expect(store.following()).toEqual({ run: RUN, seq: 8 });
+  });
+});
+
+describe("a stop", () => {
+  test("opens what holds the node, and selects it", () => {
+    store.receive([snapshot({ nodes: NODES }), stopped(2, "net/a/matmul", 2)]);
+    expect(store.selection()).toEqual({ kind: "node", id: 2 });
+    expect(store.isOpen("net/a")).toBe(true);
+    expect(store.stop()?.node).toBe(2);
+    expect(store.stops()).toBe(1);
+  });
+
+  test("leaves folded what the user folded", () => {
+    store.receive([snapshot({ nodes: NODES })]);
+    expect(store.isOpen("net")).toBe(true);
+    store.toggleScope("net");
+    store.receive([stopped(3, "net/b/tanh", 2)]);
+    expect(store.isOpen("net")).toBe(false);
+    store.toggleScope("net");
+    store.receive([stopped(2, "net/a/matmul", 3)]);
+    expect(store.isOpen("net/a")).toBe(true);
+  });
+
+  test("that is told twice counts once", () => {
+    store.receive([snapshot({ nodes: NODES }), stopped(2, "net/a/matmul", 2)]);
+    store.select(undefined);
+    store.receive([stopped(2, "net/a/matmul", 2)]);
+    expect(store.selection()).toBeUndefined();
+  });
+
+  test("brings the page back from the past", async () => {
+    answer = (body) => (body.type === "get_state"
+      ? { type: "state_at", seq: body.seq, step: 1, time_ns: 5, executions: columns([]) }
+      : { type: "done" });
+    store.receive([snapshot({ seq: 9, nodes: NODES })]);
+    await store.seek(4);
+    expect(store.seq()).toBe(4);
+    store.receive([stopped(2, "net/a/matmul", 2)]);
+    expect(store.seq()).toBeNull();
+  });
+});
+
+describe("the past", () => {
+  const waiting: ((seq: number) => void)[] = [];
+  beforeEach(() => {
+    waiting.length = 0;
+    answer = (body) => {
+      if (body.type !== "get_state") return { type: "done" };
+      return new Promise((resolve) => {
+        waiting.push(() => resolve({
+          type: "state_at", seq: body.seq, step: 2, time_ns: 5,
+          executions: columns([{ seq: body.seq, node: 2, times: 7 }]),
+        }));
+      });
+    };
+    store.receive([snapshot({
+      seq: 50, nodes: NODES, executions: columns([{ seq: 50, node: 3, times: 1 }]),
+    })]);
+  });
+
+  test("only the newest of many wishes is asked for after the first", async () => {
+    const done = store.seek(10);
+    for (const seq of [11, 12, 13]) void store.seek(seq);
+    waiting[0]?.(10);
+    await settled();
+    waiting[1]?.(13);
+    await done;
+    const seqs = asked.flatMap((body) => (body.type === "get_state" ? [body.seq] : []));
+    expect(seqs).toEqual([10, 13]);
+    expect(store.cursor()).toMatchObject({ kind: "past", seq: 13, step: 2 });
+    expect(store.shown().times[2]).toBe(7);
+    expect(store.shown().lastNode).toBe(2);
+  });
+
+  test("live goes on behind it, and comes back whole", async () => {
+    const done = store.seek(10);
+    waiting[0]?.(10);
+    await done;
+    store.receive([records({ seq: 51, executions: columns([{ seq: 51, node: 1 }]) })]);
+    expect(store.shown().times[1]).toBe(0);
+    store.backToLive();
+    expect(store.shown().times[1]).toBe(1);
+    expect(store.shown().times[3]).toBe(1);
+  });
+
+  test("leaving it while an answer is under way stays left", async () => {
+    const done = store.seek(10);
+    store.backToLive();
+    waiting[0]?.(10);
+    await done;
+    expect(store.cursor().kind).toBe("live");
+  });
+});
+
+test("an address opens its run, its scopes and its moment", async () => {
+  answer = (body) => (body.type === "get_state"
+    ? { type: "state_at", seq: body.seq, step: 1, time_ns: 5, executions: columns([]) }
+    : { type: "done" });
+  open(`#run=${RUN}&node=3&open=net&seq=4`);
+  store.receive([snapshot({
+    seq: 9, nodes: NODES,
+    session: session({ phase: "stopped", version: 3, stop: stopAt(2, "net/a/matmul") }),
+  })]);
+  await settled();
+  expect(store.selection()).toEqual({ kind: "node", id: 3 });
+  expect([...store.folds().open]).toEqual(["net"]);
+  expect(store.seq()).toBe(4);
+});
+
+test("a command that is refused is said in words", async () => {
+  store.attach({ request: () => Promise.reject(new Error("no such scope")) });
+  expect(await store.control({ type: "step_out" })).toBe(false);
+  expect(store.notices()[0]).toMatchObject({ tone: "error", text: "no such scope" });
+});

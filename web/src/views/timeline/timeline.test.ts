@@ -1,0 +1,49 @@
+import { expect, test } from "vitest";
+import { update } from "@/store/run_model";
+import { pausesOf } from "@/views/timeline/pauses";
+import { lanesOf, tickStep, type TimelineRows } from "@/views/timeline/spans";
+import { node, snapshot } from "@/wire/fixtures";
+
+function rows(...list: readonly (readonly [node: number, start: number, duration: number])[]): TimelineRows {
+  return {
+    count: list.length, node: list.map((row) => row[0]), step: list.map(() => 1),
+    thread: list.map(() => 1), startNs: list.map((row) => row[1]),
+    durationNs: list.map((row) => row[2]),
+  };
+}
+
+test("neighbours of one scope become one bar", () => {
+  const graph = update(undefined, snapshot({ nodes: [
+    node(1, "net/a/x"), node(2, "net/a/y"), node(3, "net/b/x"),
+    node(4, "backward/net/b/x", { phase: "backward" }),
+  ] }))?.graph;
+  const [lane] = lanesOf(graph, rows([2, 10, 5], [1, 0, 5], [3, 20, 5], [4, 30, 5]));
+  const texts = lane?.levels.map((level) => level.map((bar) => `${bar.label} ${bar.start}-${bar.end}`));
+  expect(texts).toEqual([
+    ["forward, step 1 0-25", "backward, step 1 30-35"],
+    ["net 0-25", "net 30-35"],
+    ["a 0-15", "b 20-25", "b 30-35"],
+    ["x 0-5", "y 10-15", "x 20-25", "x 30-35"],
+  ]);
+});
+
+test("a long stop is shortened, work keeps its length, order stays", () => {
+  const minute = 60e9;
+  const work = rows([1, 0, 1e6], [2, 1e6 + minute, 1e6]);
+  const { map, pauses } = pausesOf(work, 0, 2e6 + minute);
+  expect(pauses).toHaveLength(1);
+  expect(pauses[0]?.trueNs).toBe(minute);
+  expect(map(1e6)).toBe(1e6);
+  expect(map(2e6 + minute) - map(1e6 + minute)).toBeCloseTo(1e6);
+  expect(map(2e6 + minute)).toBeLessThan(3e6);
+  expect(map(30e9)).toBeGreaterThan(map(20e9));
+});
+
+test("short gaps stay as they are", () => {
+  const { map, pauses } = pausesOf(rows([1, 0, 1e6], [2, 1.2e6, 1e6]), 0, 2.2e6);
+  expect(pauses).toEqual([]);
+  expect(map(2.2e6)).toBe(2.2e6);
+});
+
+test.each([[3, 5], [11, 20], [0.2, 1], [1000, 1000], [2001, 5000]])(
+  "a tick of at least %d is %d", (least, step) => expect(tickStep(least)).toBe(step));

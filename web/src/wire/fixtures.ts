@@ -1,0 +1,89 @@
+/**
+ * Messages for tests, as short as they can be written.
+ *
+ * Invariant: imported by tests only; what is left out has the value of an empty run.
+ */
+
+import type {
+  ExecutionColumns, Node, ProducedValue, Records, RunInfo, SessionInfo, Snapshot, Stop,
+} from "@/wire/types.gen";
+
+export const RUN = "0123456789abcdef";
+
+export function runInfo(change: Partial<RunInfo> = {}): RunInfo {
+  return {
+    id: RUN, name: "train.py", argv: [], pid: 7, started_unix_ns: 1, level: "summary",
+    state: "live", recording: "", status: null, error: "", ...change,
+  };
+}
+
+export function node(id: number, name: string, change: Partial<Node> = {}): Node {
+  const cut = name.lastIndexOf("/");
+  return {
+    id, name, op: name.slice(cut + 1), family: "elementwise", inputs: [], control_inputs: [],
+    outputs: [id], attrs: {}, scope: cut < 0 ? "" : name.slice(0, cut), phase: "forward",
+    device: "cpu", source: null, origin: [], forward: null, ...change,
+  };
+}
+
+export function produced(id: number, name: string): ProducedValue {
+  return { value: { id, name, spec: { shape: [2, 3], dtype: "float32" } }, producer: id };
+}
+
+export interface ExecutionRow {
+  readonly seq: number;
+  readonly node: number;
+  readonly step?: number;
+  readonly start?: number;
+  readonly duration?: number;
+  readonly flags?: number;
+  readonly times?: number;
+}
+
+function bytes(array: Float64Array | Uint32Array | Uint8Array): Uint8Array {
+  // An odd offset, as msgpack gives: a reader must not count on alignment.
+  const shifted = new Uint8Array(array.byteLength + 1);
+  shifted.set(new Uint8Array(array.buffer), 1);
+  return shifted.subarray(1);
+}
+
+export function columns(rows: readonly ExecutionRow[]): ExecutionColumns {
+  const f64 = (pick: (row: ExecutionRow) => number) => bytes(Float64Array.from(rows, pick));
+  const u32 = (pick: (row: ExecutionRow) => number) => bytes(Uint32Array.from(rows, pick));
+  return {
+    count: rows.length,
+    seq: f64((row) => row.seq),
+    node: u32((row) => row.node),
+    step: u32((row) => row.step ?? 1),
+    thread: u32(() => 1),
+    start_ns: f64((row) => row.start ?? row.seq * 100),
+    duration_ns: f64((row) => row.duration ?? 10),
+    flags: bytes(Uint8Array.from(rows, (row) => row.flags ?? 0)),
+    times: rows.some((row) => row.times !== undefined)
+      ? u32((row) => row.times ?? 0) : new Uint8Array(0),
+  };
+}
+
+const NOTHING = {
+  time_ns: 0, nodes: [], values: [], gradients: [], steps: [], logs: [],
+  executions: columns([]), dropped: { blobs: 0, summaries: 0, executions: 0 },
+} as const;
+
+export function snapshot(change: Partial<Snapshot> = {}): Snapshot {
+  return { type: "snapshot", run: runInfo(), seq: 0, session: null, ...NOTHING, ...change };
+}
+
+export function records(change: Partial<Records> = {}): Records {
+  return { type: "records", run: RUN, seq: 0, skipped: 0, ...NOTHING, ...change };
+}
+
+export function stopAt(id: number, name: string, change: Partial<Stop> = {}): Stop {
+  return {
+    reason: "breakpoint", node: id, node_name: name, scope: "", when: "after", step: 1, seq: id,
+    thread: 1, breakpoint: 0, text: "", stack: [], ...change,
+  };
+}
+
+export function session(change: Partial<SessionInfo> = {}): SessionInfo {
+  return { phase: "running", version: 1, stop: null, breakpoints: [], attended: true, ...change };
+}

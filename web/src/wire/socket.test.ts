@@ -1,0 +1,217 @@
+import { decode, encode } from "@msgpack/msgpack";
+import { beforeEach, describe, expect, test } from "vitest";
+import { type Link, RequestError, Wire } from "@/wire/socket";
+import { PROTOCOL_VERSION, type Push, type Request, type ResponseBody } from "@/wire/types.gen";
+
+/** A socket whose other end is the test. */
+class FakeSocket extends EventTarget {
+  readyState = 0;
+  binaryType = "";
+  readonly sent: Request[] = [];
+
+  send(data: Uint8Array): void {
+    this.sent.push(decode(data) as Request);
+  }
+
+  close(code = 1000, reason = ""): void {
+    if (this.readyState === 3) return;
+    this.readyState = 3;
+    const event = new Event("close");
+    Object.assign(event, { code, reason });
+    this.dispatchEvent(event);
+  }
+
+  opened(): void {
+    this.readyState = 1;
+    this.dispatchEvent(new Event("open"));
+  }
+
+  gives(message: unknown): void {
+    const bytes = encode(message);
+    const data = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength);
+    this.dispatchEvent(new MessageEvent("message", { data }));
+  }
+
+  answers(body: ResponseBody, request = this.sent.at(-1)): void {
+    this.gives({ type: "response", id: request?.id, body });
+  }
+}
+
+const GREETING: ResponseBody = {
+  type: "initialized", server_version: "0.1.0", protocol: PROTOCOL_VERSION, runs: [],
+};
+
+let sockets: FakeSocket[];
+let links: Link[];
+let pushes: Push[];
+let timers: Map<number, { task: () => void; ms: number }>;
+let following: { run: string; seq: number } | undefined;
+let status: number;
+let wire: Wire;
+
+const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+const last = (): FakeSocket => sockets.at(-1) as FakeSocket;
+
+/** Runs the timers of exactly this delay. */
+function after(ms: number): void {
+  for (const [handle, timer] of [...timers]) {
+    if (timer.ms !== ms) continue;
+    timers.delete(handle);
+    timer.task();
+  }
+}
+
+async function connect(): Promise<FakeSocket> {
+  last().opened();
+  await settled();
+  last().answers(GREETING);
+  await settled();
+  return last();
+}
+
+beforeEach(() => {
+  sockets = [];
+  links = [];
+  pushes = [];
+  timers = new Map();
+  following = undefined;
+  status = 200;
+  let handle = 0;
+  wire = new Wire(
+    {
+      onLink: (link) => links.push(link),
+      onRuns: () => undefined,
+      onPush: (push) => pushes.push(push),
+      following: () => following,
+    },
+    {
+      open: () => {
+        const made = new FakeSocket();
+        sockets.push(made);
+        return made as unknown as WebSocket;
+      },
+      probe: () => Promise.resolve(status),
+      now: () => 1000,
+      later: (task, ms) => {
+        timers.set(++handle, { task, ms });
+        return handle;
+      },
+      cancel: (old) => void timers.delete(old),
+    },
+  );
+  wire.start();
+});
+
+describe("requests", () => {
+  test("are answered by id, in any order", async () => {
+    const socket = await connect();
+    const one = wire.request({ type: "unsubscribe", run: "a" }, "done");
+    const two = wire.request({ type: "get_source", run: "a", file: "f" }, "source");
+    await settled();
+    const [first, second] = socket.sent.slice(-2);
+    socket.answers({ type: "source", file: "f", text: "x", found: true }, second);
+    socket.answers({ type: "done" }, first);
+    expect((await two).text).toBe("x");
+    expect((await one).type).toBe("done");
+  });
+
+  test("that fail carry the server's words", async () => {
+    const socket = await connect();
+    const asked = wire.request({ type: "get_state", run: "a", seq: 1 }, "state_at");
+    await settled();
+    socket.answers({ type: "failed", message: "no run a", hint: "see /api/runs" });
+    await expect(asked).rejects.toMatchObject({ message: "no run a", hint: "see /api/runs" });
+  });
+
+  test("time out in words", async () => {
+    await connect();
+    const asked = wire.request({ type: "get_state", run: "a", seq: 1 }, "state_at", 900);
+    await settled();
+    after(900);
+    await expect(asked).rejects.toThrow("did not answer within 0.9 s");
+  });
+
+  test("end with the connection", async () => {
+    const socket = await connect();
+    const asked = wire.request({ type: "get_state", run: "a", seq: 1 }, "state_at");
+    await settled();
+    socket.close(1006);
+    await expect(asked).rejects.toBeInstanceOf(RequestError);
+    await expect(wire.request({ type: "get_state", run: "a", seq: 1 }, "state_at"))
+      .rejects.toThrow("Not connected");
+  });
+
+  test("wait their turn when many are under way", async () => {
+    const socket = await connect();
+    const before = socket.sent.length;
+    const all = Array.from({ length: 20 }, () =>
+      wire.request({ type: "unsubscribe", run: "a" }, "done"));
+    await settled();
+    expect(socket.sent.length - before).toBe(16);
+    for (const request of socket.sent.slice(before)) socket.answers({ type: "done" }, request);
+    await settled();
+    for (const request of socket.sent.slice(before + 16)) socket.answers({ type: "done" }, request);
+    expect(await Promise.all(all)).toHaveLength(20);
+  });
+});
+
+describe("reconnection", () => {
+  test("subscribes again from the last seq", async () => {
+    const socket = await connect();
+    following = { run: "r", seq: 41 };
+    socket.close(1006);
+    expect(links.at(-1)).toEqual({ kind: "lost", since: 1000, attempt: 1 });
+    after(250);
+    await connect();
+    expect(last().sent.at(-1)?.body).toEqual({ type: "subscribe", run: "r", seq: 41 });
+    expect(links.at(-1)?.kind).toBe("open");
+  });
+
+  test("backs off, and can be hurried", async () => {
+    await connect();
+    last().close(1006);
+    for (const wait of [250, 500, 1000, 2000, 4000, 4000]) {
+      after(wait);
+      last().close(1006);
+    }
+    expect(sockets).toHaveLength(7);
+    wire.retryNow();
+    expect(sockets).toHaveLength(8);
+    expect(timers.size).toBe(0);
+  });
+});
+
+describe("refusals", () => {
+  test("an older server is named", async () => {
+    last().opened();
+    await settled();
+    last().answers({ ...GREETING, protocol: 99 } as ResponseBody);
+    await settled();
+    expect(links.at(-1)).toEqual({ kind: "skew", ours: PROTOCOL_VERSION, theirs: 99 });
+    expect(timers.size).toBe(0);
+  });
+
+  test("a browser without the cookie learns why, and does not knock again", async () => {
+    status = 401;
+    last().close(1006);
+    await settled();
+    expect(links.at(-1)).toMatchObject({ kind: "refused" });
+    after(250);
+    expect(sockets).toHaveLength(1);
+  });
+
+  test("a server that is not there yet is tried again", async () => {
+    status = 0;
+    last().close(1006);
+    await settled();
+    after(250);
+    expect(sockets).toHaveLength(2);
+  });
+});
+
+test("pushes are handed on in order", async () => {
+  const socket = await connect();
+  socket.gives({ type: "runs", runs: [] });
+  socket.gives({ type: "session", run: "r", info: {} });
+  expect(pushes.map((push) => push.type)).toEqual(["runs", "session"]);
+});
