@@ -99,7 +99,9 @@ def operator_of(op: Op) -> Callable[[Tensor, Any], Tensor]:
     impl, differentiable = op.impl, op.vjp is not None
 
     def operator(self: Tensor, other: Any) -> Tensor:
-        if _slow is None and other.__class__ is Tensor:
+        if other.__class__ is Tensor:
+            if _slow is not None:
+                return _slow(op, (self, other), NO_ATTRS)
             try:
                 data = impl(self.data, other.data)
             except Exception as error:

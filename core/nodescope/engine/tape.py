@@ -30,6 +30,7 @@ from nodescope.engine.tensor import (
 )
 from nodescope.errors import GradientError, ShapeError
 from nodescope.ops.op import Op
+from nodescope.ops.rules import same, unbroadcast
 
 ALIAS = Op(
     name="alias",
@@ -177,7 +178,14 @@ def _pull(
         _, op, inputs, attrs = tensor.edge  # type: ignore[misc]
         if raw:
             out: Any = tensor.data
-            args = [each.data if each.__class__ is Tensor else each for each in inputs]
+            if len(inputs) == 2:  # most ops, unrolled
+                left, right = inputs
+                args = (
+                    left.data if left.__class__ is Tensor else left,
+                    right.data if right.__class__ is Tensor else right,
+                )
+            else:
+                args = [each.data if each.__class__ is Tensor else each for each in inputs]
         else:
             out, args = tensor, inputs
             if observed is not None:
@@ -187,17 +195,23 @@ def _pull(
         for port, each in enumerate(inputs):
             if each.__class__ is not Tensor or (edge := each.edge) is None:
                 continue
-            if variadic:
-                found = rules[0](F, ct, out, *args, port=port, **attrs)
-            elif (rule := rules[port]) is None:
+            rule = rules[0] if variadic else rules[port]
+            if rule is same:
+                found = ct
+            elif rule is None:
                 continue
+            elif variadic:
+                found = rule(F, ct, out, *args, port=port, **attrs)
             elif attrs:
                 found = rule(F, ct, out, *args, **attrs)
             else:
                 found = rule(F, ct, out, *args)
             if found is None:
                 continue
-            dtype = each.data.dtype
+            like = each.data
+            if found.shape != like.shape:
+                found = unbroadcast(F, found, like)
+            dtype = like.dtype
             if found.dtype is not dtype and found.dtype != dtype:
                 found = F.astype(found, dtype=dtype.name)
             key = id(each)

@@ -109,35 +109,13 @@ class Tracer:
         cursor = state.cursor
         if cursor is None or cursor.owner is not self.identity:
             cursor = self._enter(state)
-        base = self.base
-        arrays: list[Any] = []
-        ids: list[int] = []
-        args: list[Any] = []
-        tracked = False
-        for each in inputs:
-            if each.__class__ is Tensor:
-                try:
-                    vid = each._vid
-                except AttributeError:
-                    vid = 0
-                if vid <= base:
-                    vid = self.leaf(each)
-                ids.append(vid)
-                data = each.data
-                arrays.append(data)
-                args.append(data)
-                if each.edge is not None:
-                    tracked = state.recording
-            else:
-                args.append(each)
+        key, live, args, tracked = self._inputs(inputs)
         if cursor.step != self.step:
             cursor.restart(self.step)
         slot = cursor.slots.get(op.name) or cursor.slot(op.name)
         nth: int = slot[0]
         slot[0] = nth + 1
         entries: list[Entry] = slot[1]
-        key = tuple(ids)
-        live = tuple(arrays)
         entry: Entry | None = None
         if nth < len(entries):
             entry = entries[nth]
@@ -152,7 +130,7 @@ class Tracer:
             bus.emit(NodeStarted(entry.node, live, self.step, state.thread, _now() - origin))
         start = _now()
         try:
-            data = op.impl(*args, **attrs)
+            data = op.impl(*args, **attrs) if attrs else op.impl(*args)
         except Exception as error:
             said = explained(op, inputs, attrs, error)
             if entry is None:
@@ -168,7 +146,7 @@ class Tracer:
         result = _new(Tensor)
         result.data = data
         result._vid = entry.outputs[0]
-        if tracked and op.vjp is not None and data.dtype.kind == "f":
+        if tracked and state.recording and op.vjp is not None and data.dtype.kind == "f":
             result.edge = (next_seq(), op, inputs, attrs)
         else:
             result.edge = None
@@ -178,6 +156,36 @@ class Tracer:
             )
         )
         return result
+
+    def _inputs(self, inputs: tuple[Any, ...]) -> tuple[Any, Any, Any, bool]:
+        """Value ids and arrays of the tensors, arguments of the impl, whether one has an edge."""
+        base = self.base
+        if len(inputs) == 2:  # most ops, unrolled
+            a, b = inputs
+            try:
+                one, two = a._vid, b._vid
+            except AttributeError:
+                one = two = 0
+            if one > base and two > base:
+                live = (a.data, b.data)
+                return (one, two), live, live, a.edge is not None or b.edge is not None
+        arrays: list[Any] = []
+        ids: list[int] = []
+        args: list[Any] = []
+        tracked = False
+        for each in inputs:
+            if each.__class__ is not Tensor:
+                args.append(each)
+                continue
+            try:
+                vid = each._vid
+            except AttributeError:
+                vid = 0
+            ids.append(vid if vid > base else self.leaf(each))
+            arrays.append(each.data)
+            args.append(each.data)
+            tracked = tracked or each.edge is not None
+        return tuple(ids), tuple(arrays), args, tracked
 
     def _enter(self, state: State) -> Cursor:
         key = (state.scope, state.phase)

@@ -12,7 +12,7 @@ import numpy as np
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
 from nodescope.ops.op import Op, Operand, Rule, Sample, one_per_output
-from nodescope.ops.rules import first, second, unbroadcast, zeros
+from nodescope.ops.rules import same, zeros
 from nodescope.ops.shapes import broadcast, dtype_of, like_ufunc
 
 
@@ -49,9 +49,7 @@ def _binary(
     *,
     smooth: bool = True,
 ) -> None:
-    rules = None
-    if left is not None or right is not None:
-        rules = (left and first(left), right and second(right))
+    rules = None if left is None and right is None else (left, right)
     register(
         Op(
             name=name,
@@ -70,7 +68,7 @@ def _binary(
 
 
 _unary("negative", np.negative, lambda F, ct, out, x: F.negative(ct))
-_unary("positive", np.positive, lambda F, ct, out, x: ct)
+_unary("positive", np.positive, same)
 _unary("abs", np.absolute, lambda F, ct, out, x: F.multiply(ct, F.sign(x)), (0.2, 2.0))
 _unary("square", np.square, lambda F, ct, out, x: F.multiply(ct, F.multiply(x, 2.0)))
 _unary("sqrt", np.sqrt, lambda F, ct, out, x: F.divide(ct, F.multiply(out, 2.0)), (0.3, 3.0))
@@ -119,11 +117,11 @@ _unary("signbit", np.signbit)
 _unary("logical_not", np.logical_not)
 _unary("invert", np.invert)
 
-_binary("add", np.add, lambda F, ct, out, a, b: ct, lambda F, ct, out, a, b: ct)
+_binary("add", np.add, same, same)
 _binary(
     "subtract",
     np.subtract,
-    lambda F, ct, out, a, b: ct,
+    same,
     lambda F, ct, out, a, b: F.negative(ct),
 )
 _binary(
@@ -185,7 +183,7 @@ _binary(
 _binary(
     "remainder",
     np.remainder,
-    lambda F, ct, out, a, b: ct,
+    same,
     lambda F, ct, out, a, b: F.negative(F.multiply(ct, F.floor_divide(a, b))),
     (0.5, 2.0),
     smooth=False,
@@ -214,11 +212,11 @@ def _where_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpe
 
 
 def _where_left(F: Any, ct: Any, out: Any, condition: Any, a: Any, b: Any) -> Any:
-    return unbroadcast(F, F.where(condition, ct, 0.0), a)
+    return F.where(condition, ct, 0.0)
 
 
 def _where_right(F: Any, ct: Any, out: Any, condition: Any, a: Any, b: Any) -> Any:
-    return unbroadcast(F, F.where(condition, 0.0, ct), b)
+    return F.where(condition, 0.0, ct)
 
 
 def _where_samples(rng: np.random.Generator) -> list[Sample]:

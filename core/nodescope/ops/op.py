@@ -28,7 +28,8 @@ Rule = Callable[..., Any]
 """``rule(F, ct, out, *inputs, **attrs)`` gives the cotangent of one input.
 
 ``F`` holds every op as a function. It is either raw (arrays in, arrays out) or traced (tensors, so
-that the rule's own ops are nodes and can be differentiated again); both do the same arithmetic.
+that the rule's own ops are nodes and can be differentiated again); both do the same arithmetic. The
+result may still have the shape and dtype of the output: the tape sums and converts it.
 """
 
 
