@@ -53,7 +53,7 @@ const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resol
 const last = (): FakeSocket => sockets.at(-1) as FakeSocket;
 
 /** Runs the timers of exactly this delay. */
-function after(ms: number): void {
+function elapse(ms: number): void {
   for (const [handle, timer] of [...timers]) {
     if (timer.ms !== ms) continue;
     timers.delete(handle);
@@ -127,7 +127,7 @@ describe("requests", () => {
     await connect();
     const asked = wire.request({ type: "get_state", run: "a", seq: 1 }, "state_at", 900);
     await settled();
-    after(900);
+    elapse(900);
     await expect(asked).rejects.toThrow("did not answer within 0.9 s");
   });
 
@@ -161,7 +161,7 @@ describe("reconnection", () => {
     following = { run: "r", seq: 41 };
     socket.close(1006);
     expect(links.at(-1)).toEqual({ kind: "lost", since: 1000, attempt: 1 });
-    after(250);
+    elapse(250);
     await connect();
     expect(last().sent.at(-1)?.body).toEqual({ type: "subscribe", run: "r", seq: 41 });
     expect(links.at(-1)?.kind).toBe("open");
@@ -171,7 +171,7 @@ describe("reconnection", () => {
     await connect();
     last().close(1006);
     for (const wait of [250, 500, 1000, 2000, 4000, 4000]) {
-      after(wait);
+      elapse(wait);
       last().close(1006);
     }
     expect(sockets).toHaveLength(7);
@@ -196,7 +196,7 @@ describe("refusals", () => {
     last().close(1006);
     await settled();
     expect(links.at(-1)).toMatchObject({ kind: "refused" });
-    after(250);
+    elapse(250);
     expect(sockets).toHaveLength(1);
   });
 
@@ -204,7 +204,7 @@ describe("refusals", () => {
     status = 0;
     last().close(1006);
     await settled();
-    after(250);
+    elapse(250);
     expect(sockets).toHaveLength(2);
   });
 });
