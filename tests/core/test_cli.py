@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from nodescope.record.recording import Recording
+
 TIMEOUT_S = 60.0
 RUN = ("run", "--port", "0", "--no-browser", "--exit")
 UNSTOPPED = (*RUN, "--no-stop-on-entry")
@@ -310,3 +312,53 @@ def test_doctor_names_what_there_is(tmp_path):
     assert done.stderr == ""
     for name in ("nodescope", "python", "numpy", "page", "dot", "chromium", "port 7711"):
         assert any(line.startswith(name) for line in done.stdout.splitlines())
+
+
+def test_programs_attach_to_a_server_that_waits(tmp_path, programs, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    serving = Program(tmp_path, "serve", "--port", "0", "--no-browser")
+    programs.append(serving)
+    serving.expect("nodescope: open http://127.0.0.1:")
+    code = "import nodescope as ns\nrun = ns.attach()\n" + TRAIN + "print(run._link.connected)\n"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment(), capture_output=True,
+        text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["trained 9.0", "True"]
+    assert done.stderr == ""
+    assert len(list((tmp_path / ".nodescope" / "runs").glob("*.nscope"))) == 1
+    serving.process.send_signal(signal.SIGINT)
+    assert serving.end() == 0
+    assert not (tmp_path / "nodescope" / "server.json").exists()
+
+
+def test_worker_processes_of_a_script_work(tmp_path):
+    done = nodescope(
+        tmp_path, *UNSTOPPED, "script.py",
+        text="import multiprocessing as mp\nimport numpy as np\nimport nodescope as ns\n"
+        "def work(x):\n    return float(np.exp(ns.tensor(x)).numpy())\n"
+        "if __name__ == '__main__':\n"
+        "    for kind in ('fork', 'spawn'):\n"
+        "        with mp.get_context(kind).Pool(1) as pool:\n"
+        "            print(kind, pool.map(work, [0.0]))\n",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "fork [1.0]\nspawn [1.0]\n"
+
+
+def test_what_is_printed_is_in_the_recording(tmp_path):
+    done = nodescope(
+        tmp_path, *UNSTOPPED, "--record", "run.nscope", "script.py",
+        text="import sys\nprint('one')\nprint('two', end='')\nprint('err', file=sys.stderr)\n"
+        "raise SystemExit(3)\n",
+    )  # fmt: skip
+    assert done.returncode == 3
+    recording = Recording.open(tmp_path / "run.nscope")
+    logs = [(row.stream, row.text) for row in recording.logs()]
+    info = recording.run()
+    recording.close()
+    assert [each for each in logs if each[0] == "stdout"] == [("stdout", "one"), ("stdout", "two")]
+    assert ("stderr", "err") in logs
+    assert info.status == 3
+    assert info.name == "script.py"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 import importlib.machinery
-import io
 import os
 import sys
 import traceback
@@ -17,14 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
-import nodescope
 from nodescope.api import last_line
 from nodescope.errors import UsageError
 
 MAX_LINE: Final = 10_000
 INTERRUPTED: Final = 130
 
-_OURS: Final = tuple(os.path.abspath(path) + os.sep for path in nodescope.__path__)
+_OURS: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 class Ending(NamedTuple):
@@ -192,6 +190,3 @@ class Tee:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-    def __iter__(self) -> Any:
-        raise io.UnsupportedOperation("not readable")

@@ -13,13 +13,12 @@ import threading
 from types import FrameType
 from typing import Final
 
-import nodescope
 from nodescope.protocol import Frame
 
 MAX_FRAMES: Final = 100
 MAX_CODE: Final = 500
 
-_OURS: Final = tuple(os.path.abspath(path) + os.sep for path in nodescope.__path__)
+_OURS: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MACHINERY: Final = (os.path.abspath(threading.__file__), "<frozen runpy>", "<frozen importlib")
 
 
