@@ -54,6 +54,7 @@ const LAYER_GAP = 30;
 const PORT_GAP = 16;
 /** More values than this share the last port, or a scope of many inputs would be as wide. */
 const MOST_PORTS = 12;
+const PORT_DISTANCE = 10;
 
 export type WantedY = (item: number) => number;
 
@@ -131,6 +132,7 @@ export class NestedLayout {
       upward: group.column === COLUMN_BACKWARD,
       wantedY: wanted === undefined ? undefined : Float64Array.from(items, wanted),
     });
+    alignThrough(drawnPorts, edges, at, result);
     const padding = root ? 0 : SCOPE_PADDING;
     const header = root ? 0 : HEADER_HEIGHT + (drawnPorts.length > 0 ? 0 : 6);
     const footer = root || drawnPorts.length > 0 ? padding / 2 : padding;
@@ -233,6 +235,41 @@ function mergedPorts(group: Group): Map<number, number> {
     }
   }
   return ports;
+}
+
+/**
+ * Moves the main way out below the main way in: scopes in a row then stand below each other, and
+ * do not wander off to the side that their last operation happens to be on.
+ */
+function alignThrough(
+  ports: readonly number[], edges: readonly GroupEdge[], at: ReadonlyMap<number, number>,
+  result: LayeredResult,
+): void {
+  const main = (out: boolean): number => {
+    let best = -1;
+    let most = -1;
+    for (const { from, to, bytes } of edges) {
+      const port = out ? to : from;
+      if (!isPort(port) || isOutPort(port) !== out || bytes <= most) continue;
+      most = bytes;
+      best = port;
+    }
+    return best;
+  };
+  const entry = main(false);
+  const exit = main(true);
+  if (entry < 0 || exit < 0) return;
+  const x = result.x[at.get(entry)!]!;
+  const crowded = ports.some((port) => port !== exit && isOutPort(port)
+    && Math.abs(result.x[at.get(port)!]! - x) < PORT_DISTANCE);
+  if (crowded) return;
+  result.x[at.get(exit)!] = x;
+  edges.forEach((edge, k) => {
+    const end = result.start[k + 1]!;
+    if (edge.to !== exit || end === result.start[k]) return;
+    result.points[2 * (end - 1)] = x;
+    result.points[2 * (end - 2)] = x;
+  });
 }
 
 /** Pieces that begin or end at a port reach the border itself, past header and padding. */

@@ -53,6 +53,7 @@ const ROUNDS = 18;
 const FINAL_ROUNDS = 4;
 const FINAL_PULL = 2000;
 const NEARLY = 60;
+const MOST_ASIDE = 160;
 const TRUNK_SLACK = 14;
 const DUMMY_WIDTH = 2;
 // Weights that suit neural networks: a leaf read once follows its reader and does not pull it;
@@ -290,8 +291,11 @@ function straightRuns(
     if (segment < 0) continue;
     const child = to[segment]!;
     if (best(up, child, from) !== segment) continue;
+    const along = offset[v]! + shift[segment]!;
+    // A line that the ports lead ever further aside is broken, and begins anew.
+    if (Math.abs(along) > MOST_ASIDE) continue;
     run[child] = run[v]!;
-    offset[child] = offset[v]! + shift[segment]!;
+    offset[child] = along;
   }
   return { run, offset };
 }

@@ -60,10 +60,7 @@ export function fitted(bounds: Rect, focus: Rect | undefined, view: Viewport): C
   // Tall and thin: all of its width. Else a zoom at which details are written.
   const across = width / Math.max(1, bounds.width);
   const readable = across >= 0.5 ? Math.min(across, 1) : COMFORTABLE_ZOOM;
-  const target = focus === undefined
-    ? { x: bounds.x + bounds.width / 2, y: bounds.y - FIT_MARGIN / readable
-        + view.height / readable / 2 }
-    : middle(focus);
+  const target = focus === undefined ? middle(bounds) : middle(focus);
   const camera = centred(target, readable, view);
   return settle(keepInside(camera, bounds, view));
 }

@@ -37,7 +37,7 @@ export function drawScopes(drawing: Drawing, boxes: readonly number[]): void {
         dash: done ? "solid" : "dashed",
       },
     );
-    if (isBlock(drawing, box)) drawStrip(drawing, box, group.index, 0.5);
+    if (isBlock(drawing, box)) drawFarStrip(drawing, box);
   }
 }
 
@@ -324,13 +324,15 @@ function drawFarStrip(drawing: Drawing, box: number): void {
   const { painter, palette, model, live } = drawing;
   const { scene } = model;
   const group = scene.ref[box]!;
-  painter.alpha(live.groupDone[group] === 1 ? 0.9 : 0.4);
-  let at = scene.x[box]!;
+  painter.alpha(live.groupDone[group] === 1 ? 0.8 : 0.35);
+  const inset = Math.min(10, scene.width[box]! / 8);
+  const tall = scene.height[box]! * 0.8;
+  let at = scene.x[box]! + inset;
   for (let family = 0; family < SHARES; family++) {
-    const length = live.shares[group * SHARES + family]! * scene.width[box]!;
+    const length = live.shares[group * SHARES + family]! * (scene.width[box]! - 2 * inset);
     if (length <= 0) continue;
     painter.blocks(
-      [at, scene.y[box]! + 2, length, scene.height[box]! - 4],
+      [at, scene.y[box]! + scene.height[box]! * 0.1, length, tall],
       familyColour(palette, FAMILIES[family]!),
     );
     at += length;

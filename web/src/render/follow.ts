@@ -6,6 +6,7 @@
  */
 
 import { contains, overlaps, type Rect } from "@/base/geometry";
+import { BOX_SCOPE } from "@/layout/types";
 import { fitted, seen, type Camera, type Viewport } from "@/render/camera";
 import type { SceneModel } from "@/render/model";
 import type { GraphItem } from "@/render/types";
@@ -13,6 +14,17 @@ import type { GraphItem } from "@/render/types";
 export function sceneBounds(model: SceneModel): Rect {
   const { left, top, right, bottom } = model.scene;
   return { x: left, y: top, width: right - left, height: bottom - top };
+}
+
+/** The topmost box: where reading begins. */
+export function firstBox(model: SceneModel): Rect | undefined {
+  const { scene } = model;
+  let best = -1;
+  for (let box = 0; box < scene.boxes; box++) {
+    if (scene.kind[box] === BOX_SCOPE) continue;
+    if (best < 0 || scene.y[box]! < scene.y[best]!) best = box;
+  }
+  return best < 0 ? undefined : model.rect(best);
 }
 
 /** Moves the camera so that `item`'s left top corner stays where it was on the screen. */

@@ -13,7 +13,7 @@ import {
 } from "@/render/camera";
 import { detailAt, type Drawing, type EdgeLabel, type Marks } from "@/render/draw";
 import { placeLabels } from "@/render/draw_edges";
-import { cameraFor, sceneBounds } from "@/render/follow";
+import { cameraFor, firstBox, sceneBounds } from "@/render/follow";
 import { hitTest, neighbourOf, sameItem } from "@/render/hit";
 import { liveState, type LiveState } from "@/render/live";
 import { SceneModel } from "@/render/model";
@@ -303,7 +303,7 @@ class CanvasGraphView implements GraphView {
     const node = this.current === undefined ? undefined
       : model.hierarchy.indexOf.get(this.current.node);
     const box = node === undefined ? -1 : model.visibleBox(node);
-    return box < 0 ? undefined : model.rect(box);
+    return box < 0 ? firstBox(model) : model.rect(box);
   }
 
   private setCamera(camera: Camera): void {

@@ -35,7 +35,9 @@ export function overviewScale(model: SceneModel, width: number, height: number):
   const x = (width - 2 * MARGIN) / Math.max(1, right - left);
   // Neither a small graph blown up nor a wide one pulled long.
   const y = Math.min((height - 2 * MARGIN) / Math.max(1, bottom - top), 0.3, 4 * x);
-  return { x: Math.min(x, y * 1.6), y, left, top };
+  const across = Math.min(x, Math.max(y * 1.6, 0.05));
+  const spare = width - 2 * MARGIN - across * (right - left);
+  return { x: across, y, left: left - spare / 2 / across, top };
 }
 
 export function toOverview(scale: OverviewScale, point: Point): Point {
