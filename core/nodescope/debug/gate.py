@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from nodescope.debug.breakpoints import Catalog, condition_of, covers, is_leaf
-from nodescope.debug.session import armed, candidates, info_of, may_stop, transition
+from nodescope.debug.session import armed, candidates, info_of, may_stop, meets, transition
 from nodescope.debug.stack import user_stack
 from nodescope.debug.state import (
     Announce,
@@ -159,6 +159,12 @@ class Gate:
         previous = self._places.get(event.thread)
         if self._tracking and when == "after" and not is_leaf(node):
             self._places[event.thread] = (node.scope, event.step)
+        found = candidates(state, node, when, event.step, previous)
+        failed = isinstance(event, NodeFailed)
+        if not (found or failed or state.lost_at is not None) and (
+            state.goal is None or not meets(state.goal, node, when, event.step, event.thread)
+        ):
+            return  # On the way to somewhere else.
         self._inside.held = True
         try:
             reached = NodeReached(
@@ -169,11 +175,7 @@ class Gate:
                 thread=event.thread,
                 now_s=self._clock(),
                 previous=previous,
-                verdicts=tuple(
-                    self._judge(each, event)
-                    for each in candidates(state, node, when, event.step, previous)
-                    if each.condition
-                ),
+                verdicts=tuple(self._judge(each, event) for each in found if each.condition),
                 error=event.error if isinstance(event, NodeFailed) else "",
             )
             if self._stops(reached):

@@ -185,7 +185,7 @@ def _reach(state: SessionState, at: NodeReached) -> Result:
         what = "" if first.kind == "node" else f" ({first.kind}:{first.target})"
         where = f"{first.condition} on {name}" if first.condition else f"{name}{what}"
         text = f"Breakpoint {first.id}: {where}"
-    elif state.goal is not None and _met(state.goal, at):
+    elif state.goal is not None and meets(state.goal, at.node, at.when, at.step, at.thread):
         reason, text = _goal_reason(state.goal, name)
     else:
         return state, tuple(effects)
@@ -231,17 +231,17 @@ def _disable_failed(state: SessionState, at: NodeReached, effects: list[Effect])
     return msgspec.structs.replace(state, breakpoints=tuple(statuses))
 
 
-def _met(goal: Goal, at: NodeReached) -> bool:
-    node = at.node
-    if goal.thread is not None and at.thread != goal.thread:
+def meets(goal: Goal, node: Node, when: When, step: int, thread: int) -> bool:
+    """Whether the program is where it was to run up to."""
+    if goal.thread is not None and thread != goal.thread:
         return False
     if goal.kind == "run_to":
-        return at.when == "after" and node.name == goal.node
+        return when == "after" and node.name == goal.node
     if is_leaf(node):
         return False
     if goal.kind in ("entry", "pause"):
         return True
-    if at.when != "after":
+    if when != "after":
         return False
     match goal.kind:
         case "step_node":
@@ -253,7 +253,7 @@ def _met(goal: Goal, at: NodeReached) -> bool:
         case "shallow":
             return node.scope == goal.scope or not is_within(node.scope, goal.scope)
         case "step":
-            return at.step > goal.step
+            return step > goal.step
     return False
 
 
