@@ -4,7 +4,7 @@
  * Invariant: moving it changes what is looked at, never the program.
  */
 
-import { createMemo, type JSX, Show } from "solid-js";
+import { createEffect, createMemo, type JSX, Show } from "solid-js";
 import { formatCount, formatDuration } from "@/base/numbers";
 import { stepAt } from "@/store/run_model";
 import type { Store } from "@/store/store";
@@ -13,6 +13,7 @@ import { IconButton } from "@/widgets/icon";
 
 export function Scrubber(props: { readonly store: Store; readonly theme: string }): JSX.Element {
   const store = props.store;
+  let slider!: HTMLInputElement;
   const last = () => Math.max(1, store.model()?.seq ?? 1);
   const past = createMemo(() => {
     const cursor = store.cursor();
@@ -20,6 +21,11 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
   });
   const here = () => past()?.seq ?? last();
   const steps = () => store.model()?.steps ?? [];
+  // In this order: a value beyond the old end would be cut to it.
+  createEffect(() => {
+    slider.max = String(last());
+    slider.value = String(here());
+  });
   const step = createMemo(() => stepAt(steps(), here()));
   const seek = (seq: number): void => {
     if (seq >= last()) store.backToLive();
@@ -60,8 +66,7 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
           aria-label="Moment in the recording"
           aria-valuetext={`step ${step()?.step ?? 0}, record ${here()} of ${last()}`}
           min={1}
-          max={last()}
-          value={here()}
+          ref={slider}
           disabled={store.model() === undefined}
           classList={{ past: past() !== undefined }}
           style={{ "--at": `${((here() - 1) / Math.max(1, last() - 1)) * 100}%` }}

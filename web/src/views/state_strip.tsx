@@ -61,8 +61,16 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
     const node = graph?.nodes[stop?.node ?? props.store.shown().lastNode];
     return node?.phase ?? "";
   });
+  // Counting aloud ten times a second would drown everything else: only changes of state are said.
+  const spoken = createMemo(() => {
+    const stop = props.store.cursor().kind === "live" ? props.store.stop() : undefined;
+    return stop === undefined ? words().text
+      : `Stopped ${stop.when} ${stop.node_name}, step ${stop.step}`;
+  });
   return (
-    <div class="lcd" data-testid="state" role="status" aria-live="polite">
+    <>
+    <span class="sr" role="status" aria-live="polite">{spoken()}</span>
+    <div class="lcd" data-testid="state">
       <span class={`lamp ${words().tone}`} aria-hidden="true" />
       <span class={`lcd-state ${words().tone}`} title={words().more}>{words().text}</span>
       <Show when={props.store.step() > 0}>
@@ -97,5 +105,6 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
         </span>
       </Show>
     </div>
+    </>
   );
 }

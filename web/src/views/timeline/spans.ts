@@ -38,7 +38,12 @@ export interface Lane {
 
 const SCOPE_LEVELS = 2;
 
-export function lanesOf(graph: RunGraph | undefined, rows: TimelineRows): readonly Lane[] {
+/** `breaks` are times that no bar may span: pauses of the program. */
+export function lanesOf(
+  graph: RunGraph | undefined,
+  rows: TimelineRows,
+  breaks: readonly number[] = [],
+): readonly Lane[] {
   const byThread = new Map<number, number[]>();
   for (let i = 0; i < rows.count; i++) {
     const thread = rows.thread[i] ?? 0;
@@ -49,7 +54,7 @@ export function lanesOf(graph: RunGraph | undefined, rows: TimelineRows): readon
   const lanes: Lane[] = [];
   for (const [thread, list] of [...byThread].sort((a, b) => a[0] - b[0])) {
     list.sort((a, b) => (rows.startNs[a] ?? 0) - (rows.startNs[b] ?? 0));
-    lanes.push({ thread, levels: levelsOf(graph, rows, list) });
+    lanes.push({ thread, levels: levelsOf(graph, rows, list, breaks) });
   }
   return lanes;
 }
@@ -58,6 +63,7 @@ function levelsOf(
   graph: RunGraph | undefined,
   rows: TimelineRows,
   order: readonly number[],
+  breaks: readonly number[],
 ): readonly (readonly Bar[])[] {
   const phases: Bar[] = [];
   const scopes: Bar[][] = Array.from({ length: SCOPE_LEVELS }, () => []);
@@ -69,7 +75,8 @@ function levelsOf(
     const end = start + (rows.durationNs[i] ?? 0);
     const step = rows.step[i] ?? 0;
     const base = { start, end, node: 0, scope: "", phase: node.phase, step, family: node.family };
-    extend(phases, { ...base, label: step > 0 ? `${node.phase}, step ${step}` : node.phase });
+    extend(phases, { ...base, label: step > 0 ? `${node.phase}, step ${step}` : node.phase },
+      breaks);
     const parts = node.scope.split("/").filter(Boolean);
     // The outermost scope of backward and optimizer nodes only repeats the phase.
     const skip = parts[0] === node.phase ? 1 : 0;
@@ -77,7 +84,7 @@ function levelsOf(
       const label = parts[level + skip];
       if (label === undefined) continue;
       const scope = parts.slice(0, level + skip + 1).join("/");
-      extend(scopes[level] ?? [], { ...base, label, scope });
+      extend(scopes[level] ?? [], { ...base, label, scope }, breaks);
     }
     nodes.push({
       ...base, label: node.name.slice(node.name.lastIndexOf("/") + 1), node: node.id,
@@ -87,10 +94,11 @@ function levelsOf(
 }
 
 /** Lengthens the last bar if this one goes on with it, else adds it. */
-function extend(bars: Bar[], bar: Bar): void {
+function extend(bars: Bar[], bar: Bar, breaks: readonly number[]): void {
   const last = bars.at(-1);
   if (last !== undefined && last.label === bar.label && last.scope === bar.scope
-    && last.step === bar.step) {
+    && last.step === bar.step
+    && !breaks.some((at) => at >= last.end - 1 && at <= bar.start)) {
     bars[bars.length - 1] = { ...last, end: Math.max(last.end, bar.end) };
   } else {
     bars.push(bar);

@@ -27,6 +27,12 @@ test("neighbours of one scope become one bar", () => {
   ]);
 });
 
+test("no bar spans a pause", () => {
+  const graph = update(undefined, snapshot({ nodes: [node(1, "a/x"), node(2, "a/y")] }))?.graph;
+  const [lane] = lanesOf(graph, rows([1, 0, 10], [2, 30, 10]), [10]);
+  expect(lane?.levels[0]?.map((bar) => [bar.start, bar.end])).toEqual([[0, 10], [30, 40]]);
+});
+
 test("a long stop is shortened, work keeps its length, order stays", () => {
   const minute = 60e9;
   const work = rows([1, 0, 1e6], [2, 1e6 + minute, 1e6]);

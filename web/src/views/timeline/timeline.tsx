@@ -85,7 +85,8 @@ export function Timeline(props: TimelineProps): JSX.Element {
   });
   const pauses = createMemo(() => pausesOf(rows(), asked().from, asked().to));
   const lanes = createMemo(() =>
-    lanesOf(store.model()?.graph, mapRows(rows(), pauses().map)));
+    lanesOf(store.model()?.graph, mapRows(rows(), pauses().map),
+      pauses().pauses.map((pause) => pause.at)));
   /** What is shown, on the axis. */
   const span = createMemo(() => {
     const { map } = pauses();
