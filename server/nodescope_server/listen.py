@@ -26,7 +26,9 @@ def bind(port: int) -> socket.socket:
         OSError: None of them is free, or it is not allowed.
     """
     for candidate in [0] if port == 0 else range(port, min(port + MORE_PORTS, 65535) + 1):
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # The protocol is named: asyncio sets TCP_NODELAY only where it is, and without it each
+        # small message waits 40 ms for the acknowledgement of the one before.
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         # Connections of a server that has just ended do not keep its port; a listener does.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
