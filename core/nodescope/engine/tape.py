@@ -8,6 +8,7 @@ Invariant: bit-identical gradients on both roads; no recursion, however long the
 
 from __future__ import annotations
 
+import functools
 import heapq
 from typing import Any
 
@@ -170,6 +171,7 @@ def _pull(
     assert edge is not None
     heap.append((-edge[0], root))  # seq is unique, so tensors are never compared
     push, pop = heapq.heappush, heapq.heappop
+    kind, leaf, freed = Tensor, LEAF, FREED  # locals: this loop is the engine's hottest
     while heap:
         tensor = pop(heap)[1]
         ct = cts.pop(id(tensor))
@@ -181,8 +183,8 @@ def _pull(
             if len(inputs) == 2:  # most ops, unrolled
                 left, right = inputs
                 args = (
-                    left.data if left.__class__ is Tensor else left,
-                    right.data if right.__class__ is Tensor else right,
+                    left.data if left.__class__ is kind else left,
+                    right.data if right.__class__ is kind else right,
                 )
             else:
                 args = [each.data if each.__class__ is Tensor else each for each in inputs]
@@ -191,17 +193,19 @@ def _pull(
             if observed is not None:
                 observed[1](tensor)
                 observed[0].pair(tensor, ct)
-        rules, variadic = op.vjp, op.variadic
-        for port, each in enumerate(inputs):
-            if each.__class__ is not Tensor or (edge := each.edge) is None:
+        rules = op.vjp
+        if op.variadic:
+            rules = [functools.partial(rules[0], port=port) for port in range(len(inputs))]
+        port = -1
+        for each in inputs:
+            port += 1
+            if each.__class__ is not kind or (edge := each.edge) is None:
                 continue
-            rule = rules[0] if variadic else rules[port]
+            rule = rules[port]
             if rule is same:
                 found = ct
             elif rule is None:
                 continue
-            elif variadic:
-                found = rule(F, ct, out, *args, port=port, **attrs)
             elif attrs:
                 found = rule(F, ct, out, *args, **attrs)
             else:
@@ -220,14 +224,14 @@ def _pull(
                 cts[key] = add(before, found)
                 continue
             cts[key] = found
-            if edge is LEAF or (targets is not None and key in targets):
+            if edge is leaf or (targets is not None and key in targets):
                 ends[key] = each
-            elif edge is FREED:
+            elif edge is freed:
                 raise _used_twice()
             else:
                 push(heap, (-edge[0], each))
         if not keep:
-            tensor.edge = FREED
+            tensor.edge = freed
     return {key: (tensor, cts[key]) for key, tensor in ends.items()}
 
 
