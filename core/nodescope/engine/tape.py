@@ -169,12 +169,20 @@ def _pull(
     if edge is LEAF or (targets and id(root) in targets):
         return {id(root): (root, ct)}
     assert edge is not None
-    heap.append((-edge[0], root))  # seq is unique, so tensors are never compared
+    # Newest first. Mostly only one tensor waits, and it need not go through the heap; seq is
+    # unique, so the heap never compares tensors.
+    only: Tensor | None = root
+    waiting, take = cts.get, cts.pop
     push, pop = heapq.heappush, heapq.heappop
     kind, leaf, freed = Tensor, LEAF, FREED  # locals: this loop is the engine's hottest
-    while heap:
-        tensor = pop(heap)[1]
-        ct = cts.pop(id(tensor))
+    while True:
+        if only is not None:
+            tensor, only = only, None
+        elif heap:
+            tensor = pop(heap)[1]
+        else:
+            break
+        ct = take(id(tensor))
         op: Any  # an op with rules, or the tensor would have no edge
         args: Any
         _, op, inputs, attrs = tensor.edge  # type: ignore[misc]
@@ -219,7 +227,7 @@ def _pull(
             if found.dtype is not dtype and found.dtype != dtype:
                 found = F.astype(found, dtype=dtype.name)
             key = id(each)
-            before = cts.get(key)
+            before = waiting(key)
             if before is not None:
                 cts[key] = add(before, found)
                 continue
@@ -228,8 +236,14 @@ def _pull(
                 ends[key] = each
             elif edge is freed:
                 raise _used_twice()
-            else:
+            elif heap:
                 push(heap, (-edge[0], each))
+            elif only is None:
+                only = each
+            else:
+                push(heap, (-only.edge[0], only))  # type: ignore[index]
+                push(heap, (-edge[0], each))
+                only = None
         if not keep:
             tensor.edge = freed
     return {key: (tensor, cts[key]) for key, tensor in ends.items()}
