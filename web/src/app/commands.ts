@@ -35,8 +35,9 @@ const ALWAYS = (): boolean => true;
 
 export function pageCommands(page: CommandScope): readonly PageCommand[] {
   const { store, ui, preferences } = page;
-  const stopped = (): boolean => store.stop() !== undefined;
-  const live = (): boolean => store.model()?.info.state === "live";
+  const stopped = (): boolean => store.link().kind === "open" && store.stop() !== undefined;
+  const live = (): boolean =>
+    store.link().kind === "open" && store.model()?.info.state === "live";
   const running = (): boolean => live() && store.session()?.phase === "running";
   const selected = (): number | undefined => {
     const item = store.selection();
@@ -64,7 +65,7 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       },
     },
     {
-      title: "Set or remove a breakpoint on the selected node", keys: "F9", group: "Debugger",
+      title: "Set or remove a breakpoint here", keys: "F9", group: "Debugger",
       enabled: () => live() && selected() !== undefined,
       run: () => {
         const node = selected();

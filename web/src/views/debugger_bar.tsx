@@ -31,10 +31,12 @@ const STEPS: readonly StepButton[] = [
 ];
 
 export function DebuggerBar(props: { readonly store: Store }): JSX.Element {
-  const stopped = (): boolean => props.store.stop() !== undefined;
-  const live = (): boolean => props.store.model()?.info.state === "live";
+  const linked = (): boolean => props.store.link().kind === "open";
+  const live = (): boolean => linked() && props.store.model()?.info.state === "live";
+  const stopped = (): boolean => live() && props.store.stop() !== undefined;
   const running = (): boolean => live() && props.store.session()?.phase === "running";
   const why = (): string => {
+    if (!linked()) return "not connected";
     if (!live()) return "the program has ended";
     return running() ? "the program is running" : "not now";
   };

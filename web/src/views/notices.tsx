@@ -18,10 +18,9 @@ export function LinkBanner(props: { readonly store: Store; onRetry(): void }): J
     switch (link.kind) {
       case "lost": {
         const left = Math.ceil(CONTROLLER_GRACE_S - (now() - link.since) / 1000);
-        const fate = props.store.model()?.info.state !== "live" ? ""
-          : props.store.session()?.phase !== "stopped" ? "The program goes on. "
-            : left > 0 ? `The program goes on in ${left} s. ` : "The program goes on by itself. ";
-        return `Connection lost. ${fate}Reconnecting…`;
+        if (props.store.model()?.info.state !== "live") return "Connection lost. Reconnecting…";
+        const fate = props.store.session()?.phase === "stopped" && left > 0 ? ` in ${left} s` : "";
+        return `Connection lost. The program goes on${fate}; reconnecting…`;
       }
       case "refused":
         return link.message || "The server refused this page. Reload it.";
