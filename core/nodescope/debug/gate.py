@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from nodescope.debug.breakpoints import Catalog, condition_of, covers, is_leaf
+from nodescope.debug.conditions import Condition
 from nodescope.debug.session import armed, candidates, info_of, may_stop, meets, transition
 from nodescope.debug.stack import user_stack
 from nodescope.debug.state import (
@@ -112,6 +113,7 @@ class Gate:
         self._calm = False
         self._tracking = False
         self._active: tuple[Breakpoint, ...] = ()
+        self._conditions: dict[int, Condition | None] = {}
         self._before: set[int] = set()
         self._after: set[int] = set()
         self._rearm()
@@ -159,33 +161,57 @@ class Gate:
         previous = self._places.get(event.thread)
         if self._tracking and when == "after" and not is_leaf(node):
             self._places[event.thread] = (node.scope, event.step)
-        found = candidates(state, node, when, event.step, previous)
-        failed = isinstance(event, NodeFailed)
-        if not (found or failed or state.lost_at is not None) and (
-            state.goal is None or not meets(state.goal, node, when, event.step, event.thread)
-        ):
-            return  # On the way to somewhere else.
         self._inside.held = True
         try:
-            reached = NodeReached(
-                node=node,
-                when=when,
-                step=event.step,
-                seq=self._seq_source(),
-                thread=event.thread,
-                now_s=self._clock(),
-                previous=previous,
-                verdicts=tuple(self._judge(each, event) for each in found if each.condition),
-                error=event.error if isinstance(event, NodeFailed) else "",
-            )
-            if self._stops(reached):
-                self._places[event.thread] = (node.scope, event.step)
-                self._hold(event)
+            while not self._offer(event, when, previous):
+                self._wait()
         finally:
             self._inside.held = False
         self._say()
 
+    def _offer(self, event: Reached, when: When, previous: tuple[str, int] | None) -> bool:
+        """Offer a node to the session, and hold this thread if it stops.
+
+        Returns:
+            False if another thread stopped first, and this one has to ask again after that.
+        """
+        state, node = self._state, event.node
+        found = candidates(state, node, when, event.step, previous)
+        verdicts = tuple(self._judge(each, event) for each in found if each.condition)
+        error = event.error if isinstance(event, NodeFailed) else ""
+        if (
+            len(verdicts) == len(found)
+            and not any(each.true or each.error for each in verdicts)
+            and not error
+            and state.lost_at is None
+            and not (
+                state.goal is not None and meets(state.goal, node, when, event.step, event.thread)
+            )
+        ):
+            return True  # On the way to somewhere else: no decision, no lock.
+        reached = NodeReached(
+            node=node,
+            when=when,
+            step=event.step,
+            seq=self._seq_source(),
+            thread=event.thread,
+            now_s=self._clock(),
+            previous=previous,
+            verdicts=verdicts,
+            error=error,
+        )
+        with self._changed:
+            if self._state.phase == "stopped":
+                return False
+            held = self._give(reached)
+        if held:
+            self._places[event.thread] = (node.scope, event.step)
+            self._hold(event)
+        return True
+
     def _judge(self, breakpoint: Breakpoint, event: Reached) -> Verdict:
+        if isinstance(event, NodeFailed):
+            return Verdict(breakpoint.id)
         outputs = event.outputs if isinstance(event, NodeFinished) else ()
         scene = Scene(
             outputs[0] if outputs else None,
@@ -194,20 +220,11 @@ class Gate:
             elapsed=self._bus.now_ns() / 1e9,
             node=event.node.name,
         )
-        if isinstance(event, NodeFailed):
-            return Verdict(breakpoint.id)
         try:
-            condition = condition_of(breakpoint)
+            condition = self._conditions.get(breakpoint.id) or condition_of(breakpoint)
             return Verdict(breakpoint.id, true=condition is None or condition(scene))
         except ConditionError as error:
             return Verdict(breakpoint.id, error=str(error))
-
-    def _stops(self, reached: NodeReached) -> bool:
-        """Give the session a node; whether this thread is to be held."""
-        with self._changed:
-            if self._state.phase == "stopped":
-                return False  # Another thread came first; this one waits at its next node.
-            return self._give(reached)
 
     def _hold(self, event: Reached) -> None:
         try:
@@ -335,6 +352,7 @@ class Gate:
         self._tracking = tracking
         if active != self._active:
             self._active = active
+            self._conditions = {each.id: condition_of(each) for each in active if each.condition}
             self._before = self._covered("before")
             self._after = self._covered("after")
         entry = state.goal is not None and state.goal.kind == "entry"

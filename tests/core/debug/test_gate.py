@@ -222,6 +222,20 @@ def test_all_threads_stop_and_go_together():
     assert "printing is not held" in bench.logs
 
 
+def test_threads_that_hit_at_once_stop_one_after_the_other():
+    bench = Bench()
+    bench.breaks("op:log")
+    threads = [bench.program(lambda: bench.finished(LOG)) for _ in range(5)]
+    stopped_in: set[int] = set()
+    for _ in threads:
+        stopped_in.add(bench.stopped().stop.thread)
+        bench.gate.command(Continue())
+    for thread in threads:
+        join(thread)
+    assert len(stopped_in) == 5
+    assert bench.gate.info.breakpoints[0].hits == 5
+
+
 def test_a_lost_page_lets_the_program_go_on():
     bench = Bench()
     bench.breaks("op:log")
