@@ -23,7 +23,7 @@ CLICKS = 30
 
 STEP_2 = "() => window.__nodescope?.store.model()?.session?.stop?.step === 2"
 STOPPED = "() => window.__nodescope?.store.model()?.session?.phase === 'stopped'"
-FINISHED = "() => window.__nodescope.store.model().session?.phase === 'finished'"
+FINISHED = "() => window.__nodescope.store.model().info.state === 'finished'"
 RECEIVED = "() => [window.__nodescope.store.model().seq, window.__nodescope.store.model().skipped]"
 
 # Clicks, then waits until a later stop is there and two frames with it were drawn.
