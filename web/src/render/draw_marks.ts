@@ -5,7 +5,7 @@
  */
 
 import { printable, textWidth, truncateMiddle, type Font } from "@/base/fonts_metrics";
-import { overlaps, type Rect } from "@/base/geometry";
+import { grow, overlaps, type Rect } from "@/base/geometry";
 import {
   detailLines, LINE_HEIGHT, NABLA_WIDTH, SMALL_MONO, TITLE_FONT,
 } from "@/layout/sizes";
@@ -20,7 +20,7 @@ import type { BreakpointMark } from "@/render/types";
 export function drawMarks(drawing: Drawing, marks: Marks): void {
   const { model } = drawing;
   if (marks.selection !== undefined) {
-    drawFlow(drawing, model.boxOf(marks.selection), true);
+    drawFlow(drawing, marks, model.boxOf(marks.selection));
     drawOutline(drawing, model.boxOf(marks.selection), "select");
   }
   if (marks.hover !== undefined) drawOutline(drawing, model.boxOf(marks.hover), "hover");
@@ -47,31 +47,40 @@ function drawOutline(drawing: Drawing, box: number, look: "select" | "hover"): v
 }
 
 /** The edges of the selected box in the selection's colour, with shapes. */
-function drawFlow(drawing: Drawing, box: number, labelled: boolean): void {
+function drawFlow(drawing: Drawing, marks: Marks, box: number): void {
   if (box < 0) return;
   const { painter, palette, model, zoom } = drawing;
   const { scene, hierarchy } = model;
   if (scene.kind[box] === BOX_SCOPE) return;
   const node = model.isGroup(box) ? -1 : scene.ref[box]!;
   const inputs = new Set(node < 0 ? [] : hierarchy.nodes[node]!.inputs);
+  const column = node < 0 ? -1 : columnOf(drawing, node);
   const labels: Rect[] = drawing.labels.map((label) => label.rect);
+  if (drawing.raised >= 0) labels.push(grow(raisedRect(drawing, marks, drawing.raised), 7));
   const taken = new Set(drawing.labels.map((label) => label.edge));
   for (const edge of model.edgesIn(drawing.view)) {
     const source = scene.source[edge]!;
     const target = scene.target[edge]!;
     const leaves = source === box || (node >= 0 && scene.producer[edge] === node);
+    // A value read from another column comes by no edge of its own.
     const feeds = target === box || (inputs.has(scene.value[edge]!)
+      && columnOf(drawing, scene.producer[edge]!) === column
       && (model.within(box, target) || (scene.edgeFlags[edge]! & EDGE_OUT_OF_SCOPE) !== 0));
     if (!leaves && !feeds) continue;
     painter.route(edgeRoute(model, edge, true), {
       colour: palette.select, width: Math.max(edgeWidth(scene.bytes[edge]!), 1.5, 1 / zoom),
     });
     const ends = source === box || target === box;
-    if (labelled && ends && !taken.has(edge) && detailAt(zoom) === "near") {
+    if (ends && !taken.has(edge) && detailAt(zoom) === "near") {
       drawEdgeLabel(drawing, edge, target === box, labels);
     }
   }
   if (node >= 0) drawSaved(drawing, node);
+}
+
+function columnOf(drawing: Drawing, node: number): number {
+  const { groups, groupOf } = drawing.model.hierarchy;
+  return groups[groupOf[node]!]!.column;
 }
 
 /** On a patch of ground, in the gap beside the box; it may cover a line but never a box. */
@@ -156,14 +165,13 @@ function drawCurrent(drawing: Drawing, marks: Marks): void {
   const size = 6 * thick;
   const middle = y + height / 2;
   const tip = x - 6 * thick;
-  if (current.when === "before") {
-    // Above the box, pointing in: it has not run yet.
-    const top = y - 6 * thick;
-    painter.lines([x + 14 - size, top - size, x + 14 + size, top - size, x + 14, top], true,
-      palette.now);
-  }
-  painter.lines([tip - size, middle - size * 0.85, tip, middle, tip - size, middle + size * 0.85],
-    true, palette.now);
+  // Hollow: about to run. Filled: has run.
+  const before = current.when === "before";
+  painter.lines(
+    [tip - size, middle - size * 0.85, tip, middle, tip - size, middle + size * 0.85], true,
+    before ? palette["bg-canvas"] : palette.now,
+    before ? { colour: palette.now, width: 1.3 * thick } : undefined,
+  );
 }
 
 function drawCurrentWords(drawing: Drawing, marks: Marks, node: number, rect: Rect): void {

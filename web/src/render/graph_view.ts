@@ -49,6 +49,8 @@ class CanvasGraphView implements GraphView {
   private liveNow: LiveState | undefined;
   private camera: Camera = { x: 0, y: 0, zoom: 1 };
   private touched = false;
+  /** A scene came while the host had no size yet: it is fitted when it gets one. */
+  private unfitted = false;
   private tween: Tween | undefined;
   private glide: CameraTween | undefined;
   private toggled: GraphItem | undefined;
@@ -68,7 +70,7 @@ class CanvasGraphView implements GraphView {
 
   constructor(private readonly host: HTMLElement, private readonly events: GraphViewEvents) {
     this.palette = readPalette(host);
-    this.screen = new Screen(host, () => this.redraw());
+    this.screen = new Screen(host, () => this.resized());
     this.stage = this.screen.stage;
     this.panel = new OverviewPanel(
       (point) => this.centreOn(point), () => this.invalidate("overview"),
@@ -115,6 +117,7 @@ class CanvasGraphView implements GraphView {
     if (before?.hierarchy !== model.hierarchy) this.liveNow = undefined;
     this.model = model;
     this.labels = placeLabels(model);
+    this.unfitted = this.stage.view.width === 0;
     const from = this.camera;
     let to = cameraFor(from, before, model, this.stage.view, {
       toggled: this.toggled, touched: this.touched, focus: this.focusRect(model),
@@ -323,6 +326,15 @@ class CanvasGraphView implements GraphView {
 
   private shownCamera(now: number): Camera {
     return this.tween?.camera(now) ?? this.glide?.camera(now) ?? this.camera;
+  }
+
+  private resized(): void {
+    const { model } = this;
+    if (this.unfitted && model !== undefined && this.stage.view.width > 0) {
+      this.unfitted = false;
+      this.camera = fitted(sceneBounds(model), this.focusRect(model), this.stage.view);
+    }
+    this.redraw();
   }
 
   private redraw(): void {

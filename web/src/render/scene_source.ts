@@ -39,6 +39,7 @@ export class SceneSource {
     const before = this.graph;
     if (before?.version === graph.version && before.nodes === graph.nodes) return false;
     const another = before !== undefined && (graph.version < before.version
+      || graph.nodes.length < before.nodes.length
       || (before.nodes.length > 0 && graph.nodes[0]?.name !== before.nodes[0]?.name));
     this.graph = graph;
     if (another || !this.started) this.layOut();
