@@ -75,7 +75,7 @@ export function layoutLayered(input: LayeredInput): LayeredResult {
   const y = Float64Array.from(
     ranking.rank, (layer) => (lines.top[layer]! + lines.bottom[layer]!) / 2,
   );
-  const arrival = spreadArrivals(input, graph, layered, x, enter);
+  const arrival = spreadArrivals(input, graph, layered, x, leave, enter);
   const routes = routeEdges(input, graph, layered, x, y, lines, leave, arrival, right - left);
   const lanes = layered.lane.includes(1) ? 6 * LANE_GAP : 0;
   const first = input.upward ? layered.layers - 1 : 0;
@@ -162,13 +162,15 @@ const STRAIGHT = 2;
  * side that it comes from, so that arrows into one node can be told apart.
  */
 function spreadArrivals(
-  input: LayeredInput, graph: Directed, layered: Layered, x: Float64Array, enter: Float32Array,
+  input: LayeredInput, graph: Directed, layered: Layered, x: Float64Array,
+  leave: Float32Array, enter: Float32Array,
 ): Float32Array {
   const arrival = enter.slice();
   const before = (edge: number): number => {
     const from = graph.source[edge]!;
     const span = layered.layerOf[graph.target[edge]!]! - layered.layerOf[from]!;
-    return span > 1 && layered.lane[edge] === 0 ? x[layered.trunk[from]! + span - 2]! : x[from]!;
+    return span > 1 && layered.lane[edge] === 0 ? x[layered.trunk[from]! + span - 2]!
+      : x[from]! + leave[edge]!;
   };
   for (let node = 0; node < graph.count; node++) {
     if (input.spread[node] === 0) continue;

@@ -108,7 +108,7 @@ export function revealing(camera: Camera, rect: Rect, view: Viewport): Camera {
     const margin = Math.min(REVEAL_MARGIN / zoom, size / 4);
     if (length + 2 * margin >= size) {
       // Larger than the view: its beginning is what says what it is.
-      return at >= start - margin && at <= start + length - size / 2 ? at : start - margin;
+      return at <= start && at >= start - size / 2 ? at : start - margin;
     }
     return clamp(at, start + length + margin - size, start - margin);
   };

@@ -24,8 +24,8 @@ export function drawMarks(drawing: Drawing, marks: Marks): void {
     drawOutline(drawing, model.boxOf(marks.selection), "select");
   }
   if (marks.hover !== undefined) drawOutline(drawing, model.boxOf(marks.hover), "hover");
-  drawNotFinite(drawing);
   drawCurrent(drawing, marks);
+  drawNotFinite(drawing);
   drawBreakpoints(drawing, marks);
 }
 
