@@ -307,6 +307,13 @@ def test_missing_recordings(tmp_path):
         assert "no recording 'no.nscope'" in one_line(done)
 
 
+def test_what_is_no_recording_is_refused_in_one_line(tmp_path):
+    (tmp_path / "junk.nscope").write_text("junk")
+    done = nodescope(tmp_path, "open", "--port", "0", "--no-browser", "junk.nscope")
+    assert done.returncode == 2
+    assert "is not a recording" in one_line(done)
+
+
 def test_doctor_names_what_there_is(tmp_path):
     done = nodescope(tmp_path, "doctor")
     assert done.stderr == ""

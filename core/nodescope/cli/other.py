@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from nodescope import api
-from nodescope.cli.server import Server, has_screen
+from nodescope.cli.server import RefusedToStart, Server, has_screen
 from nodescope.errors import RecordingError
 from nodescope.link.address import publish, withdraw
 
@@ -29,7 +29,10 @@ def open_recording(options: argparse.Namespace) -> int:
     path: Path = options.recording
     if not path.is_file():
         raise RecordingError(f"no recording {str(path)!r}")
-    server = Server(options.port, (path.absolute(),))
+    try:
+        server = Server(options.port, (path.absolute(),))
+    except RefusedToStart:
+        return 2  # It has said why.
     return _stay(server, options)
 
 

@@ -30,6 +30,10 @@ class Ready(msgspec.Struct, frozen=True):
     link: str
 
 
+class RefusedToStart(LinkError):
+    """The server did not start, and has said why on stderr."""
+
+
 class Server:
     """A server of this command.
 
@@ -75,7 +79,8 @@ class Server:
             return msgspec.json.decode(line, type=Ready)
         except msgspec.MsgspecError:
             status = self.process.wait(START_S) if not line else None
-            raise LinkError(
+            kind = RefusedToStart if status == 1 else LinkError
+            raise kind(
                 "the server did not start" + (f" (status {status})" if status is not None else ""),
                 hint="'nodescope doctor' shows what is missing",
             ) from None
