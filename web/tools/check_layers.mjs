@@ -14,7 +14,8 @@ const LAYERS = ["base", "wire", "store", "layout", "render", "widgets", "views",
 // The export bundle has no page: layout and render must not reach for what needs one.
 const NO_STORE = new Set(["layout", "render"]);
 const SOURCE = resolve(import.meta.dirname, "..", "src");
-const IMPORT = /(?:import|export)\s[^"';]*?from\s*"([^"]+)"|import\s*\(?\s*"([^"]+)"|new URL\(\s*"([^"]+)"/g;
+const IMPORT =
+  /(?:import|export)\s[^"';]*?from\s*"([^"]+)"|import\s*\(?\s*"([^"]+)"|new URL\(\s*"([^"]+)"/g;
 
 function files(folder) {
   return readdirSync(folder, { recursive: true, withFileTypes: true })
@@ -35,8 +36,11 @@ for (const file of files(SOURCE)) {
   if (!LAYERS.includes(from.layer)) faults.push(`${name}: not in a layer (${LAYERS.join(", ")})`);
   for (const found of readFileSync(file, "utf8").matchAll(IMPORT)) {
     const target = found[1] ?? found[2] ?? found[3];
-    const path = target.startsWith("@/") ? join(SOURCE, target.slice(2))
-      : target.startsWith(".") ? resolve(dirname(file), target) : undefined;
+    const path = target.startsWith("@/")
+      ? join(SOURCE, target.slice(2))
+      : target.startsWith(".")
+        ? resolve(dirname(file), target)
+        : undefined;
     if (path === undefined || relative(SOURCE, path).startsWith("..")) continue;
     imports += 1;
     const to = place(path);

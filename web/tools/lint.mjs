@@ -24,9 +24,18 @@ function run(what, args, cwd) {
 if (!existsSync(stamp) || readFileSync(stamp, "utf8") !== lock) {
   // npm tells its scripts where it is; the `npm` beside a wheel's Node does not run.
   const npm = process.env.npm_execpath;
-  if (npm === undefined) throw new Error("run this as `npm run lint`, or `python web/build.py lint`");
+  if (npm === undefined)
+    throw new Error("run this as `npm run lint`, or `python web/build.py lint`");
   run("installing the linter", [npm, "ci", "--no-audit", "--no-fund"], tools);
   writeFileSync(stamp, lock);
 }
-run("biome", [join(tools, "node_modules", "@biomejs", "biome", "bin", "biome"), "lint", "--error-on-warnings"], web);
+run(
+  "biome",
+  [
+    join(tools, "node_modules", "@biomejs", "biome", "bin", "biome"),
+    "check",
+    "--error-on-warnings",
+  ],
+  web,
+);
 run("the layer check", [join(tools, "check_layers.mjs")], web);

@@ -4,7 +4,16 @@
  * Invariant: views know the store and not each other; whatever joins two of them is here.
  */
 
-import { createEffect, createSignal, type JSX, Match, onCleanup, onMount, Show, Switch } from "solid-js";
+import {
+  createEffect,
+  createSignal,
+  type JSX,
+  Match,
+  onCleanup,
+  onMount,
+  Show,
+  Switch,
+} from "solid-js";
 import { pageCommands } from "@/app/commands";
 import { listen } from "@/app/keyboard";
 import { toggled } from "@/store/breakpoints";
@@ -73,7 +82,13 @@ export function App(props: AppProps): JSX.Element {
     store.notify("ok", `${name}.svg saved: what is on the screen.`);
   };
   const page = {
-    store, ui, preferences, view, go, toggleBreakpoint, exportSvg,
+    store,
+    ui,
+    preferences,
+    view,
+    go,
+    toggleBreakpoint,
+    exportSvg,
     focusSearch: () => {
       ui.setOutlineTab("outline");
       ui.setOutlineOpen(true);
@@ -97,8 +112,9 @@ export function App(props: AppProps): JSX.Element {
   createEffect(() => {
     const name = store.model()?.info.name;
     const stopped = store.stop() !== undefined ? `step ${store.step()}: stopped` : "";
-    document.title = [name, stopped].filter(Boolean).join(", ")
-      + (name === undefined ? "nodescope" : " · nodescope");
+    document.title =
+      [name, stopped].filter(Boolean).join(", ") +
+      (name === undefined ? "nodescope" : " · nodescope");
   });
 
   const outlineTabs = (): readonly Tab<OutlineTab>[] => [
@@ -113,7 +129,8 @@ export function App(props: AppProps): JSX.Element {
   const keyGroups = (): readonly KeyGroup[] => [
     ...(["Debugger", "Graph", "Page"] as const).map((title) => ({
       title,
-      keys: commands.filter((each) => each.group === title && each.keys !== "")
+      keys: commands
+        .filter((each) => each.group === title && each.keys !== "")
         .map((each) => ({ keys: each.keys, does: each.title })),
     })),
     {
@@ -133,7 +150,10 @@ export function App(props: AppProps): JSX.Element {
     <div class="app" ref={root} classList={{ "outline-open": ui.outlineOpen() }}>
       <LinkBanner store={store} onRetry={() => props.retry()} />
       <header class="top">
-        <div class="brand"><Logo /><span class="brand-name">nodescope</span></div>
+        <div class="brand">
+          <Logo />
+          <span class="brand-name">nodescope</span>
+        </div>
         <span class="vr" aria-hidden="true" />
         <RunSelect store={store} />
         <span class="seg mode wide" title="The embedded engine runs each call at once">
@@ -143,77 +163,142 @@ export function App(props: AppProps): JSX.Element {
         <DebuggerBar store={store} />
         <StateStrip store={store} />
         <span class="sp" />
-        <button type="button" class="palette-open" onClick={() => ui.setOverlay("palette")}
-          aria-label="Find a node or a command (Ctrl K)">
+        <button
+          type="button"
+          class="palette-open"
+          onClick={() => ui.setOverlay("palette")}
+          aria-label="Find a node or a command (Ctrl K)"
+        >
           <Icon name="search" size={13} />
           <span class="ell wide">Find node or command</span>
           <span class="sp" />
           <kbd>Ctrl K</kbd>
         </button>
-        <IconButton icon="share" label="Export what is on screen as SVG" testid="export-svg"
-          onClick={exportSvg} />
-        <IconButton icon="theme" label="Light or dark" testid="theme"
-          onClick={() => preferences.setTheme(preferences.theme() === "dark" ? "light" : "dark")} />
-        <IconButton icon="help" label="Keys (?)" testid="help"
-          onClick={() => ui.setOverlay("keys")} />
+        <IconButton
+          icon="share"
+          label="Export what is on screen as SVG"
+          testid="export-svg"
+          onClick={exportSvg}
+        />
+        <IconButton
+          icon="theme"
+          label="Light or dark"
+          testid="theme"
+          onClick={() => preferences.setTheme(preferences.theme() === "dark" ? "light" : "dark")}
+        />
+        <IconButton
+          icon="help"
+          label="Keys (?)"
+          testid="help"
+          onClick={() => ui.setOverlay("keys")}
+        />
       </header>
 
       <aside class="panel left" id="left">
         <div class="head">
-          <button type="button" class="rail-open" aria-label="Show or hide the outline"
-            title="Outline" onClick={() => ui.setOutlineOpen(!ui.outlineOpen())}>
+          <button
+            type="button"
+            class="rail-open"
+            aria-label="Show or hide the outline"
+            title="Outline"
+            onClick={() => ui.setOutlineOpen(!ui.outlineOpen())}
+          >
             <Icon name="tree" />
           </button>
-          <Tabs label="Outline and runs" tabs={outlineTabs()} active={ui.outlineTab()}
-            onSelect={ui.setOutlineTab} />
+          <Tabs
+            label="Outline and runs"
+            tabs={outlineTabs()}
+            active={ui.outlineTab()}
+            onSelect={ui.setOutlineTab}
+          />
         </div>
         <Switch>
           <Match when={ui.outlineTab() === "outline"}>
             <div class="search">
               <Icon name="search" size={13} />
-              <input ref={searchField} data-testid="search" value={ui.search()} spellcheck={false}
+              <input
+                ref={searchField}
+                data-testid="search"
+                value={ui.search()}
+                spellcheck={false}
                 placeholder="name or op:matmul"
-                title="Part of a name, op:matmul, family:loss, scope:, phase:, nan:true, inf:true" aria-label="Search the outline"
+                title="Part of a name, op:matmul, family:loss, scope:, phase:, nan:true, inf:true"
+                aria-label="Search the outline"
                 onInput={(event) => ui.setSearch(event.currentTarget.value)}
                 onKeyDown={(event) => {
                   if (event.key !== "Escape" || ui.search() === "") return;
                   ui.setSearch("");
                   event.stopPropagation();
-                }} />
+                }}
+              />
               <kbd>/</kbd>
             </div>
-            <Outline store={store} ui={ui} toggleBreakpoint={toggleBreakpoint}
-              reveal={(row) => view()?.reveal(row.entry.kind === "node"
-                ? { kind: "node", id: row.entry.id } : { kind: "scope", path: row.entry.path })} />
+            <Outline
+              store={store}
+              ui={ui}
+              toggleBreakpoint={toggleBreakpoint}
+              reveal={(row) =>
+                view()?.reveal(
+                  row.entry.kind === "node"
+                    ? { kind: "node", id: row.entry.id }
+                    : { kind: "scope", path: row.entry.path },
+                )
+              }
+            />
           </Match>
-          <Match when={ui.outlineTab() === "runs"}><RunList store={store} /></Match>
+          <Match when={ui.outlineTab() === "runs"}>
+            <RunList store={store} />
+          </Match>
         </Switch>
-        <Splitter label="Width of the outline" axis="x" direction={1}
+        <Splitter
+          label="Width of the outline"
+          axis="x"
+          direction={1}
           measure={measure("#left", "width")}
-          onResize={(px) => preferences.setSize("outline", px)} />
+          onResize={(px) => preferences.setSize("outline", px)}
+        />
       </aside>
 
       <main class="panel mid">
-        <GraphPane store={store} ui={ui} theme={preferences.theme()} slice={slice()}
+        <GraphPane
+          store={store}
+          ui={ui}
+          theme={preferences.theme()}
+          slice={slice()}
           toggleBreakpoint={toggleBreakpoint}
           onView={(made) => {
             setView(() => made);
             props.onView(made);
-          }} />
+          }}
+        />
         <EmptyState store={store} />
       </main>
 
       <aside class="panel insp" id="insp" data-testid="inspector">
-        <Splitter label="Width of the inspector" axis="x" direction={-1}
+        <Splitter
+          label="Width of the inspector"
+          axis="x"
+          direction={-1}
           measure={measure("#insp", "width")}
-          onResize={(px) => preferences.setSize("inspector", px)} />
-        <Inspector store={store} ui={ui} theme={preferences.theme()} go={go}
-          onSlice={(node, found) => setSlice({ node, slice: found })} />
+          onResize={(px) => preferences.setSize("inspector", px)}
+        />
+        <Inspector
+          store={store}
+          ui={ui}
+          theme={preferences.theme()}
+          go={go}
+          onSlice={(node, found) => setSlice({ node, slice: found })}
+        />
       </aside>
 
       <section class="dock" id="dock" aria-label="Timeline, console and breakpoints">
-        <Splitter label="Height of the dock" axis="y" direction={-1}
-          measure={measure("#dock", "height")} onResize={(px) => preferences.setSize("dock", px)} />
+        <Splitter
+          label="Height of the dock"
+          axis="y"
+          direction={-1}
+          measure={measure("#dock", "height")}
+          onResize={(px) => preferences.setSize("dock", px)}
+        />
         <Scrubber store={store} theme={preferences.theme()} />
         <div class="dock-panes">
           <div class="panel dock-left">
@@ -226,28 +311,44 @@ export function App(props: AppProps): JSX.Element {
             </div>
             <Switch>
               <Match when={ui.dockTab() === "timeline"}>
-                <Timeline store={store} theme={preferences.theme()} go={go}
-                  onWords={setTimelineWords} />
+                <Timeline
+                  store={store}
+                  theme={preferences.theme()}
+                  go={go}
+                  onWords={setTimelineWords}
+                />
               </Match>
-              <Match when={ui.dockTab() === "console"}><Console store={store} /></Match>
+              <Match when={ui.dockTab() === "console"}>
+                <Console store={store} />
+              </Match>
               <Match when={ui.dockTab() === "problems"}>
                 <Problems store={store} problems={problems()} go={go} />
               </Match>
             </Switch>
           </div>
           <div class="panel dock-right" id="bp">
-            <Splitter label="Width of the breakpoints" axis="x" direction={-1}
+            <Splitter
+              label="Width of the breakpoints"
+              axis="x"
+              direction={-1}
               measure={measure("#bp", "width")}
-              onResize={(px) => preferences.setSize("breakpoints", px)} />
+              onResize={(px) => preferences.setSize("breakpoints", px)}
+            />
             <div class="head">
               <span class="tab-title">Breakpoints</span>
               <Show when={(store.session()?.breakpoints.length ?? 0) > 0}>
                 <b class="cnt">{store.session()?.breakpoints.length}</b>
               </Show>
               <span class="sp" />
-              <button type="button" class="btn" data-testid="breakpoint-new"
+              <button
+                type="button"
+                class="btn"
+                data-testid="breakpoint-new"
                 disabled={store.model()?.info.state !== "live"}
-                onClick={() => setAdding(!adding())}>Add…</button>
+                onClick={() => setAdding(!adding())}
+              >
+                Add…
+              </button>
             </div>
             <Breakpoints store={store} adding={adding()} onAdding={setAdding} />
           </div>

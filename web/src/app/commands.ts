@@ -36,8 +36,7 @@ const ALWAYS = (): boolean => true;
 export function pageCommands(page: CommandScope): readonly PageCommand[] {
   const { store, ui, preferences } = page;
   const stopped = (): boolean => store.link().kind === "open" && store.stop() !== undefined;
-  const live = (): boolean =>
-    store.link().kind === "open" && store.model()?.info.state === "live";
+  const live = (): boolean => store.link().kind === "open" && store.model()?.info.state === "live";
   const running = (): boolean => live() && store.session()?.phase === "running";
   const selected = (): number | undefined => {
     const item = store.selection();
@@ -46,7 +45,10 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
   const selectedName = (): string | undefined => store.model()?.graph.nodes[selected() ?? -1]?.name;
   const send = (command: WireCommand) => () => void store.control(command);
   const debug = (
-    title: string, keys: string, command: WireCommand, enabled = stopped,
+    title: string,
+    keys: string,
+    command: WireCommand,
+    enabled = stopped,
   ): PageCommand => ({ title, keys, group: "Debugger", enabled, run: send(command) });
   return [
     debug("Continue", "F5", { type: "continue" }),
@@ -57,7 +59,9 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
     debug("Step into the next scope", "Ctrl F11", { type: "step_in" }),
     debug("Step out of this scope", "⇧F11", { type: "step_out" }),
     {
-      title: "Run to the selected node", keys: "Ctrl F10", group: "Debugger",
+      title: "Run to the selected node",
+      keys: "Ctrl F10",
+      group: "Debugger",
       enabled: () => stopped() && selected() !== undefined,
       run: () => {
         const node = selectedName();
@@ -65,7 +69,9 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       },
     },
     {
-      title: "Set or remove a breakpoint here", keys: "F9", group: "Debugger",
+      title: "Set or remove a breakpoint here",
+      keys: "F9",
+      group: "Debugger",
       enabled: () => live() && selected() !== undefined,
       run: () => {
         const node = selected();
@@ -74,60 +80,97 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
     },
     debug("Detach", "", { type: "detach" }, live),
     {
-      title: "Fit the graph", keys: "F", group: "Graph", enabled: ALWAYS,
+      title: "Fit the graph",
+      keys: "F",
+      group: "Graph",
+      enabled: ALWAYS,
       run: () => page.view()?.fit(),
     },
     {
-      title: "Go to the current node", keys: "C", group: "Graph", enabled: stopped,
+      title: "Go to the current node",
+      keys: "C",
+      group: "Graph",
+      enabled: stopped,
       run: () => {
         const stop = store.stop();
         if (stop !== undefined && stop.node > 0) page.go({ kind: "node", id: stop.node });
       },
     },
     {
-      title: "Go to the next NaN or Inf", keys: "N", group: "Graph", enabled: ALWAYS,
+      title: "Go to the next NaN or Inf",
+      keys: "N",
+      group: "Graph",
+      enabled: ALWAYS,
       run: () => nextProblem(page),
     },
     {
-      title: "Out to the enclosing scope", keys: "[", group: "Graph",
+      title: "Out to the enclosing scope",
+      keys: "[",
+      group: "Graph",
       enabled: () => store.selection() !== undefined,
       run: () => outward(page),
     },
     {
-      title: "Into the selected scope", keys: "]", group: "Graph",
+      title: "Into the selected scope",
+      keys: "]",
+      group: "Graph",
       enabled: () => store.selection()?.kind === "scope",
       run: () => inward(page),
     },
     {
-      title: "Open all scopes", keys: "", group: "Graph", enabled: ALWAYS,
+      title: "Open all scopes",
+      keys: "",
+      group: "Graph",
+      enabled: ALWAYS,
       run: () => store.setOpen(new Set([...(store.tree()?.scopes.keys() ?? [])].filter(Boolean))),
     },
     {
-      title: "Fold all scopes", keys: "", group: "Graph", enabled: ALWAYS,
+      title: "Fold all scopes",
+      keys: "",
+      group: "Graph",
+      enabled: ALWAYS,
       run: () => store.setOpen(new Set()),
     },
     {
-      title: "Search the outline", keys: "/", group: "Page", enabled: ALWAYS,
+      title: "Search the outline",
+      keys: "/",
+      group: "Page",
+      enabled: ALWAYS,
       run: () => page.focusSearch(),
     },
     {
-      title: "Find a node or a command", keys: "Ctrl K", group: "Page", enabled: ALWAYS,
+      title: "Find a node or a command",
+      keys: "Ctrl K",
+      group: "Page",
+      enabled: ALWAYS,
       run: () => void ui.setOverlay("palette"),
     },
     {
-      title: "Back to live", keys: "L", group: "Page",
-      enabled: () => store.cursor().kind === "past", run: () => store.backToLive(),
+      title: "Back to live",
+      keys: "L",
+      group: "Page",
+      enabled: () => store.cursor().kind === "past",
+      run: () => store.backToLive(),
     },
     {
-      title: "Export what is on screen as SVG", keys: "", group: "Page", enabled: ALWAYS,
+      title: "Export what is on screen as SVG",
+      keys: "",
+      group: "Page",
+      enabled: ALWAYS,
       run: () => page.exportSvg(),
     },
     {
-      title: "Light or dark", keys: "", group: "Page", enabled: ALWAYS,
+      title: "Light or dark",
+      keys: "",
+      group: "Page",
+      enabled: ALWAYS,
       run: () => preferences.setTheme(preferences.theme() === "dark" ? "light" : "dark"),
     },
     {
-      title: "Show the keys", keys: "?", group: "Page", enabled: ALWAYS,
+      title: "Show the keys",
+      keys: "?",
+      group: "Page",
+      enabled: ALWAYS,
       run: () => void ui.setOverlay(ui.overlay() === "keys" ? "none" : "keys"),
     },
   ];
@@ -150,8 +193,8 @@ function nextProblem({ store, go }: CommandScope): void {
 
 function outward({ store, go }: CommandScope): void {
   const item = store.selection();
-  const path = item?.kind === "scope" ? item.path
-    : (store.model()?.graph.nodes[item?.id ?? -1]?.name ?? "");
+  const path =
+    item?.kind === "scope" ? item.path : (store.model()?.graph.nodes[item?.id ?? -1]?.name ?? "");
   const cut = path.lastIndexOf("/");
   if (cut > 0) go({ kind: "scope", path: path.slice(0, cut) });
 }

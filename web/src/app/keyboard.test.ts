@@ -15,14 +15,19 @@ test("keys are named as they are shown", () => {
 
 test("a key is bound once", () => {
   const keys = pageCommands({ store: {}, ui: {}, preferences: {} } as CommandScope)
-    .map((command) => command.keys).filter(Boolean);
+    .map((command) => command.keys)
+    .filter(Boolean);
   expect(new Set(keys).size).toBe(keys.length);
 });
 
 test("letters typed into a field stay there; the debugger's keys do not", () => {
   const ran: string[] = [];
   const command = (keys: string): PageCommand => ({
-    title: keys, keys, group: "Page", enabled: () => keys !== "F6", run: () => ran.push(keys),
+    title: keys,
+    keys,
+    group: "Page",
+    enabled: () => keys !== "F6",
+    run: () => ran.push(keys),
   });
   const page = { ui: { overlay: () => "none" }, store: { selection: () => undefined } };
   const stop = listen(window, ["F", "F5", "F6"].map(command), page as unknown as CommandScope);

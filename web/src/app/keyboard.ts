@@ -8,11 +8,16 @@
 import type { CommandScope, PageCommand } from "@/app/commands";
 
 const DIRECTIONS = {
-  ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right",
+  ArrowUp: "up",
+  ArrowDown: "down",
+  ArrowLeft: "left",
+  ArrowRight: "right",
 } as const;
 
 /** A key as the command table writes it: `⇧F11`, `Ctrl K`, `F`, `/`. */
-export function keyName(event: Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey" | "shiftKey">): string {
+export function keyName(
+  event: Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey" | "shiftKey">,
+): string {
   const single = event.key.length === 1;
   const key = single ? event.key.toUpperCase() : event.key;
   const control = event.ctrlKey || event.metaKey ? "Ctrl " : "";
@@ -26,13 +31,15 @@ export function listen(
   commands: readonly PageCommand[],
   page: CommandScope,
 ): () => void {
-  const byKey = new Map(commands.filter((each) => each.keys !== "").map((each) => [each.keys, each]));
+  const byKey = new Map(
+    commands.filter((each) => each.keys !== "").map((each) => [each.keys, each]),
+  );
   const onKey = (event: KeyboardEvent): void => {
     if (event.altKey || event.defaultPrevented) return;
     const name = keyName(event);
     const element = event.target instanceof HTMLElement ? event.target : undefined;
-    const typing = element?.matches("input:not([type=range]):not([type=checkbox]), textarea, select")
-      ?? false;
+    const typing =
+      element?.matches("input:not([type=range]):not([type=checkbox]), textarea, select") ?? false;
     const always = /F\d+$/.test(name) || name === "Ctrl K";
     if (typing && !always) {
       if (event.key === "Escape") element?.blur();
@@ -64,8 +71,11 @@ function graphKey(event: KeyboardEvent, page: CommandScope): void {
     const next = page.view()?.neighbour(item, direction);
     if (next !== undefined) page.go(next);
     event.preventDefault();
-  } else if (event.key === "Enter" && item?.kind === "scope"
-    && !(event.target instanceof HTMLButtonElement)) {
+  } else if (
+    event.key === "Enter" &&
+    item?.kind === "scope" &&
+    !(event.target instanceof HTMLButtonElement)
+  ) {
     page.store.toggleScope(item.path);
     event.preventDefault();
   } else if (event.key === "+" || event.key === "=") {

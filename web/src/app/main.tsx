@@ -46,7 +46,8 @@ function main(): void {
   const store = new Store(address);
   const ui = createUi(address.tab);
   const preferences = createPreferences(
-    globalThis.localStorage, matchMedia("(prefers-color-scheme: light)").matches,
+    globalThis.localStorage,
+    matchMedia("(prefers-color-scheme: light)").matches,
   );
   const inbox = new Inbox((pushes) => store.receive(pushes), {
     frame: (task) => requestAnimationFrame(task),
@@ -54,18 +55,21 @@ function main(): void {
     later: (task, ms) => window.setTimeout(task, ms),
     cancel: (handle) => clearTimeout(handle),
   });
-  const wire = new Wire({
-    onLink: (link) => store.linkChanged(link),
-    onRuns: (runs) => store.runsChanged(runs),
-    onPush: (push) => inbox.add(push),
-    following: () => store.following(),
-  }, {
-    open: () => new WebSocket(streamAddress()),
-    probe: () => fetch(new URL("api/runs", document.baseURI)).then((reply) => reply.status),
-    now: () => Date.now(),
-    later: (task, ms) => window.setTimeout(task, ms),
-    cancel: (handle) => clearTimeout(handle),
-  });
+  const wire = new Wire(
+    {
+      onLink: (link) => store.linkChanged(link),
+      onRuns: (runs) => store.runsChanged(runs),
+      onPush: (push) => inbox.add(push),
+      following: () => store.following(),
+    },
+    {
+      open: () => new WebSocket(streamAddress()),
+      probe: () => fetch(new URL("api/runs", document.baseURI)).then((reply) => reply.status),
+      now: () => Date.now(),
+      later: (task, ms) => window.setTimeout(task, ms),
+      cancel: (handle) => clearTimeout(handle),
+    },
+  );
   store.attach(wire);
   const hook: Hook = {
     view: undefined,
@@ -76,12 +80,20 @@ function main(): void {
   const host = document.getElementById("app");
   if (host === null) throw new Error("index.html has no #app");
   createRoot(() => followAddress(store, ui));
-  render(() => (
-    <App store={store} ui={ui} preferences={preferences} retry={() => wire.retryNow()}
-      onView={(view) => {
-        hook.view = view;
-      }} />
-  ), host);
+  render(
+    () => (
+      <App
+        store={store}
+        ui={ui}
+        preferences={preferences}
+        retry={() => wire.retryNow()}
+        onView={(view) => {
+          hook.view = view;
+        }}
+      />
+    ),
+    host,
+  );
   wire.start();
 }
 

@@ -1,5 +1,6 @@
 /**
- * The sequential colour scale of values: dark end first in the dark theme, light end first in light.
+ * The sequential colour scale of values: dark end first in the dark theme, light
+ * end first in the light one.
  *
  * Invariant: finite numbers only get colours of the scale; NaN and infinities have their own.
  */
@@ -10,7 +11,8 @@ export function parseHex(text: string): Rgb {
   const hex = text.trim().replace("#", "");
   const wide = hex.length === 3 ? [...hex].map((each) => each + each).join("") : hex.slice(0, 6);
   const value = Number.parseInt(wide, 16);
-  return Number.isNaN(value) ? [128, 128, 128]
+  return Number.isNaN(value)
+    ? [128, 128, 128]
     : [(value >> 16) & 255, (value >> 8) & 255, value & 255];
 }
 

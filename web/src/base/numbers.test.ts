@@ -1,14 +1,34 @@
 import { describe, expect, test } from "vitest";
 import {
-  formatBytes, formatCount, formatDuration, formatNumber, formatShape, median, plural,
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatNumber,
+  formatShape,
+  median,
+  plural,
 } from "@/base/numbers";
 
 describe("numbers", () => {
   test.each([
-    [0, "0"], [1, "1"], [-3, "−3"], [1263, "1,263"], [0.015604, "0.015604"], [43.568, "43.568"],
-    [0.058114321, "0.058114"], [1234.5678, "1,234.6"], [123456.7, "123,457"], [1.00001, "1.0000"],
-    [1.2e-9, "1.2e−9"], [6.02214e23, "6.022e23"], [-1.5e-7, "−1.5e−7"],
-    [Number.NaN, "NaN"], [Infinity, "+Inf"], [-Infinity, "−Inf"], [null, "–"], [undefined, "–"],
+    [0, "0"],
+    [1, "1"],
+    [-3, "−3"],
+    [1263, "1,263"],
+    [0.015604, "0.015604"],
+    [43.568, "43.568"],
+    [0.058114321, "0.058114"],
+    [1234.5678, "1,234.6"],
+    [123456.7, "123,457"],
+    [1.00001, "1.0000"],
+    [1.2e-9, "1.2e−9"],
+    [6.02214e23, "6.022e23"],
+    [-1.5e-7, "−1.5e−7"],
+    [Number.NaN, "NaN"],
+    [Infinity, "+Inf"],
+    [-Infinity, "−Inf"],
+    [null, "–"],
+    [undefined, "–"],
   ])("%s reads %s", (value, text) => expect(formatNumber(value)).toBe(text));
 
   test("every finite number stays short", () => {
@@ -22,13 +42,19 @@ describe("numbers", () => {
 
 describe("units", () => {
   test.each([
-    [412, "412\u202fns"], [1840, "1.84\u202fµs"], [1_840_000, "1.84\u202fms"],
-    [41_300_000, "41.3\u202fms"], [2.5e9, "2.50\u202fs"], [125e9, "2\u202fmin 05\u202fs"],
+    [412, "412\u202fns"],
+    [1840, "1.84\u202fµs"],
+    [1_840_000, "1.84\u202fms"],
+    [41_300_000, "41.3\u202fms"],
+    [2.5e9, "2.50\u202fs"],
+    [125e9, "2\u202fmin 05\u202fs"],
     [-100e6, "−100\u202fms"],
   ])("%d ns reads %s", (ns, text) => expect(formatDuration(ns)).toBe(text));
 
   test.each([
-    [12, "12\u202fB"], [2 * 1024 ** 2, "2.00\u202fMiB"], [256 * 1024, "256\u202fKiB"],
+    [12, "12\u202fB"],
+    [2 * 1024 ** 2, "2.00\u202fMiB"],
+    [256 * 1024, "256\u202fKiB"],
     [48.2 * 1024 ** 2, "48.2\u202fMiB"],
   ])("%d bytes read %s", (bytes, text) => expect(formatBytes(bytes)).toBe(text));
 

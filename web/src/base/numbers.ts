@@ -61,11 +61,15 @@ export function formatDuration(ns: number): string {
     const rest = String(seconds % 60).padStart(2, "0");
     return `${ns < 0 ? MINUS : ""}${Math.floor(seconds / 60)}${THIN}min ${rest}${THIN}s`;
   }
-  const [scale, unit] = size >= 1e9 ? [1e9, "s"] : size >= 1e6 ? [1e6, "ms"]
-    : size >= 1e3 ? [1e3, "µs"] : [1, "ns"];
+  const [scale, unit] =
+    size >= 1e9 ? [1e9, "s"] : size >= 1e6 ? [1e6, "ms"] : size >= 1e3 ? [1e3, "µs"] : [1, "ns"];
   const amount = size / scale;
-  const text = scale === 1 || amount >= 100 ? amount.toFixed(0)
-    : amount >= 10 ? amount.toFixed(1) : amount.toFixed(2);
+  const text =
+    scale === 1 || amount >= 100
+      ? amount.toFixed(0)
+      : amount >= 10
+        ? amount.toFixed(1)
+        : amount.toFixed(2);
   return `${ns < 0 ? MINUS : ""}${text}${THIN}${unit}`;
 }
 

@@ -12,13 +12,28 @@ export interface Token {
 }
 
 const KEYWORDS = new Set(
-  ("and as assert async await break class continue def del elif else except finally for from "
-    + "global if import in is lambda match nonlocal not or pass raise return try while with yield "
-    + "True False None").split(" "),
+  (
+    "and as assert async await break class continue def del elif else except finally for from " +
+    "global if import in is lambda match nonlocal not or pass raise return try while with yield " +
+    "True False None"
+  ).split(" "),
 );
 
-const PIECE =
-  /(#.*)|((?:[rbfu]{0,2})(?:"""[\s\S]*?(?:"""|$)|'''[\s\S]*?(?:'''|$)|"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?))|(\b\d[\d_.]*(?:e[+-]?\d+)?j?\b)|([\p{L}_][\p{L}\p{N}_]*)(?=(\s*\()?)/giu;
+const STRINGS = [
+  String.raw`"""[\s\S]*?(?:"""|$)`,
+  String.raw`'''[\s\S]*?(?:'''|$)`,
+  String.raw`"(?:[^"\\]|\\.)*"?`,
+  String.raw`'(?:[^'\\]|\\.)*'?`,
+].join("|");
+const PIECE = new RegExp(
+  [
+    "(#.*)",
+    `([rbfu]{0,2}(?:${STRINGS}))`,
+    String.raw`(\b\d[\d_.]*(?:e[+-]?\d+)?j?\b)`,
+    String.raw`([\p{L}_][\p{L}\p{N}_]*)(?=(\s*\()?)`,
+  ].join("|"),
+  "giu",
+);
 
 const MAX_LINE = 2000;
 

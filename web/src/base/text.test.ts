@@ -6,17 +6,29 @@ import { ancestors, isWithin, leafName, parentScope } from "@/base/scopes";
 
 describe("Python lines", () => {
   test.each([
-    "    return e / e.sum(-1, keepdims=True)  # softmax", "x = f'{a}' + \"b # no comment\"",
-    "s = 'not closed", "", "\"\"\"doc", "λ = 0.5e-3 * α_1(x)",
+    "    return e / e.sum(-1, keepdims=True)  # softmax",
+    "x = f'{a}' + \"b # no comment\"",
+    "s = 'not closed",
+    "",
+    '"""doc',
+    "λ = 0.5e-3 * α_1(x)",
   ])("the pieces of %j joined give it back", (line) => {
-    expect(pythonTokens(line).map((token) => token.text).join("")).toBe(line);
+    expect(
+      pythonTokens(line)
+        .map((token) => token.text)
+        .join(""),
+    ).toBe(line);
   });
 
   test("kinds", () => {
     const kinds = Object.fromEntries(
-      pythonTokens("return np.exp(x, 1.5) # why").map((token) => [token.text, token.kind]));
+      pythonTokens("return np.exp(x, 1.5) # why").map((token) => [token.text, token.kind]),
+    );
     expect(kinds).toMatchObject({
-      return: "keyword", exp: "call", "1.5": "number", "# why": "comment",
+      return: "keyword",
+      exp: "call",
+      "1.5": "number",
+      "# why": "comment",
     });
   });
 });
@@ -41,7 +53,10 @@ test("sizes", () => {
 });
 
 describe("colours of values", () => {
-  const table = scaleTable([[0, 0, 0], [255, 255, 255]]);
+  const table = scaleTable([
+    [0, 0, 0],
+    [255, 255, 255],
+  ]);
   const paint = { table, nan: [255, 0, 200], inf: [120, 0, 255] } as const;
 
   test("NaN and Inf have their own, whatever the range", () => {

@@ -2,11 +2,25 @@ import { expect, test } from "vitest";
 import { added, changed, markOf, nodeMarks, removed, toggled } from "@/store/breakpoints";
 import type { BreakpointStatus } from "@/wire/types.gen";
 
-function status(id: number, target: string, change: Partial<BreakpointStatus["breakpoint"]> = {},
-  verified = true): BreakpointStatus {
+function status(
+  id: number,
+  target: string,
+  change: Partial<BreakpointStatus["breakpoint"]> = {},
+  verified = true,
+): BreakpointStatus {
   return {
-    breakpoint: { id, kind: "node", target, when: "after", condition: "", enabled: true, ...change },
-    verified, hits: 0, message: "",
+    breakpoint: {
+      id,
+      kind: "node",
+      target,
+      when: "after",
+      condition: "",
+      enabled: true,
+      ...change,
+    },
+    verified,
+    hits: 0,
+    message: "",
   };
 }
 
@@ -25,16 +39,29 @@ test("an op's breakpoint of the same name is another one", () => {
 
 test("changes leave the rest as it is", () => {
   expect(changed(SET, 2, { condition: "value > 1" })).toMatchObject([
-    { id: 1, condition: "" }, { id: 2, condition: "value > 1", target: "softmax" },
+    { id: 1, condition: "" },
+    { id: 2, condition: "value > 1", target: "softmax" },
   ]);
   expect(removed(SET, 1).map((each) => each.id)).toEqual([2]);
-  expect(added(SET, { kind: "scope", target: "loss", when: "before" }).at(-1))
-    .toEqual({ id: 0, kind: "scope", target: "loss", when: "before", condition: "", enabled: true });
+  expect(added(SET, { kind: "scope", target: "loss", when: "before" }).at(-1)).toEqual({
+    id: 0,
+    kind: "scope",
+    target: "loss",
+    when: "before",
+    condition: "",
+    enabled: true,
+  });
 });
 
 test("marks", () => {
   expect(markOf(status(1, "x", { enabled: false }, false))).toBe("disabled");
   expect(markOf(status(1, "x", {}, false))).toBe("unverified");
-  const marks = nodeMarks([...SET, status(3, "gone")], new Map([["loss/mean", 9], ["softmax", 4]]));
+  const marks = nodeMarks(
+    [...SET, status(3, "gone")],
+    new Map([
+      ["loss/mean", 9],
+      ["softmax", 4],
+    ]),
+  );
   expect([...marks]).toEqual([[9, "enabled"]]);
 });

@@ -26,7 +26,8 @@ export function changed(
   change: Partial<Pick<Breakpoint, "condition" | "enabled" | "when" | "target" | "kind">>,
 ): readonly Breakpoint[] {
   return statuses.map(({ breakpoint }) =>
-    breakpoint.id === id ? { ...breakpoint, ...change } : breakpoint);
+    breakpoint.id === id ? { ...breakpoint, ...change } : breakpoint,
+  );
 }
 
 export function removed(statuses: readonly BreakpointStatus[], id: number): readonly Breakpoint[] {

@@ -61,8 +61,16 @@ export class NodeColumns {
   }
 
   clear(): void {
-    for (const column of [this.times, this.step, this.durationNs, this.flags, this.seq,
-      this.startNs, this.thread]) column.fill(0);
+    for (const column of [
+      this.times,
+      this.step,
+      this.durationNs,
+      this.flags,
+      this.seq,
+      this.startNs,
+      this.thread,
+    ])
+      column.fill(0);
     this.lastSeq = 0;
     this.lastNode = 0;
   }

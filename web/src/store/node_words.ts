@@ -8,7 +8,15 @@ import { formatNumber } from "@/base/numbers";
 import type { Node } from "@/wire/types.gen";
 
 const COLOURED = new Set([
-  "matmul", "elementwise", "activation", "reduction", "norm", "layout", "index", "random", "loss",
+  "matmul",
+  "elementwise",
+  "activation",
+  "reduction",
+  "norm",
+  "layout",
+  "index",
+  "random",
+  "loss",
   "update",
 ]);
 

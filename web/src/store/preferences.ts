@@ -31,7 +31,10 @@ export interface Preferences {
   setSize(pane: Pane, px: number | undefined): void;
 }
 
-export function createPreferences(storage: Storage | undefined, prefersLight: boolean): Preferences {
+export function createPreferences(
+  storage: Storage | undefined,
+  prefersLight: boolean,
+): Preferences {
   const saved = read(storage, "nodescope.theme");
   const [theme, setTheme] = createSignal<Theme>(
     saved === "dark" || saved === "light" ? saved : prefersLight ? "light" : "dark",
@@ -48,8 +51,10 @@ export function createPreferences(storage: Storage | undefined, prefersLight: bo
     size: (pane) => sizes()[pane],
     setSize(pane, px) {
       const { [pane]: _old, ...rest } = sizes();
-      const next = px === undefined ? rest
-        : { ...rest, [pane]: Math.round(clamp(px, PANES[pane].least, PANES[pane].most)) };
+      const next =
+        px === undefined
+          ? rest
+          : { ...rest, [pane]: Math.round(clamp(px, PANES[pane].least, PANES[pane].most)) };
       setSizes(next);
       write(storage, "nodescope.panes", JSON.stringify(next));
     },

@@ -35,7 +35,9 @@ export function progressOf(graph: RunGraph, columns: NodeColumns, step: number):
     }
   }
   const phases = PHASES.filter((phase) => total.has(phase)).map((phase) => ({
-    phase, total: total.get(phase) ?? 0, done: done.get(phase) ?? 0,
+    phase,
+    total: total.get(phase) ?? 0,
+    done: done.get(phase) ?? 0,
   }));
   return { total: graph.count, done: all, phases };
 }

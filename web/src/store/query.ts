@@ -51,8 +51,10 @@ export function createQuery<T extends ResponseBody["type"]>(
           (value): Answer<Body<T>> => ({ kind: "ready", value, stale: false }),
           (error: unknown): Answer<Body<T>> => ({
             kind: "failed",
-            message: error instanceof RequestError
-              ? [error.message, error.hint].filter(Boolean).join(". ") : String(error),
+            message:
+              error instanceof RequestError
+                ? [error.message, error.hint].filter(Boolean).join(". ")
+                : String(error),
           }),
         );
         if (gone) return;

@@ -1,6 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { NodeColumns } from "@/store/columns";
-import { gradientOf, MAX_LOGS, type RunMessage, type RunModel, stepAt, update } from "@/store/run_model";
+import {
+  gradientOf,
+  MAX_LOGS,
+  type RunMessage,
+  type RunModel,
+  stepAt,
+  update,
+} from "@/store/run_model";
 import { decodeExecutions } from "@/wire/decode";
 import { columns, node, produced, records, runInfo, session, snapshot } from "@/wire/fixtures";
 
@@ -18,33 +25,58 @@ describe("replay", () => {
   test("a snapshot and the records after it give what a later snapshot gives", () => {
     const first = [node(1, "a/x"), node(2, "a/y")];
     const rows = [
-      { seq: 1, node: 1 }, { seq: 2, node: 2 }, { seq: 4, node: 1, step: 2, flags: 1 },
+      { seq: 1, node: 1 },
+      { seq: 2, node: 2 },
+      { seq: 4, node: 1, step: 2, flags: 1 },
     ];
     const replayed = play(
       snapshot({ seq: 1, nodes: first.slice(0, 1), values: [produced(1, "a/x")], steps: [STEP_1] }),
       records({ seq: 3, nodes: first.slice(1), values: [produced(2, "a/y")], logs: [LINE] }),
-      records({ seq: 4, steps: [{ ...STEP_1, end_seq: 3, end_ns: 9 },
-        { ...STEP_1, step: 2, start_seq: 4 }], gradients: [{ seq: 4, value: 1, gradient: 2 }] }),
+      records({
+        seq: 4,
+        steps: [
+          { ...STEP_1, end_seq: 3, end_ns: 9 },
+          { ...STEP_1, step: 2, start_seq: 4 },
+        ],
+        gradients: [{ seq: 4, value: 1, gradient: 2 }],
+      }),
     );
-    const fresh = play(snapshot({
-      seq: 4, nodes: first, values: [produced(1, "a/x"), produced(2, "a/y")], logs: [LINE],
-      steps: [{ ...STEP_1, end_seq: 3, end_ns: 9 }, { ...STEP_1, step: 2, start_seq: 4 }],
-      gradients: [{ seq: 4, value: 1, gradient: 2 }],
-    }));
+    const fresh = play(
+      snapshot({
+        seq: 4,
+        nodes: first,
+        values: [produced(1, "a/x"), produced(2, "a/y")],
+        logs: [LINE],
+        steps: [
+          { ...STEP_1, end_seq: 3, end_ns: 9 },
+          { ...STEP_1, step: 2, start_seq: 4 },
+        ],
+        gradients: [{ seq: 4, value: 1, gradient: 2 }],
+      }),
+    );
     const plain = (model: RunModel) => ({ ...model, graph: { ...model.graph, version: 0 } });
     expect(plain(replayed)).toEqual(plain(fresh));
 
     const live = new NodeColumns();
     for (const row of rows) live.apply(decodeExecutions(columns([row])));
     const whole = new NodeColumns();
-    whole.apply(decodeExecutions(columns([
-      { seq: 2, node: 2, times: 1 }, { seq: 4, node: 1, step: 2, flags: 1, times: 2 },
-    ])));
+    whole.apply(
+      decodeExecutions(
+        columns([
+          { seq: 2, node: 2, times: 1 },
+          { seq: 4, node: 1, step: 2, flags: 1, times: 2 },
+        ]),
+      ),
+    );
     expect(live).toEqual(whole);
   });
 
   test("records that come twice change nothing", () => {
-    const more = records({ seq: 2, gradients: [{ seq: 2, value: 1, gradient: 3 }], steps: [STEP_1] });
+    const more = records({
+      seq: 2,
+      gradients: [{ seq: 2, value: 1, gradient: 3 }],
+      steps: [STEP_1],
+    });
     const once = play(snapshot({ seq: 1 }), more);
     expect(play(snapshot({ seq: 1 }), more, more)).toEqual(once);
     const columnsOnce = new NodeColumns();
@@ -74,10 +106,11 @@ describe("update", () => {
   });
 
   test("an older session state does not win over a newer one", () => {
-    const model = play(
-      snapshot({ session: session({ version: 5, phase: "stopped" }) }),
-      { type: "session", run: runInfo().id, info: session({ version: 4 }) },
-    );
+    const model = play(snapshot({ session: session({ version: 5, phase: "stopped" }) }), {
+      type: "session",
+      run: runInfo().id,
+      info: session({ version: 4 }),
+    });
     expect(model.session?.phase).toBe("stopped");
   });
 
@@ -90,16 +123,24 @@ describe("update", () => {
   });
 
   test("the end of a run is taken over", () => {
-    const model = play(snapshot({}), { type: "run", run: runInfo({ state: "finished", status: 0 }) });
+    const model = play(snapshot({}), {
+      type: "run",
+      run: runInfo({ state: "finished", status: 0 }),
+    });
     expect(model.info.state).toBe("finished");
   });
 });
 
 test("gradients and steps are looked up by moment", () => {
-  const model = play(snapshot({
-    gradients: [{ seq: 10, value: 1, gradient: 7 }, { seq: 20, value: 1, gradient: 8 }],
-    steps: [STEP_1, { ...STEP_1, step: 2, start_seq: 15 }],
-  }));
+  const model = play(
+    snapshot({
+      gradients: [
+        { seq: 10, value: 1, gradient: 7 },
+        { seq: 20, value: 1, gradient: 8 },
+      ],
+      steps: [STEP_1, { ...STEP_1, step: 2, start_seq: 15 }],
+    }),
+  );
   expect(gradientOf(model, 1, 9)).toBeUndefined();
   expect(gradientOf(model, 1, 19)).toBe(7);
   expect(gradientOf(model, 1, undefined)).toBe(8);

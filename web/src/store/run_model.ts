@@ -54,7 +54,11 @@ export interface RunModel {
 export type RunMessage = Snapshot | Records | SessionChanged | RunChanged;
 
 const EMPTY_GRAPH: RunGraph = {
-  version: 0, nodes: [], count: 0, byName: new Map(), values: new Map(),
+  version: 0,
+  nodes: [],
+  count: 0,
+  byName: new Map(),
+  values: new Map(),
 };
 
 /** The model after a message; undefined if there is still none to apply it to. */
@@ -79,8 +83,11 @@ function fromSnapshot(before: RunModel | undefined, message: Snapshot): RunModel
     info: message.run,
     seq: message.seq,
     timeNs: message.time_ns,
-    graph: extend({ ...EMPTY_GRAPH, version: same ? before.graph.version : 0 },
-      message.nodes, message.values),
+    graph: extend(
+      { ...EMPTY_GRAPH, version: same ? before.graph.version : 0 },
+      message.nodes,
+      message.values,
+    ),
     gradients: withGradients(new Map(), message.gradients),
     steps: withSteps([], message.steps),
     logs: message.logs,
@@ -151,7 +158,10 @@ function withGradients(
   for (const row of rows) {
     const before = all.get(row.value) ?? [];
     if (before.some((each) => each.seq === row.seq && each.gradient === row.gradient)) continue;
-    all.set(row.value, [...before, row].sort((a, b) => a.seq - b.seq));
+    all.set(
+      row.value,
+      [...before, row].sort((a, b) => a.seq - b.seq),
+    );
   }
   return all;
 }

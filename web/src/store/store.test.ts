@@ -10,10 +10,12 @@ let answer: (body: RequestBody) => ResponseBody | Promise<ResponseBody>;
 let store: Store;
 
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
-const stopped = (id: number, name: string, version: number) => ({
-  type: "session", run: RUN,
-  info: session({ phase: "stopped", version, stop: stopAt(id, name, { seq: version * 10 }) }),
-} as const);
+const stopped = (id: number, name: string, version: number) =>
+  ({
+    type: "session",
+    run: RUN,
+    info: session({ phase: "stopped", version, stop: stopAt(id, name, { seq: version * 10 }) }),
+  }) as const;
 const NODES = [node(1, "x"), node(2, "net/a/matmul"), node(3, "net/b/tanh")];
 
 function open(hash = ""): void {
@@ -84,9 +86,10 @@ describe("a stop", () => {
   });
 
   test("brings the page back from the past", async () => {
-    answer = (body) => (body.type === "get_state"
-      ? { type: "state_at", seq: body.seq, step: 1, time_ns: 5, executions: columns([]) }
-      : { type: "done" });
+    answer = (body) =>
+      body.type === "get_state"
+        ? { type: "state_at", seq: body.seq, step: 1, time_ns: 5, executions: columns([]) }
+        : { type: "done" };
     store.receive([snapshot({ seq: 9, nodes: NODES })]);
     await store.seek(4);
     expect(store.seq()).toBe(4);
@@ -102,15 +105,24 @@ describe("the past", () => {
     answer = (body) => {
       if (body.type !== "get_state") return { type: "done" };
       return new Promise((resolve) => {
-        waiting.push(() => resolve({
-          type: "state_at", seq: body.seq, step: 2, time_ns: 5,
-          executions: columns([{ seq: body.seq, node: 2, times: 7 }]),
-        }));
+        waiting.push(() =>
+          resolve({
+            type: "state_at",
+            seq: body.seq,
+            step: 2,
+            time_ns: 5,
+            executions: columns([{ seq: body.seq, node: 2, times: 7 }]),
+          }),
+        );
       });
     };
-    store.receive([snapshot({
-      seq: 50, nodes: NODES, executions: columns([{ seq: 50, node: 3, times: 1 }]),
-    })]);
+    store.receive([
+      snapshot({
+        seq: 50,
+        nodes: NODES,
+        executions: columns([{ seq: 50, node: 3, times: 1 }]),
+      }),
+    ]);
   });
 
   test("only the newest of many wishes is asked for after the first", async () => {
@@ -148,14 +160,18 @@ describe("the past", () => {
 });
 
 test("an address opens its run, its scopes and its moment", async () => {
-  answer = (body) => (body.type === "get_state"
-    ? { type: "state_at", seq: body.seq, step: 1, time_ns: 5, executions: columns([]) }
-    : { type: "done" });
+  answer = (body) =>
+    body.type === "get_state"
+      ? { type: "state_at", seq: body.seq, step: 1, time_ns: 5, executions: columns([]) }
+      : { type: "done" };
   open(`#run=${RUN}&node=3&open=net&seq=4`);
-  store.receive([snapshot({
-    seq: 9, nodes: NODES,
-    session: session({ phase: "stopped", version: 3, stop: stopAt(2, "net/a/matmul") }),
-  })]);
+  store.receive([
+    snapshot({
+      seq: 9,
+      nodes: NODES,
+      session: session({ phase: "stopped", version: 3, stop: stopAt(2, "net/a/matmul") }),
+    }),
+  ]);
   await settled();
   expect(store.selection()).toEqual({ kind: "node", id: 3 });
   expect([...store.folds().open]).toEqual(["net"]);

@@ -15,6 +15,7 @@ import { RequestError } from "@/wire/socket";
 import type { Breakpoint, Command, Push, RunInfo, SessionInfo, Stop } from "@/wire/types.gen";
 import { ExecutionRing, NodeColumns } from "@/store/columns";
 import { type FoldState, folded, followStop, unfolded } from "@/store/follow";
+import { type Notice, NoticeBoard } from "@/store/notices";
 import { type RunModel, update } from "@/store/run_model";
 import { type Item, type PageAddress, readAddress } from "@/store/url";
 import { buildTree, firstOpen, type Tree } from "@/store/tree";
@@ -24,16 +25,9 @@ export type Cursor =
   | { readonly kind: "live" }
   | { readonly kind: "past"; readonly seq: number; readonly step: number; readonly timeNs: number };
 
-export interface Notice {
-  readonly id: number;
-  readonly tone: "info" | "error" | "ok";
-  readonly text: string;
-}
-
 export type Requests = Pick<Wire, "request">;
 
 const FIRST_OPEN_ROWS = 48;
-const NOTICE_MS = 7000;
 
 export class Store {
   readonly link: Accessor<Link>;
@@ -44,7 +38,7 @@ export class Store {
   readonly cursor: Accessor<Cursor>;
   readonly selection: Accessor<Item | undefined>;
   readonly folds: Accessor<FoldState>;
-  readonly notices: Accessor<readonly Notice[]>;
+  readonly notices: Accessor<readonly Notice[]> = () => this.board.notices();
   /** Grows when columns or ring changed. */
   readonly tick: Accessor<number>;
   /** Grows with each stop, so that views can bring it into sight. */
@@ -63,7 +57,6 @@ export class Store {
     cursor(cursor: Cursor): void;
     selection(item: Item | undefined): void;
     folds(folds: FoldState): void;
-    notices(notices: readonly Notice[]): void;
     tick(count: number): void;
     stops(count: number): void;
   };
@@ -74,7 +67,7 @@ export class Store {
   private start: PageAddress | undefined;
   private wantedSeq: number | undefined;
   private seeking = false;
-  private noticeId = 0;
+  private readonly board = new NoticeBoard();
 
   constructor(start: PageAddress = readAddress("")) {
     const [link, setLink] = createSignal<Link>({ kind: "connecting" });
@@ -85,9 +78,9 @@ export class Store {
     const [cursor, setCursor] = createSignal<Cursor>({ kind: "live" });
     const [selection, setSelection] = createSignal<Item | undefined>(start.selection);
     const [folds, setFolds] = createSignal<FoldState>({
-      open: new Set(start.open ?? []), shut: new Set(),
+      open: new Set(start.open ?? []),
+      shut: new Set(),
     });
-    const [notices, setNotices] = createSignal<readonly Notice[]>([]);
     const [tick, setTick] = createSignal(0);
     const [stops, setStops] = createSignal(0);
     this.link = link;
@@ -98,15 +91,21 @@ export class Store {
     this.cursor = cursor;
     this.selection = selection;
     this.folds = folds;
-    this.notices = notices;
     this.tick = tick;
     this.stops = stops;
     this.opened = start.open !== undefined;
     this.start = start;
     this.set = {
-      link: setLink, runs: setRuns, runId: setRunId, model: setModel, tree: setTree,
-      cursor: setCursor, selection: setSelection, folds: setFolds, notices: setNotices,
-      tick: setTick, stops: setStops,
+      link: setLink,
+      runs: setRuns,
+      runId: setRunId,
+      model: setModel,
+      tree: setTree,
+      cursor: setCursor,
+      selection: setSelection,
+      folds: setFolds,
+      tick: setTick,
+      stops: setStops,
     };
   }
 
@@ -129,9 +128,11 @@ export class Store {
       if (this.model()?.info.id !== wanted) void this.subscribe(wanted, 0);
       return;
     }
-    const newest = [...runs].sort((a, b) =>
-      Number(b.state === "live") - Number(a.state === "live")
-      || b.started_unix_ns - a.started_unix_ns)[0];
+    const newest = [...runs].sort(
+      (a, b) =>
+        Number(b.state === "live") - Number(a.state === "live") ||
+        b.started_unix_ns - a.started_unix_ns,
+    )[0];
     if (newest !== undefined) this.openRun(newest.id);
     else if (wanted !== undefined) this.set.runId(undefined);
   }
@@ -363,14 +364,11 @@ export class Store {
   }
 
   notify(tone: Notice["tone"], text: string): void {
-    const id = ++this.noticeId;
-    const kept = this.notices().filter((each) => each.text !== text).slice(-3);
-    this.set.notices([...kept, { id, tone, text }]);
-    if (tone !== "error") setTimeout(() => this.dismiss(id), NOTICE_MS);
+    this.board.add(tone, text);
   }
 
   dismiss(id: number): void {
-    this.set.notices(this.notices().filter((each) => each.id !== id));
+    this.board.dismiss(id);
   }
 
   complain(error: unknown): void {
@@ -384,7 +382,12 @@ export class Store {
 
 function sameStop(session: SessionInfo | undefined, stop: Stop): boolean {
   const before = session?.stop;
-  return before !== undefined && before !== null
-    && before.seq === stop.seq && before.node === stop.node && before.when === stop.when
-    && before.text === stop.text;
+  return (
+    before !== undefined &&
+    before !== null &&
+    before.seq === stop.seq &&
+    before.node === stop.node &&
+    before.when === stop.when &&
+    before.text === stop.text
+  );
 }

@@ -15,12 +15,18 @@ export function throttled<T>(source: Accessor<T>, ms: number): Accessor<T> {
     last = performance.now();
     setValue(() => source());
   };
-  createEffect(on(source, () => {
-    if (timer !== undefined) return;
-    const rest = last + ms - performance.now();
-    if (rest <= 0) publish();
-    else timer = setTimeout(publish, rest);
-  }, { defer: true }));
+  createEffect(
+    on(
+      source,
+      () => {
+        if (timer !== undefined) return;
+        const rest = last + ms - performance.now();
+        if (rest <= 0) publish();
+        else timer = setTimeout(publish, rest);
+      },
+      { defer: true },
+    ),
+  );
   onCleanup(() => clearTimeout(timer));
   return value;
 }

@@ -14,8 +14,9 @@ function graphOf(...names: readonly string[]): RunGraph {
 const GRAPH = graphOf("x", "net/a/matmul", "net/a/tanh", "net/b/matmul", "loss/mean");
 
 function labels(open: readonly string[], matches?: ReadonlySet<number>): readonly string[] {
-  return visibleRows(buildTree(GRAPH), new Set(open), matches)
-    .map((row) => `${"  ".repeat(row.depth)}${row.label}`);
+  return visibleRows(buildTree(GRAPH), new Set(open), matches).map(
+    (row) => `${"  ".repeat(row.depth)}${row.label}`,
+  );
 }
 
 describe("rows", () => {
@@ -37,13 +38,26 @@ describe("rows", () => {
 
 describe("search", () => {
   const states = new NodeColumns();
-  states.apply(decodeExecutions(columns([
-    { seq: 1, node: 2, flags: 1 }, { seq: 2, node: 3, flags: 2 },
-  ])));
+  states.apply(
+    decodeExecutions(
+      columns([
+        { seq: 1, node: 2, flags: 1 },
+        { seq: 2, node: 3, flags: 2 },
+      ]),
+    ),
+  );
   test.each([
-    ["matmul", [2, 4]], ["op:matmul scope:net/b", [4]], ["nan:true", [2]], ["inf:true", [3]],
-    ["nan:false op:matmul", [4]], ["net/*/tanh", [3]], ["NET a", [2, 3, 4]], ["[", []],
-    ["family:element", [1, 2, 3, 4, 5]], ["phase:backward", []], ["net/a*", [2, 3]],
+    ["matmul", [2, 4]],
+    ["op:matmul scope:net/b", [4]],
+    ["nan:true", [2]],
+    ["inf:true", [3]],
+    ["nan:false op:matmul", [4]],
+    ["net/*/tanh", [3]],
+    ["NET a", [2, 3, 4]],
+    ["[", []],
+    ["family:element", [1, 2, 3, 4, 5]],
+    ["phase:backward", []],
+    ["net/a*", [2, 3]],
   ])("%s finds %j", (text, ids) => {
     const query = parseQuery(text);
     expect(query && [...search(GRAPH, states, query)]).toEqual(ids);

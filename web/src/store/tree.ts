@@ -110,13 +110,20 @@ function word(part: string): (node: Node, columns: NodeColumns) => boolean {
   const flag = (bit: number) => (node: Node, columns: NodeColumns) =>
     (((columns.flags[node.id] ?? 0) & bit) !== 0) === (wanted !== "false");
   switch (key) {
-    case "op": return (node) => like(node.op, wanted);
-    case "family": return (node) => like(node.family, wanted);
-    case "phase": return (node) => like(node.phase, wanted);
-    case "scope": return (node) => like(node.scope, wanted);
-    case "nan": return flag(HAS_NAN);
-    case "inf": return flag(HAS_INF);
-    default: return (node) => like(node.name, part);
+    case "op":
+      return (node) => like(node.op, wanted);
+    case "family":
+      return (node) => like(node.family, wanted);
+    case "phase":
+      return (node) => like(node.phase, wanted);
+    case "scope":
+      return (node) => like(node.scope, wanted);
+    case "nan":
+      return flag(HAS_NAN);
+    case "inf":
+      return flag(HAS_INF);
+    default:
+      return (node) => like(node.name, part);
   }
 }
 
@@ -130,7 +137,9 @@ function like(text: string, wanted: string): boolean {
     if (found < 0 || (index === 0 && found !== 0)) return false;
     at = found + piece.length;
   }
-  return wanted.endsWith("*") || at === lower.length || lower.endsWith(wanted.split("*").at(-1) ?? "");
+  return (
+    wanted.endsWith("*") || at === lower.length || lower.endsWith(wanted.split("*").at(-1) ?? "")
+  );
 }
 
 export function search(graph: RunGraph, columns: NodeColumns, query: Query): ReadonlySet<number> {

@@ -47,8 +47,25 @@ export function createUi(tab: string | undefined): Ui {
   const [layoutBusy, setLayoutBusy] = createSignal(false);
   const [outlineOpen, setOutlineOpen] = createSignal(false);
   return {
-    outlineTab, setOutlineTab, inspectorTab, setInspectorTab, dockTab, setDockTab, overlay,
-    setOverlay, colourBy, setColourBy, valueForm, setValueForm, search, setSearch, zoom, setZoom,
-    layoutBusy, setLayoutBusy, outlineOpen, setOutlineOpen,
+    outlineTab,
+    setOutlineTab,
+    inspectorTab,
+    setInspectorTab,
+    dockTab,
+    setDockTab,
+    overlay,
+    setOverlay,
+    colourBy,
+    setColourBy,
+    valueForm,
+    setValueForm,
+    search,
+    setSearch,
+    zoom,
+    setZoom,
+    layoutBusy,
+    setLayoutBusy,
+    outlineOpen,
+    setOutlineOpen,
   };
 }

@@ -2,7 +2,11 @@ import { expect, test } from "vitest";
 import { type PageAddress, readAddress, writeAddress } from "@/store/url";
 
 const EMPTY: PageAddress = {
-  run: undefined, selection: undefined, open: undefined, seq: undefined, tab: undefined,
+  run: undefined,
+  selection: undefined,
+  open: undefined,
+  seq: undefined,
+  tab: undefined,
 };
 
 test.each<PageAddress>([

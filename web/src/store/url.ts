@@ -43,8 +43,12 @@ export function readAddress(hash: string): PageAddress {
   const open = parts.get("open");
   return {
     run: run !== undefined && /^[0-9a-f]{16}$/.test(run) ? run : undefined,
-    selection: node !== undefined ? { kind: "node", id: node }
-      : scope ? { kind: "scope", path: scope } : undefined,
+    selection:
+      node !== undefined
+        ? { kind: "node", id: node }
+        : scope
+          ? { kind: "scope", path: scope }
+          : undefined,
     open: open === null ? undefined : open === "" ? [] : open.split(",").map(unescapePath),
     seq: whole(parts.get("seq")),
     tab: parts.get("tab") ?? undefined,

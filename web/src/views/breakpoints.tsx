@@ -10,7 +10,11 @@ import type { Store } from "@/store/store";
 import type { Breakpoint, BreakpointKind, BreakpointStatus } from "@/wire/types.gen";
 import { IconButton } from "@/widgets/icon";
 
-const KINDS: readonly { readonly id: BreakpointKind; readonly title: string; readonly hint: string }[] = [
+const KINDS: readonly {
+  readonly id: BreakpointKind;
+  readonly title: string;
+  readonly hint: string;
+}[] = [
   { id: "node", title: "node", hint: "loss/mean" },
   { id: "glob", title: "glob", hint: "hidden*/tanh" },
   { id: "op", title: "op", hint: "softmax" },
@@ -30,41 +34,70 @@ export function Breakpoints(props: {
   return (
     <div class="bps">
       <Show when={props.adding}>
-        <AddForm store={props.store} onClose={() => props.onAdding(false)}
+        <AddForm
+          store={props.store}
+          onClose={() => props.onAdding(false)}
           onAdd={(wanted) => {
             void props.store.setBreakpoints(added(statuses(), wanted)).then((taken) => {
               if (taken) props.onAdding(false);
             });
-          }} />
+          }}
+        />
       </Show>
-      <Show when={statuses().length > 0} fallback={
-        <Show when={!props.adding}>
-          <p class="empty">
-            {live() ? "No breakpoints. Click the left edge of a node, press F9, or Add…"
-              : "No breakpoints. This run is over: nothing stops any more."}
-          </p>
-        </Show>}>
+      <Show
+        when={statuses().length > 0}
+        fallback={
+          <Show when={!props.adding}>
+            <p class="empty">
+              {live()
+                ? "No breakpoints. Click the left edge of a node, press F9, or Add…"
+                : "No breakpoints. This run is over: nothing stops any more."}
+            </p>
+          </Show>
+        }
+      >
         <table class="bp-table">
           <thead>
             <tr>
-              <th class="bp-on"><span class="sr">Enabled</span></th>
-              <th class="bp-where">Where</th><th>Condition</th><th class="r bp-hits">Hits</th>
-              <th class="bp-x"><span class="sr">Remove</span></th>
+              <th class="bp-on">
+                <span class="sr">Enabled</span>
+              </th>
+              <th class="bp-where">Where</th>
+              <th>Condition</th>
+              <th class="r bp-hits">Hits</th>
+              <th class="bp-x">
+                <span class="sr">Remove</span>
+              </th>
             </tr>
           </thead>
           <tbody>
             <For each={statuses()}>
               {(status) => (
-                <tr data-testid="breakpoint-row" classList={{
-                  here: hit(status), off: markOf(status) !== "enabled",
-                }}>
+                <tr
+                  data-testid="breakpoint-row"
+                  classList={{
+                    here: hit(status),
+                    off: markOf(status) !== "enabled",
+                  }}
+                >
                   <td class="bp-on">
-                    <label class="bp-check" title={
-                      status.breakpoint.enabled ? "Enabled" : "Disabled"}>
-                      <input type="checkbox" checked={status.breakpoint.enabled} disabled={!live()}
+                    <label
+                      class="bp-check"
+                      title={status.breakpoint.enabled ? "Enabled" : "Disabled"}
+                    >
+                      <input
+                        type="checkbox"
+                        checked={status.breakpoint.enabled}
+                        disabled={!live()}
                         aria-label={`Enable the breakpoint on ${status.breakpoint.target}`}
-                        onChange={(event) => send(changed(statuses(), status.breakpoint.id,
-                          { enabled: event.currentTarget.checked }))} />
+                        onChange={(event) =>
+                          send(
+                            changed(statuses(), status.breakpoint.id, {
+                              enabled: event.currentTarget.checked,
+                            }),
+                          )
+                        }
+                      />
                       <span class={`bdot ${markOf(status)}`} />
                     </label>
                   </td>
@@ -77,14 +110,16 @@ export function Breakpoints(props: {
                       <span class="t3"> before</span>
                     </Show>
                     <Show when={status.message || !status.verified}>
-                      <span class="t3 bp-message">
-                        {" "}{status.message || "not seen yet"}
-                      </span>
+                      <span class="t3 bp-message"> {status.message || "not seen yet"}</span>
                     </Show>
                   </td>
                   <td>
-                    <input class="bp-condition m" value={status.breakpoint.condition}
-                      disabled={!live()} placeholder="always" spellcheck={false}
+                    <input
+                      class="bp-condition m"
+                      value={status.breakpoint.condition}
+                      disabled={!live()}
+                      placeholder="always"
+                      spellcheck={false}
                       aria-label={`Condition of the breakpoint on ${status.breakpoint.target}`}
                       onKeyDown={(event) => {
                         event.stopPropagation();
@@ -96,17 +131,28 @@ export function Breakpoints(props: {
                       }}
                       onChange={(event) => {
                         const input = event.currentTarget;
-                        void props.store.setBreakpoints(changed(statuses(), status.breakpoint.id,
-                          { condition: input.value.trim() })).then((taken) => {
-                          if (!taken) input.value = status.breakpoint.condition;
-                        });
-                      }} />
+                        void props.store
+                          .setBreakpoints(
+                            changed(statuses(), status.breakpoint.id, {
+                              condition: input.value.trim(),
+                            }),
+                          )
+                          .then((taken) => {
+                            if (!taken) input.value = status.breakpoint.condition;
+                          });
+                      }}
+                    />
                   </td>
                   <td class="r m bp-hits">{status.hits}</td>
                   <td class="bp-x">
-                    <IconButton small icon="close" testid="breakpoint-remove" disabled={!live()}
+                    <IconButton
+                      small
+                      icon="close"
+                      testid="breakpoint-remove"
+                      disabled={!live()}
                       label={`Remove the breakpoint on ${status.breakpoint.target}`}
-                      onClick={() => send(removed(statuses(), status.breakpoint.id))} />
+                      onClick={() => send(removed(statuses(), status.breakpoint.id))}
+                    />
                   </td>
                 </tr>
               )}
@@ -137,7 +183,9 @@ function AddForm(props: {
     return [...(graph?.byName.keys() ?? [])];
   };
   return (
-    <form class="bp-form" data-testid="breakpoint-form"
+    <form
+      class="bp-form"
+      data-testid="breakpoint-form"
       onKeyDown={(event) => {
         if (event.key === "Escape") props.onClose();
         event.stopPropagation();
@@ -146,26 +194,49 @@ function AddForm(props: {
         event.preventDefault();
         const text = target.value.trim();
         if (text === "") target.focus();
-        else props.onAdd({ kind: kind(), target: text, condition: condition().trim(), when: when() });
-      }}>
-      <select aria-label="Kind" value={kind()}
-        onChange={(event) => setKind(event.currentTarget.value as BreakpointKind)}>
+        else
+          props.onAdd({ kind: kind(), target: text, condition: condition().trim(), when: when() });
+      }}
+    >
+      <select
+        aria-label="Kind"
+        value={kind()}
+        onChange={(event) => setKind(event.currentTarget.value as BreakpointKind)}
+      >
         <For each={KINDS}>{(each) => <option value={each.id}>{each.title}</option>}</For>
       </select>
-      <input ref={target} class="m" aria-label="Where" list="bp-names" spellcheck={false}
-        placeholder={KINDS.find((each) => each.id === kind())?.hint} data-testid="breakpoint-target" />
+      <input
+        ref={target}
+        class="m"
+        aria-label="Where"
+        list="bp-names"
+        spellcheck={false}
+        placeholder={KINDS.find((each) => each.id === kind())?.hint}
+        data-testid="breakpoint-target"
+      />
       <datalist id="bp-names">
         <For each={names().slice(0, 400)}>{(name) => <option value={name} />}</For>
       </datalist>
-      <select aria-label="When" value={when()}
-        onChange={(event) => setWhen(event.currentTarget.value as "before" | "after")}>
+      <select
+        aria-label="When"
+        value={when()}
+        onChange={(event) => setWhen(event.currentTarget.value as "before" | "after")}
+      >
         <option value="after">after</option>
         <option value="before">before</option>
       </select>
-      <input class="m" aria-label="Condition" placeholder="isnan(value).any()" spellcheck={false}
-        value={condition()} data-testid="breakpoint-condition"
-        onInput={(event) => setCondition(event.currentTarget.value)} />
-      <button type="submit" class="btn" data-testid="breakpoint-add">Add</button>
+      <input
+        class="m"
+        aria-label="Condition"
+        placeholder="isnan(value).any()"
+        spellcheck={false}
+        value={condition()}
+        data-testid="breakpoint-condition"
+        onInput={(event) => setCondition(event.currentTarget.value)}
+      />
+      <button type="submit" class="btn" data-testid="breakpoint-add">
+        Add
+      </button>
       <IconButton small icon="close" label="Cancel" onClick={() => props.onClose()} />
     </form>
   );

@@ -35,9 +35,14 @@ export function Console(props: { readonly store: Store }): JSX.Element {
     }
     return made;
   });
-  createEffect(on(() => lines().length, () => {
-    if (follow()) queueMicrotask(() => list?.scrollToEnd());
-  }));
+  createEffect(
+    on(
+      () => lines().length,
+      () => {
+        if (follow()) queueMicrotask(() => list?.scrollToEnd());
+      },
+    ),
+  );
   const jump = (line: Line): void => {
     const steps = props.store.model()?.steps ?? [];
     if (stepAt(steps, line.row.seq) !== undefined) void props.store.seek(line.row.seq);
@@ -55,8 +60,11 @@ export function Console(props: { readonly store: Store }): JSX.Element {
       onScrolled={setFollow}
       empty={<p class="empty">The program has written nothing yet.</p>}
       row={(line) => (
-        <div class={`log ${line().row.stream}`} title={`Written at record ${line().row.seq}`}
-          onDblClick={() => jump(line())}>
+        <div
+          class={`log ${line().row.stream}`}
+          title={`Written at record ${line().row.seq}`}
+          onDblClick={() => jump(line())}
+        >
           <span class="log-step mi t3">
             {line().first && line().row.step > 0 ? formatCount(line().row.step) : ""}
           </span>

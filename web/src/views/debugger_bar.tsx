@@ -18,16 +18,41 @@ interface StepButton {
 }
 
 const STEPS: readonly StepButton[] = [
-  { testid: "step-over", icon: "over", title: "Step over this scope", keys: "F10",
-    command: { type: "step_over" } },
-  { testid: "step-node", icon: "node", title: "Step to the next node", keys: "F11",
-    command: { type: "step_node" } },
-  { testid: "step-in", icon: "into", title: "Step into the next scope", keys: "Ctrl F11",
-    command: { type: "step_in" } },
-  { testid: "step-out", icon: "out", title: "Step out of this scope", keys: "⇧F11",
-    command: { type: "step_out" } },
-  { testid: "next-step", icon: "next", title: "Run to the next training step", keys: "F8",
-    command: { type: "next_step" } },
+  {
+    testid: "step-over",
+    icon: "over",
+    title: "Step over this scope",
+    keys: "F10",
+    command: { type: "step_over" },
+  },
+  {
+    testid: "step-node",
+    icon: "node",
+    title: "Step to the next node",
+    keys: "F11",
+    command: { type: "step_node" },
+  },
+  {
+    testid: "step-in",
+    icon: "into",
+    title: "Step into the next scope",
+    keys: "Ctrl F11",
+    command: { type: "step_in" },
+  },
+  {
+    testid: "step-out",
+    icon: "out",
+    title: "Step out of this scope",
+    keys: "⇧F11",
+    command: { type: "step_out" },
+  },
+  {
+    testid: "next-step",
+    icon: "next",
+    title: "Run to the next training step",
+    keys: "F8",
+    command: { type: "next_step" },
+  },
 ];
 
 export function DebuggerBar(props: { readonly store: Store }): JSX.Element {
@@ -54,19 +79,31 @@ export function DebuggerBar(props: { readonly store: Store }): JSX.Element {
         <Icon name="continue" />
         Continue
       </button>
-      <IconButton icon="pause" label="Pause (F6)" testid="pause" disabled={!running()}
-        onClick={() => send({ type: "pause" })} />
+      <IconButton
+        icon="pause"
+        label="Pause (F6)"
+        testid="pause"
+        disabled={!running()}
+        onClick={() => send({ type: "pause" })}
+      />
       <For each={STEPS}>
         {(step) => (
-          <IconButton icon={step.icon} testid={step.testid} disabled={!stopped()}
+          <IconButton
+            icon={step.icon}
+            testid={step.testid}
+            disabled={!stopped()}
             label={`${step.title} (${step.keys})${stopped() ? "" : `: ${why()}`}`}
-            onClick={() => send(step.command)} />
+            onClick={() => send(step.command)}
+          />
         )}
       </For>
       <Show when={live() && props.store.session()?.phase !== "detached"}>
-        <IconButton icon="detach" testid="detach"
+        <IconButton
+          icon="detach"
+          testid="detach"
           label="Detach: let the program run to its end without stopping"
-          onClick={() => send({ type: "detach" })} />
+          onClick={() => send({ type: "detach" })}
+        />
       </Show>
     </div>
   );

@@ -17,7 +17,9 @@ export function EmptyState(props: { readonly store: Store }): JSX.Element {
         <Switch>
           <Match when={link() === "connecting"}>
             <h3>Connecting…</h3>
-            <p>to the server that <code>nodescope run</code> started.</p>
+            <p>
+              to the server that <code>nodescope run</code> started.
+            </p>
           </Match>
           <Match when={link() === "refused" || link() === "skew"}>
             <h3>Not connected</h3>
@@ -25,7 +27,9 @@ export function EmptyState(props: { readonly store: Store }): JSX.Element {
           </Match>
           <Match when={props.store.runId() === undefined}>
             <h3>No run yet</h3>
-            <p><code>nodescope run train.py</code> starts one. It appears here by itself.</p>
+            <p>
+              <code>nodescope run train.py</code> starts one. It appears here by itself.
+            </p>
           </Match>
           <Match when={props.store.model() === undefined}>
             <h3>Opening the run…</h3>

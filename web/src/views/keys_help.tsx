@@ -19,18 +19,29 @@ export function KeysHelp(props: {
   let box!: HTMLDivElement;
   onMount(() => box.focus());
   return (
-    <div class="overlay" onPointerDown={(event) => {
-      if (event.target === event.currentTarget) props.onClose();
-    }}>
-      <div class="keys-box" ref={box} role="dialog" aria-label="Keys" tabindex={-1}
-        data-testid="keys" onKeyDown={(event) => {
+    <div
+      class="overlay"
+      onPointerDown={(event) => {
+        if (event.target === event.currentTarget) props.onClose();
+      }}
+    >
+      <div
+        class="keys-box"
+        ref={box}
+        role="dialog"
+        aria-label="Keys"
+        tabindex={-1}
+        data-testid="keys"
+        onKeyDown={(event) => {
           if (event.key === "Escape" || event.key === "?") {
             props.onClose();
             event.stopPropagation();
           }
-        }}>
+        }}
+      >
         <header class="row">
-          <h2>Keys</h2><span class="sp" />
+          <h2>Keys</h2>
+          <span class="sp" />
           <IconButton icon="close" label="Close" onClick={() => props.onClose()} />
         </header>
         <div class="keys-groups">
@@ -42,7 +53,9 @@ export function KeysHelp(props: {
                   <For each={group.keys}>
                     {(each) => (
                       <div>
-                        <dt><For each={each.keys.split(" ")}>{(key) => <kbd>{key}</kbd>}</For></dt>
+                        <dt>
+                          <For each={each.keys.split(" ")}>{(key) => <kbd>{key}</kbd>}</For>
+                        </dt>
                         <dd>{each.does}</dd>
                       </div>
                     )}

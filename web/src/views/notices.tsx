@@ -25,8 +25,12 @@ export function LinkBanner(props: { readonly store: Store; onRetry(): void }): J
       case "refused":
         return link.message || "The server refused this page. Reload it.";
       case "skew":
-        return `This page speaks protocol ${link.ours}, the server ${link.theirs || "another"}. Reload the page; if that does not help, reinstall nodescope.`;
-      default: return undefined;
+        return [
+          `This page speaks protocol ${link.ours}, the server ${link.theirs || "another"}.`,
+          "Reload the page; if that does not help, reinstall nodescope.",
+        ].join(" ");
+      default:
+        return undefined;
     }
   };
   return (
@@ -36,7 +40,9 @@ export function LinkBanner(props: { readonly store: Store; onRetry(): void }): J
           <span class="lamp bad" aria-hidden="true" />
           <span>{text()}</span>
           <Show when={props.store.link().kind === "lost"}>
-            <button type="button" class="btn" onClick={() => props.onRetry()}>Try now</button>
+            <button type="button" class="btn" onClick={() => props.onRetry()}>
+              Try now
+            </button>
           </Show>
         </div>
       )}
@@ -51,8 +57,12 @@ export function Notices(props: { readonly store: Store }): JSX.Element {
         {(notice) => (
           <div class={`notice ${notice.tone}`} data-testid="notice">
             <span>{notice.text}</span>
-            <IconButton small icon="close" label="Dismiss"
-              onClick={() => props.store.dismiss(notice.id)} />
+            <IconButton
+              small
+              icon="close"
+              label="Dismiss"
+              onClick={() => props.store.dismiss(notice.id)}
+            />
           </div>
         )}
       </For>

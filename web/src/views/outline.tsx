@@ -45,10 +45,14 @@ export function Outline(props: OutlineProps): JSX.Element {
     const model = props.store.model();
     return nodeMarks(model?.session?.breakpoints ?? [], model?.graph.byName ?? new Map());
   });
-  const scopeMarks = createMemo(() => new Map(
-    (props.store.session()?.breakpoints ?? [])
-      .filter((each) => each.breakpoint.kind === "scope")
-      .map((each) => [each.breakpoint.target, markOf(each)] as const)));
+  const scopeMarks = createMemo(
+    () =>
+      new Map(
+        (props.store.session()?.breakpoints ?? [])
+          .filter((each) => each.breakpoint.kind === "scope")
+          .map((each) => [each.breakpoint.target, markOf(each)] as const),
+      ),
+  );
   const current = createMemo(() => {
     beat();
     const cursor = props.store.cursor();
@@ -66,14 +70,19 @@ export function Outline(props: OutlineProps): JSX.Element {
   }
 
   const pick = (row: Row): void => {
-    props.store.select(row.entry.kind === "node"
-      ? { kind: "node", id: row.entry.id } : { kind: "scope", path: row.entry.path });
+    props.store.select(
+      row.entry.kind === "node"
+        ? { kind: "node", id: row.entry.id }
+        : { kind: "scope", path: row.entry.path },
+    );
     props.reveal(row);
   };
 
-  createEffect(on([props.store.stops, selectedIndex], () => {
-    if (selectedIndex() >= 0) list?.reveal(selectedIndex());
-  }));
+  createEffect(
+    on([props.store.stops, selectedIndex], () => {
+      if (selectedIndex() >= 0) list?.reveal(selectedIndex());
+    }),
+  );
 
   const keys = (event: KeyboardEvent): void => {
     const at = selectedIndex();
@@ -83,12 +92,24 @@ export function Outline(props: OutlineProps): JSX.Element {
       if (next !== undefined) pick(next);
     };
     switch (event.key) {
-      case "ArrowDown": go(at + 1); break;
-      case "ArrowUp": go(at - 1); break;
-      case "Home": go(0); break;
-      case "End": go(rows().length - 1); break;
-      case "PageDown": go(at + 15); break;
-      case "PageUp": go(at - 15); break;
+      case "ArrowDown":
+        go(at + 1);
+        break;
+      case "ArrowUp":
+        go(at - 1);
+        break;
+      case "Home":
+        go(0);
+        break;
+      case "End":
+        go(rows().length - 1);
+        break;
+      case "PageDown":
+        go(at + 15);
+        break;
+      case "PageUp":
+        go(at - 15);
+        break;
       case "ArrowRight":
         if (row?.entry.kind === "scope" && !row.open) props.store.toggleScope(row.entry.path);
         else go(at + 1);
@@ -103,7 +124,8 @@ export function Outline(props: OutlineProps): JSX.Element {
       case " ":
         if (row?.entry.kind === "scope") props.store.toggleScope(row.entry.path);
         break;
-      default: return;
+      default:
+        return;
     }
     event.preventDefault();
     event.stopPropagation();
@@ -120,13 +142,20 @@ export function Outline(props: OutlineProps): JSX.Element {
         handle.element.addEventListener("blur", () => setFocused(false));
       }}
       attrs={{
-        role: "tree", tabindex: 0, "aria-label": "Outline of the program",
+        role: "tree",
+        tabindex: 0,
+        "aria-label": "Outline of the program",
         "aria-activedescendant": selectedIndex() >= 0 ? `row-${selectedIndex()}` : undefined,
         "data-testid": "outline",
       }}
       onKeyDown={keys}
-      empty={<p class="empty">{props.ui.search() !== "" ? "Nothing matches. Try op:matmul, nan:true or part of a name."
-        : "No node has run yet."}</p>}
+      empty={
+        <p class="empty">
+          {props.ui.search() !== ""
+            ? "Nothing matches. Try op:matmul, nan:true or part of a name."
+            : "No node has run yet."}
+        </p>
+      }
       row={(row, index) => {
         const node = () => {
           const entry = row().entry;
@@ -141,8 +170,7 @@ export function Outline(props: OutlineProps): JSX.Element {
           const entry = row().entry;
           const columns = props.store.shown();
           const step = props.store.step();
-          const ran = (id: number) =>
-            (columns.times[id] ?? 0) > 0 && columns.step[id] === step;
+          const ran = (id: number) => (columns.times[id] ?? 0) > 0 && columns.step[id] === step;
           if (entry.kind === "node") return ran(entry.id);
           return entry.members.slice(0, 64).some(ran);
         });
@@ -162,8 +190,11 @@ export function Outline(props: OutlineProps): JSX.Element {
         const here = () => node() > 0 && node() === current();
         const holds = () => {
           const entry = row().entry;
-          return entry.kind === "scope" && !here()
-            && (currentName()?.startsWith(`${entry.path}/`) ?? false);
+          return (
+            entry.kind === "scope" &&
+            !here() &&
+            (currentName()?.startsWith(`${entry.path}/`) ?? false)
+          );
         };
         return (
           <div
@@ -179,8 +210,12 @@ export function Outline(props: OutlineProps): JSX.Element {
             aria-expanded={row().entry.kind === "scope" ? row().open : undefined}
             aria-current={here() ? "step" : undefined}
             classList={{
-              cur: here(), in: holds(), no: !done(), sel: isSelected(row()),
-              focus: focused() && isSelected(row()), leaf: row().entry.kind === "node",
+              cur: here(),
+              in: holds(),
+              no: !done(),
+              sel: isSelected(row()),
+              focus: focused() && isSelected(row()),
+              leaf: row().entry.kind === "node",
             }}
             title={row().entry.path}
             onClick={() => {
@@ -208,19 +243,27 @@ export function Outline(props: OutlineProps): JSX.Element {
             </button>
             <span class="indent" style={{ width: `${row().depth * INDENT}px` }} />
             <Show when={row().entry.kind === "scope"} fallback={<span class="tw" />}>
-              <button type="button" class="tw" tabindex={-1}
+              <button
+                type="button"
+                class="tw"
+                tabindex={-1}
                 aria-label={row().open ? "Fold" : "Open"}
                 onClick={(event) => {
                   event.stopPropagation();
                   props.store.toggleScope(row().entry.path);
-                }}>
+                }}
+              >
                 <Icon name={row().open ? "down" : "right"} size={12} />
               </button>
             </Show>
             <span class="ell tr-name">{row().label}</span>
             <span class="sp" />
-            <Show when={(flags() & HAS_NAN) !== 0}><span class="mi nan">NaN</span></Show>
-            <Show when={(flags() & HAS_INF) !== 0}><span class="mi inf">Inf</span></Show>
+            <Show when={(flags() & HAS_NAN) !== 0}>
+              <span class="mi nan">NaN</span>
+            </Show>
+            <Show when={(flags() & HAS_INF) !== 0}>
+              <span class="mi inf">Inf</span>
+            </Show>
             <span class="tr-time">{time() > 0 ? formatDuration(time()) : ""}</span>
           </div>
         );

@@ -64,21 +64,36 @@ export function Palette(props: {
     };
     for (const command of props.commands) {
       if (command.enabled()) {
-        consider({ title: command.title, note: command.keys, kind: "command", run: command.run }, 2);
+        consider(
+          { title: command.title, note: command.keys, kind: "command", run: command.run },
+          2,
+        );
       }
     }
     const graph = props.store.model()?.graph;
     for (const path of props.store.tree()?.scopes.keys() ?? []) {
       if (path === "") continue;
-      consider({ title: path, note: "scope", kind: "scope",
-        run: () => props.go({ kind: "scope", path }) }, 4);
+      consider(
+        { title: path, note: "scope", kind: "scope", run: () => props.go({ kind: "scope", path }) },
+        4,
+      );
     }
     for (const node of graph?.nodes ?? []) {
       if (node === undefined) continue;
-      consider({ title: node.name, note: node.op, kind: "node",
-        run: () => props.go({ kind: "node", id: node.id }) }, 5);
+      consider(
+        {
+          title: node.name,
+          note: node.op,
+          kind: "node",
+          run: () => props.go({ kind: "node", id: node.id }),
+        },
+        5,
+      );
     }
-    return found.sort((a, b) => a.score - b.score).slice(0, MOST).map((each) => each.entry);
+    return found
+      .sort((a, b) => a.score - b.score)
+      .slice(0, MOST)
+      .map((each) => each.entry);
   });
   createEffect(on(entries, () => setAt(0)));
   createEffect(() => {
@@ -91,14 +106,25 @@ export function Palette(props: {
     entry.run();
   };
   return (
-    <div class="overlay" onPointerDown={(event) => {
-      if (event.target === event.currentTarget) close();
-    }}>
+    <div
+      class="overlay"
+      onPointerDown={(event) => {
+        if (event.target === event.currentTarget) close();
+      }}
+    >
       <div class="palette-box" role="dialog" aria-label="Find a node or a command">
-        <input ref={input} class="palette-input" data-testid="palette-input"
-          placeholder="Find a node, a scope or a command" value={text()} spellcheck={false}
-          role="combobox" aria-expanded="true" aria-controls="palette-list"
-          aria-activedescendant={`palette-${at()}`} autocomplete="off"
+        <input
+          ref={input}
+          class="palette-input"
+          data-testid="palette-input"
+          placeholder="Find a node, a scope or a command"
+          value={text()}
+          spellcheck={false}
+          role="combobox"
+          aria-expanded="true"
+          aria-controls="palette-list"
+          aria-activedescendant={`palette-${at()}`}
+          autocomplete="off"
           onInput={(event) => setText(event.currentTarget.value)}
           onKeyDown={(event) => {
             event.stopPropagation();
@@ -109,14 +135,25 @@ export function Palette(props: {
             else if (event.key === "Enter") choose(entries()[at()]);
             else return;
             event.preventDefault();
-          }} />
+          }}
+        />
         <div class="palette-list" id="palette-list" role="listbox" ref={list}>
           <For each={entries()}>
             {(entry, i) => (
-              <button type="button" class="palette-entry" role="option" id={`palette-${i()}`}
-                tabindex={-1} aria-selected={i() === at()} classList={{ on: i() === at() }}
-                onPointerMove={() => setAt(i())} onClick={() => choose(entry)}>
-                <span class="ell" classList={{ m: entry.kind !== "command" }}>{entry.title}</span>
+              <button
+                type="button"
+                class="palette-entry"
+                role="option"
+                id={`palette-${i()}`}
+                tabindex={-1}
+                aria-selected={i() === at()}
+                classList={{ on: i() === at() }}
+                onPointerMove={() => setAt(i())}
+                onClick={() => choose(entry)}
+              >
+                <span class="ell" classList={{ m: entry.kind !== "command" }}>
+                  {entry.title}
+                </span>
                 <span class="sp" />
                 <span class="mi t3">{entry.note}</span>
               </button>

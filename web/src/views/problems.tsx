@@ -32,9 +32,13 @@ export function problemsOf(graph: RunGraph | undefined, columns: NodeColumns): r
     const flags = node === undefined ? 0 : (columns.flags[node.id] ?? 0);
     if (node === undefined || (flags & (HAS_NAN | HAS_INF | FAILED)) === 0) continue;
     found.push({
-      id: node.id, name: node.name, seq: columns.seq[node.id] ?? 0,
-      step: columns.step[node.id] ?? 0, failed: (flags & FAILED) !== 0,
-      nan: (flags & HAS_NAN) !== 0, inf: (flags & HAS_INF) !== 0,
+      id: node.id,
+      name: node.name,
+      seq: columns.seq[node.id] ?? 0,
+      step: columns.step[node.id] ?? 0,
+      failed: (flags & FAILED) !== 0,
+      nan: (flags & HAS_NAN) !== 0,
+      inf: (flags & HAS_INF) !== 0,
     });
   }
   return found.sort((a, b) => a.seq - b.seq);
@@ -60,23 +64,43 @@ export function Problems(props: {
     const now = dropped();
     if (now === undefined) return [];
     return [
-      now.blobs > 0 ? `${formatCount(now.blobs)} values not kept (byte budget; statistics are there). Raise it or narrow the selection.` : "",
-      now.summaries > 0 ? `${formatCount(now.summaries)} outputs without statistics: the recorder could not keep up.` : "",
-      now.executions > 0 ? `${formatCount(now.executions)} executions lost: the recorder could not keep up.` : "",
+      now.blobs > 0
+        ? `${formatCount(now.blobs)} values not kept (byte budget; statistics are there). ` +
+          "Raise it or narrow the selection."
+        : "",
+      now.summaries > 0
+        ? `${formatCount(now.summaries)} outputs without statistics: the recorder was behind.`
+        : "",
+      now.executions > 0
+        ? `${formatCount(now.executions)} executions lost: the recorder could not keep up.`
+        : "",
     ].filter(Boolean);
   };
   return (
     <div class="problems" data-testid="problems">
       <Show when={props.store.model()?.info.error}>
-        {(error) => <p class="problem bad"><span class="brk b">Program</span> {error()}</p>}
+        {(error) => (
+          <p class="problem bad">
+            <span class="brk b">Program</span> {error()}
+          </p>
+        )}
       </Show>
       <For each={props.problems.slice(0, MOST)}>
         {(each, i) => (
-          <button type="button" class="problem" onClick={() => props.go({ kind: "node", id: each.id })}>
+          <button
+            type="button"
+            class="problem"
+            onClick={() => props.go({ kind: "node", id: each.id })}
+          >
             <span class={each.failed ? "bdot enabled" : each.nan ? "dia" : "dia inf"} />
             <span class="ell problem-name">{each.name}</span>
-            <span class="mi" classList={{ nan: each.nan, inf: each.inf && !each.nan, brk: each.failed }}>
-              {[each.failed && "raised", each.nan && "NaN", each.inf && "Inf"].filter(Boolean).join(", ")}
+            <span
+              class="mi"
+              classList={{ nan: each.nan, inf: each.inf && !each.nan, brk: each.failed }}
+            >
+              {[each.failed && "raised", each.nan && "NaN", each.inf && "Inf"]
+                .filter(Boolean)
+                .join(", ")}
             </span>
             <span class="t3 small">{i() === 0 && !each.failed ? "first" : ""}</span>
             <span class="mi t3">step {formatCount(each.step)}</span>
@@ -84,8 +108,11 @@ export function Problems(props: {
         )}
       </For>
       <For each={losses()}>{(text) => <p class="problem t2">{text}</p>}</For>
-      <Show when={props.problems.length === 0 && losses().length === 0
-        && !props.store.model()?.info.error}>
+      <Show
+        when={
+          props.problems.length === 0 && losses().length === 0 && !props.store.model()?.info.error
+        }
+      >
         <p class="empty">No NaN, no Inf, no failed node, nothing dropped.</p>
       </Show>
     </div>

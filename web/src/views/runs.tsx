@@ -11,16 +11,22 @@ import type { RunInfo } from "@/wire/types.gen";
 function startedAt(run: RunInfo): string {
   if (run.started_unix_ns === 0) return "";
   return new Date(run.started_unix_ns / 1e6).toLocaleTimeString([], {
-    hour: "2-digit", minute: "2-digit", second: "2-digit",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
   });
 }
 
 function stateWords(run: RunInfo): string {
   switch (run.state) {
-    case "live": return "live";
-    case "finished": return run.status ? `failed, status ${run.status}` : "finished";
-    case "lost": return "lost";
-    case "recorded": return "recording";
+    case "live":
+      return "live";
+    case "finished":
+      return run.status ? `failed, status ${run.status}` : "finished";
+    case "lost":
+      return "lost";
+    case "recorded":
+      return "recording";
   }
 }
 
@@ -39,13 +45,16 @@ export function RunSelect(props: { readonly store: Store }): JSX.Element {
     <label class="runsel" title={current()?.argv.join(" ") ?? ""}>
       <span class={`lamp ${current() ? tone(current() as RunInfo) : "off"}`} aria-hidden="true" />
       <span class="runsel-name ell">{current()?.name ?? "no run"}</span>
-      <Show when={current()}>
-        {(run) => <span class="t3 wide">{stateWords(run())}</span>}
-      </Show>
-      <span class="runsel-arrow" aria-hidden="true">⌄</span>
-      <select data-testid="run-select" aria-label="Run"
+      <Show when={current()}>{(run) => <span class="t3 wide">{stateWords(run())}</span>}</Show>
+      <span class="runsel-arrow" aria-hidden="true">
+        ⌄
+      </span>
+      <select
+        data-testid="run-select"
+        aria-label="Run"
         value={props.store.runId() ?? ""}
-        onChange={(event) => props.store.openRun(event.currentTarget.value)}>
+        onChange={(event) => props.store.openRun(event.currentTarget.value)}
+      >
         <For each={newestFirst(props.store.runs())}>
           {(run) => (
             <option value={run.id} selected={run.id === props.store.runId()}>
@@ -61,20 +70,33 @@ export function RunSelect(props: { readonly store: Store }): JSX.Element {
 export function RunList(props: { readonly store: Store }): JSX.Element {
   return (
     <div class="runs" data-testid="runs">
-      <For each={newestFirst(props.store.runs())} fallback={
-        <p class="empty">No run yet. <code>nodescope run train.py</code> starts one.</p>}>
+      <For
+        each={newestFirst(props.store.runs())}
+        fallback={
+          <p class="empty">
+            No run yet. <code>nodescope run train.py</code> starts one.
+          </p>
+        }
+      >
         {(run) => (
-          <button type="button" class="run" classList={{ on: run.id === props.store.runId() }}
+          <button
+            type="button"
+            class="run"
+            classList={{ on: run.id === props.store.runId() }}
             aria-current={run.id === props.store.runId()}
-            onClick={() => props.store.openRun(run.id)}>
+            onClick={() => props.store.openRun(run.id)}
+          >
             <span class={`lamp ${tone(run)}`} aria-hidden="true" />
             <span class="ell run-name">{run.name}</span>
             <span class="mi t3">{startedAt(run)}</span>
             <span class="run-more mi t3 ell">
-              {stateWords(run)} · {run.level}{run.pid > 0 ? ` · pid ${run.pid}` : ""}
+              {stateWords(run)} · {run.level}
+              {run.pid > 0 ? ` · pid ${run.pid}` : ""}
             </span>
             <Show when={run.error}>
-              <span class="run-more small brk ell" title={run.error}>{run.error}</span>
+              <span class="run-more small brk ell" title={run.error}>
+                {run.error}
+              </span>
             </Show>
           </button>
         )}

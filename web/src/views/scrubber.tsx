@@ -36,8 +36,8 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
     if (row === undefined) return;
     // Back goes to the start of this step first, as in every player.
     const index = steps().indexOf(row);
-    const target = by < 0
-      ? steps()[here() - row.start_seq > 1 ? index : index - 1] : steps()[index + 1];
+    const target =
+      by < 0 ? steps()[here() - row.start_seq > 1 ? index : index - 1] : steps()[index + 1];
     if (target !== undefined) seek(target.start_seq);
     else seek(by < 0 ? 1 : last());
   };
@@ -54,10 +54,20 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
   };
   return (
     <div class="scrub" role="group" aria-label="Moment shown">
-      <IconButton small icon="first" label="To the start of the step" disabled={last() <= 1}
-        onClick={() => turn(-1)} />
-      <IconButton small icon="left" label="One execution back" disabled={here() <= 1}
-        onClick={() => seek(here() - 1)} />
+      <IconButton
+        small
+        icon="first"
+        label="To the start of the step"
+        disabled={last() <= 1}
+        onClick={() => turn(-1)}
+      />
+      <IconButton
+        small
+        icon="left"
+        label="One execution back"
+        disabled={here() <= 1}
+        onClick={() => seek(here() - 1)}
+      />
       <div class="scrub-track">
         <Canvas class="scrub-marks" label="Steps" draw={marks} />
         <input
@@ -73,17 +83,32 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
           onInput={(event) => seek(event.currentTarget.valueAsNumber)}
         />
       </div>
-      <IconButton small icon="right" label="One execution on" disabled={past() === undefined}
-        onClick={() => seek(here() + 1)} />
-      <IconButton small icon="last" label="To the next step" disabled={past() === undefined}
-        onClick={() => turn(1)} />
+      <IconButton
+        small
+        icon="right"
+        label="One execution on"
+        disabled={past() === undefined}
+        onClick={() => seek(here() + 1)}
+      />
+      <IconButton
+        small
+        icon="last"
+        label="To the next step"
+        disabled={past() === undefined}
+        onClick={() => turn(1)}
+      />
       <span class="scrub-words mi t2">
         <Show when={(step()?.step ?? 0) > 0}>step {formatCount(step()?.step ?? 0)} · </Show>
         record {formatCount(here())} / {formatCount(last())}
         <Show when={past()}>{(at) => <> · {formatDuration(at().timeNs)}</>}</Show>
       </span>
-      <button type="button" class="btn back-live" data-testid="back-to-live"
-        disabled={past() === undefined} onClick={() => store.backToLive()}>
+      <button
+        type="button"
+        class="btn back-live"
+        data-testid="back-to-live"
+        disabled={past() === undefined}
+        onClick={() => store.backToLive()}
+      >
         {store.model()?.info.state === "live" ? "Back to live" : "Back to the end"}
       </button>
     </div>

@@ -34,10 +34,14 @@ export function describe(store: Store): Words {
     };
   }
   switch (model.session?.phase) {
-    case "stopped": return { text: "Stopped", tone: "now", more: "" };
-    case "detached": return { text: "Detached", tone: "off", more: "runs to its end" };
-    case "finished": return { text: "Finishing", tone: "ok", more: "" };
-    default: return { text: "Running", tone: "ok", more: "" };
+    case "stopped":
+      return { text: "Stopped", tone: "now", more: "" };
+    case "detached":
+      return { text: "Detached", tone: "off", more: "runs to its end" };
+    case "finished":
+      return { text: "Finishing", tone: "ok", more: "" };
+    default:
+      return { text: "Running", tone: "ok", more: "" };
   }
 }
 
@@ -50,7 +54,8 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
     props.store.cursor();
     props.store.stop();
     const graph = props.store.model()?.graph;
-    return graph === undefined ? undefined
+    return graph === undefined
+      ? undefined
       : progressOf(graph, props.store.shown(), props.store.step());
   });
   const phase = createMemo(() => {
@@ -64,47 +69,57 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
   // Counting aloud ten times a second would drown everything else: only changes of state are said.
   const spoken = createMemo(() => {
     const stop = props.store.cursor().kind === "live" ? props.store.stop() : undefined;
-    return stop === undefined ? words().text
+    return stop === undefined
+      ? words().text
       : `Stopped ${stop.when} ${stop.node_name}, step ${stop.step}`;
   });
   return (
     <>
-    <span class="sr" role="status" aria-live="polite">{spoken()}</span>
-    <div class="lcd" data-testid="state">
-      <span class={`lamp ${words().tone}`} aria-hidden="true" />
-      <span class={`lcd-state ${words().tone}`} title={words().more}>{words().text}</span>
-      <Show when={props.store.step() > 0}>
-        <span class="vr" aria-hidden="true" />
-        <span class="lcd-part">
-          <span class="k">step</span> <span class="v">{formatCount(props.store.step())}</span>
+      <span class="sr" role="status" aria-live="polite">
+        {spoken()}
+      </span>
+      <div class="lcd" data-testid="state">
+        <span class={`lamp ${words().tone}`} aria-hidden="true" />
+        <span class={`lcd-state ${words().tone}`} title={words().more}>
+          {words().text}
         </span>
-      </Show>
-      <Show when={progress()}>
-        {(now) => (
+        <Show when={props.store.step() > 0}>
+          <span class="vr" aria-hidden="true" />
           <span class="lcd-part">
-            <span class="k">node</span> <span class="v">{formatCount(now().done)}</span>
-            <span class="v t3"> / {formatCount(now().total)}</span>
+            <span class="k">step</span> <span class="v">{formatCount(props.store.step())}</span>
           </span>
-        )}
-      </Show>
-      <Show when={phase()}>
-        <span class="vr wide" aria-hidden="true" />
-        <span class="k lcd-phase">{phase()}</span>
-      </Show>
-      <Show when={(progress()?.total ?? 0) > 0}>
-        <span class="lcd-strip wide" aria-hidden="true">
-          <For each={progress()?.phases ?? []}>
-            {(each) => (
-              <span class="lcd-lane" style={{ "flex-grow": each.total }} title={
-                `${each.phase}: ${each.done} of ${each.total} nodes`}>
-                <span class={`lcd-fill ph-${each.phase}`}
-                  style={{ width: `${(each.done / Math.max(1, each.total)) * 100}%` }} />
-              </span>
-            )}
-          </For>
-        </span>
-      </Show>
-    </div>
+        </Show>
+        <Show when={progress()}>
+          {(now) => (
+            <span class="lcd-part">
+              <span class="k">node</span> <span class="v">{formatCount(now().done)}</span>
+              <span class="v t3"> / {formatCount(now().total)}</span>
+            </span>
+          )}
+        </Show>
+        <Show when={phase()}>
+          <span class="vr wide" aria-hidden="true" />
+          <span class="k lcd-phase">{phase()}</span>
+        </Show>
+        <Show when={(progress()?.total ?? 0) > 0}>
+          <span class="lcd-strip wide" aria-hidden="true">
+            <For each={progress()?.phases ?? []}>
+              {(each) => (
+                <span
+                  class="lcd-lane"
+                  style={{ "flex-grow": each.total }}
+                  title={`${each.phase}: ${each.done} of ${each.total} nodes`}
+                >
+                  <span
+                    class={`lcd-fill ph-${each.phase}`}
+                    style={{ width: `${(each.done / Math.max(1, each.total)) * 100}%` }}
+                  />
+                </span>
+              )}
+            </For>
+          </span>
+        </Show>
+      </div>
     </>
   );
 }

@@ -21,11 +21,16 @@ export function StatusBar(props: { readonly store: Store; onKeys(): void }): JSX
   onCleanup(() => clearInterval(timer));
   const link = createMemo(() => {
     switch (store.link().kind) {
-      case "open": return { text: "Connected", tone: "ok" };
-      case "connecting": return { text: "Connecting…", tone: "now" };
-      case "lost": return { text: "Connection lost, reconnecting…", tone: "bad" };
-      case "refused": return { text: "Refused", tone: "bad" };
-      case "skew": return { text: "Versions differ", tone: "bad" };
+      case "open":
+        return { text: "Connected", tone: "ok" };
+      case "connecting":
+        return { text: "Connecting…", tone: "now" };
+      case "lost":
+        return { text: "Connection lost, reconnecting…", tone: "bad" };
+      case "refused":
+        return { text: "Refused", tone: "bad" };
+      case "skew":
+        return { text: "Versions differ", tone: "bad" };
     }
   });
   const model = () => store.model();
@@ -50,10 +55,15 @@ export function StatusBar(props: { readonly store: Store; onKeys(): void }): JSX
       </span>
       <span>
         <span class="m">{formatCount(rate())}</span> events/s{" "}
-        <i>last <span class="m">{formatCount(model()?.seq ?? 0)}</span></i>
+        <i>
+          last <span class="m">{formatCount(model()?.seq ?? 0)}</span>
+        </i>
       </span>
       <span title="Values, statistics and executions that were not kept">
-        dropped <span class="m" classList={{ brk: dropped() > 0 }}>{formatCount(dropped())}</span>
+        dropped{" "}
+        <span class="m" classList={{ brk: dropped() > 0 }}>
+          {formatCount(dropped())}
+        </span>
       </span>
       <Show when={(model()?.skipped ?? 0) > 0}>
         <span class="wide" title="Executions recorded, but left out of this page's live stream">
@@ -61,20 +71,32 @@ export function StatusBar(props: { readonly store: Store; onKeys(): void }): JSX
         </span>
       </Show>
       <Show when={model()}>
-        {(now) => <span class="wide">capture <b>{now().info.level}</b></span>}
+        {(now) => (
+          <span class="wide">
+            capture <b>{now().info.level}</b>
+          </span>
+        )}
       </Show>
-      <Show when={model()?.session && model()?.info.state === "live" && !model()?.session?.attended}>
+      <Show
+        when={model()?.session && model()?.info.state === "live" && !model()?.session?.attended}
+      >
         <span class="now">unattended: breakpoints do not stop</span>
       </Show>
       <span class="sp" />
       <Show when={model()?.info.recording}>
         {(path) => (
-          <span class="wide ell" title={path()}><i>{path().split(/[\\/]/).at(-1)}</i></span>
+          <span class="wide ell" title={path()}>
+            <i>{path().split(/[\\/]/).at(-1)}</i>
+          </span>
         )}
       </Show>
       <span class="wide">
         <For each={phases()}>
-          {(each) => <span class="status-phase"><i>{each.phase}</i> <span class="m">{formatCount(each.total)}</span></span>}
+          {(each) => (
+            <span class="status-phase">
+              <i>{each.phase}</i> <span class="m">{formatCount(each.total)}</span>
+            </span>
+          )}
         </For>
       </span>
       <button type="button" class="status-keys" onClick={() => props.onKeys()}>

@@ -14,8 +14,10 @@ export interface Surface {
   colour(name: string): string;
 }
 
-export type CanvasEvents = Pick<JSX.HTMLAttributes<HTMLCanvasElement>,
-  "onPointerDown" | "onPointerMove" | "onPointerLeave" | "onPointerUp" | "onDblClick" | "onKeyDown">;
+export type CanvasEvents = Pick<
+  JSX.HTMLAttributes<HTMLCanvasElement>,
+  "onPointerDown" | "onPointerMove" | "onPointerLeave" | "onPointerUp" | "onDblClick" | "onKeyDown"
+>;
 
 export function Canvas(props: {
   /** Draws everything. Signals read in it lead to a redraw. */
@@ -28,12 +30,15 @@ export function Canvas(props: {
 }): JSX.Element {
   let host!: HTMLDivElement;
   let canvas!: HTMLCanvasElement;
-  const [size, setSize] = createSignal({ width: 0, height: 0 },
-    { equals: (a, b) => a.width === b.width && a.height === b.height });
+  const [size, setSize] = createSignal(
+    { width: 0, height: 0 },
+    { equals: (a, b) => a.width === b.width && a.height === b.height },
+  );
 
   onMount(() => {
     const resize = new ResizeObserver(() =>
-      setSize({ width: host.clientWidth, height: host.clientHeight }));
+      setSize({ width: host.clientWidth, height: host.clientHeight }),
+    );
     resize.observe(host);
     setSize({ width: host.clientWidth, height: host.clientHeight });
     onCleanup(() => resize.disconnect());
@@ -45,7 +50,10 @@ export function Canvas(props: {
     const g = width > 0 && height > 0 ? canvas.getContext("2d") : null;
     if (g === null) return;
     const ratio = Math.min(3, globalThis.devicePixelRatio || 1);
-    if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
+    if (
+      canvas.width !== Math.round(width * ratio) ||
+      canvas.height !== Math.round(height * ratio)
+    ) {
       canvas.width = Math.round(width * ratio);
       canvas.height = Math.round(height * ratio);
     }
@@ -53,14 +61,22 @@ export function Canvas(props: {
     g.clearRect(0, 0, width, height);
     const theme = getComputedStyle(canvas);
     props.draw({
-      g, width, height, colour: (name) => theme.getPropertyValue(name).trim(),
+      g,
+      width,
+      height,
+      colour: (name) => theme.getPropertyValue(name).trim(),
     });
   });
 
   return (
     <div ref={host} class={`canvas-host ${props.class ?? ""}`}>
-      <canvas ref={canvas} role="img" aria-label={props.label} tabindex={props.tabindex}
-        {...props.events} />
+      <canvas
+        ref={canvas}
+        role="img"
+        aria-label={props.label}
+        tabindex={props.tabindex}
+        {...props.events}
+      />
     </div>
   );
 }

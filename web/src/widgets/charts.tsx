@@ -28,30 +28,49 @@ export function Histogram(props: HistogramProps): JSX.Element {
     const scale = (count: number) =>
       count === 0 ? 0 : Math.max(2, (Math.log1p(count) / most) * HEIGHT);
     return {
-      finite: props.counts.map(scale), nan: scale(props.nan), inf: scale(props.inf),
+      finite: props.counts.map(scale),
+      nan: scale(props.nan),
+      inf: scale(props.inf),
     };
   });
-  const specials = () => [
-    { name: "NaN", count: props.nan, high: bars().nan, tone: "nan" },
-    { name: "Inf", count: props.inf, high: bars().inf, tone: "inf" },
-  ].filter((each) => each.count > 0);
+  const specials = () =>
+    [
+      { name: "NaN", count: props.nan, high: bars().nan, tone: "nan" },
+      { name: "Inf", count: props.inf, high: bars().inf, tone: "inf" },
+    ].filter((each) => each.count > 0);
   return (
-    <div class="hist" role="img"
-      aria-label={`Distribution from ${formatNumber(props.min)} to ${formatNumber(props.max)}`}>
+    <div
+      class="hist"
+      role="img"
+      aria-label={`Distribution from ${formatNumber(props.min)} to ${formatNumber(props.max)}`}
+    >
       <div class="hist-finite">
-        <svg class="hist-bars" viewBox={`0 0 ${Math.max(1, props.counts.length)} ${HEIGHT}`}
-          preserveAspectRatio="none" aria-hidden="true">
+        <svg
+          class="hist-bars"
+          viewBox={`0 0 ${Math.max(1, props.counts.length)} ${HEIGHT}`}
+          preserveAspectRatio="none"
+          aria-hidden="true"
+        >
           <For each={bars().finite}>
             {(high, at) => (
-              <rect x={at() + 0.06} y={HEIGHT - high} width={0.88} height={high}
-                fill={`var(${props.colour})`} />
+              <rect
+                x={at() + 0.06}
+                y={HEIGHT - high}
+                width={0.88}
+                height={high}
+                fill={`var(${props.colour})`}
+              />
             )}
           </For>
         </svg>
         <div class="hist-axis mi t3">
           <span>{formatNumber(props.min, 4)}</span>
           <Show when={zeroAt(props.min, props.max)}>
-            {(at) => <span class="hist-zero" style={{ left: `${at() * 100}%` }}>0</span>}
+            {(at) => (
+              <span class="hist-zero" style={{ left: `${at() * 100}%` }}>
+                0
+              </span>
+            )}
           </Show>
           <span>{formatNumber(props.max, 4)}</span>
         </div>
@@ -127,11 +146,16 @@ export function Sparkline(props: SparklineProps): JSX.Element {
     }
   };
   return (
-    <Canvas class="spark" label={props.label} draw={draw} events={{
-      onPointerDown: (event: PointerEvent & { currentTarget: HTMLCanvasElement }) => {
-        const part = event.offsetX / Math.max(1, event.currentTarget.clientWidth);
-        props.onPick?.(Math.round(part * (props.values.length - 1)));
-      },
-    }} />
+    <Canvas
+      class="spark"
+      label={props.label}
+      draw={draw}
+      events={{
+        onPointerDown: (event: PointerEvent & { currentTarget: HTMLCanvasElement }) => {
+          const part = event.offsetX / Math.max(1, event.currentTarget.clientWidth);
+          props.onPick?.(Math.round(part * (props.values.length - 1)));
+        },
+      }}
+    />
   );
 }

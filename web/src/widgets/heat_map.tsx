@@ -57,8 +57,12 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
     if (at !== undefined) {
       g.strokeStyle = colour("--text");
       g.lineWidth = 1.5;
-      g.strokeRect((at.col - props.col) * wide - 0.75, (at.row - props.row) * high - 0.75,
-        Math.max(4, wide) + 1.5, Math.max(4, high) + 1.5);
+      g.strokeRect(
+        (at.col - props.col) * wide - 0.75,
+        (at.row - props.row) * high - 0.75,
+        Math.max(4, wide) + 1.5,
+        Math.max(4, high) + 1.5,
+      );
     }
   };
 
@@ -66,14 +70,18 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
     if (box === undefined) return;
     const col = Math.floor(event.offsetX / box.cell[0]);
     const row = Math.floor(event.offsetY / box.cell[1]);
-    setCursor(col >= 0 && row >= 0 && col < props.cols && row < props.rows
-      ? { row: row + props.row, col: col + props.col } : undefined);
+    setCursor(
+      col >= 0 && row >= 0 && col < props.cols && row < props.rows
+        ? { row: row + props.row, col: col + props.col }
+        : undefined,
+    );
   };
   const words = createMemo(() => {
     const at = cursor();
     if (at === undefined) return undefined;
     const value = props.data[(at.row - props.row) * props.cols + at.col - props.col];
-    return value === undefined ? undefined
+    return value === undefined
+      ? undefined
       : { place: `[${[...props.index, at.row, at.col].join(",")}]`, value };
   });
 
@@ -90,27 +98,41 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
     const found = faults().find((each) => each > here) ?? faults()[0];
     if (found === undefined) return;
     setCursor({
-      row: Math.floor(found / props.cols) + props.row, col: (found % props.cols) + props.col,
+      row: Math.floor(found / props.cols) + props.row,
+      col: (found % props.cols) + props.col,
     });
   };
 
   return (
     <div class="heat">
-      <Canvas class="heat-cells" label="Elements as colours" draw={draw}
-        events={{ onPointerMove: point, onPointerLeave: () => setCursor(undefined) }} />
+      <Canvas
+        class="heat-cells"
+        label="Elements as colours"
+        draw={draw}
+        events={{ onPointerMove: point, onPointerLeave: () => setCursor(undefined) }}
+      />
       <div class="heat-foot">
         <span class="mi t3">{formatNumber(range()?.[0], 4)}</span>
-        <Canvas class="heat-scale" label="Colour scale" draw={(surface) => {
-          void props.theme;
-          drawScale(surface);
-        }} />
+        <Canvas
+          class="heat-scale"
+          label="Colour scale"
+          draw={(surface) => {
+            void props.theme;
+            drawScale(surface);
+          }}
+        />
         <span class="mi t3">{formatNumber(range()?.[1], 4)}</span>
       </div>
       <div class="heat-at mi">
         <Show when={faults().length > 0}>
-          <button type="button" class="btn heat-next" onClick={next}
-            title={`Jump between the ${faults().length} elements here that are not finite`}>
-            <span class="dia" />next
+          <button
+            type="button"
+            class="btn heat-next"
+            onClick={next}
+            title={`Jump between the ${faults().length} elements here that are not finite`}
+          >
+            <span class="dia" />
+            next
           </button>
         </Show>
         <span class="t3">{words()?.place ?? "\u00a0"}</span>{" "}

@@ -41,7 +41,9 @@ const ICONS = {
   last: { line: "m5 4 4 4-4 4M11.500 3.500v9" },
   plus: { line: "M8 3.500v9M3.500 8h9" },
   tree: { line: "M3 3.500h4M5 3.500v9h3M5 8h3M10 8h3.500M10 12.500h3.500" },
-  grid: { line: "M2.500 2.500h11v11h-11zM2.500 6.200h11M2.500 9.800h11M6.200 2.500v11M9.800 2.500v11" },
+  grid: {
+    line: "M2.500 2.500h11v11h-11zM2.500 6.200h11M2.500 9.800h11M6.200 2.500v11M9.800 2.500v11",
+  },
 } satisfies Record<string, Shape>;
 
 export type IconName = keyof typeof ICONS;

@@ -1,10 +1,19 @@
 /**
  * Elements as numbers: a table that scrolls over the whole slice and loads windows of it.
  *
- * Invariant: only cells in sight exist; what is not loaded is asked for and shown as dots meanwhile.
+ * Invariant: only cells in sight exist; what is not loaded is asked for and shown as
+ * dots meanwhile.
  */
 
-import { createEffect, createMemo, createSignal, For, type JSX, onCleanup, onMount } from "solid-js";
+import {
+  createEffect,
+  createMemo,
+  createSignal,
+  For,
+  type JSX,
+  onCleanup,
+  onMount,
+} from "solid-js";
 import { formatNumber } from "@/base/numbers";
 
 export interface GridWindow {
@@ -31,7 +40,10 @@ export function NumberGrid(props: {
   const [view, setView] = createSignal({ top: 0, left: 0, width: 300, height: 200 });
   const measure = (): void => {
     setView({
-      top: host.scrollTop, left: host.scrollLeft, width: host.clientWidth, height: host.clientHeight,
+      top: host.scrollTop,
+      left: host.scrollLeft,
+      width: host.clientWidth,
+      height: host.clientHeight,
     });
   };
   onMount(() => {
@@ -45,7 +57,8 @@ export function NumberGrid(props: {
     const row = Math.max(0, Math.floor(top / ROW));
     const col = Math.max(0, Math.floor(left / COL));
     return {
-      row, col,
+      row,
+      col,
       rows: Math.max(0, Math.min(props.rows - row, Math.ceil(height / ROW) + 1)),
       cols: Math.max(0, Math.min(props.cols - col, Math.ceil(width / COL) + 1)),
     };
@@ -53,8 +66,11 @@ export function NumberGrid(props: {
   createEffect(() => {
     const { row, col, rows, cols } = span();
     const has = props.window;
-    const inside = row >= has.row && col >= has.col
-      && row + rows <= has.row + has.rows && col + cols <= has.col + has.cols;
+    const inside =
+      row >= has.row &&
+      col >= has.col &&
+      row + rows <= has.row + has.rows &&
+      col + cols <= has.col + has.cols;
     if (!inside && rows > 0 && cols > 0) {
       props.onWindow(row - (row % WINDOW_STEP), col - (col % WINDOW_STEP));
     }
@@ -64,15 +80,27 @@ export function NumberGrid(props: {
     const has = props.window;
     const r = row - has.row;
     const c = col - has.col;
-    return r >= 0 && c >= 0 && r < has.rows && c < has.cols ? has.data[r * has.cols + c] : undefined;
+    return r >= 0 && c >= 0 && r < has.rows && c < has.cols
+      ? has.data[r * has.cols + c]
+      : undefined;
   };
   return (
-    <div class="numbers" ref={host} onScroll={measure} tabindex={0} role="group"
+    <div
+      class="numbers"
+      ref={host}
+      onScroll={measure}
+      tabindex={0}
+      role="group"
       aria-label="Elements as numbers"
-      style={{ "max-height": `${Math.min(252, (props.rows + 1) * ROW + 14)}px` }}>
-      <div class="numbers-space" style={{
-        width: `${HEAD + props.cols * COL}px`, height: `${(props.rows + 1) * ROW}px`,
-      }}>
+      style={{ "max-height": `${Math.min(252, (props.rows + 1) * ROW + 14)}px` }}
+    >
+      <div
+        class="numbers-space"
+        style={{
+          width: `${HEAD + props.cols * COL}px`,
+          height: `${(props.rows + 1) * ROW}px`,
+        }}
+      >
         <div class="numbers-head">
           <For each={range(span().col, span().cols)}>
             {(col) => <span style={{ left: `${HEAD + col * COL}px` }}>{col}</span>}
@@ -81,7 +109,9 @@ export function NumberGrid(props: {
         <For each={range(span().row, span().rows)}>
           {(row) => (
             <div class="numbers-row" style={{ top: `${(row + 1) * ROW}px` }}>
-              <span class="numbers-index" style={{ left: `${view().left}px` }}>{row}</span>
+              <span class="numbers-index" style={{ left: `${view().left}px` }}>
+                {row}
+              </span>
               <For each={range(span().col, span().cols)}>
                 {(col) => {
                   const value = () => cell(row, col);

@@ -4,7 +4,15 @@
  * Invariant: the number of elements depends on the height of the pane, not on the number of rows.
  */
 
-import { type Accessor, createMemo, createSignal, For, type JSX, onCleanup, onMount } from "solid-js";
+import {
+  type Accessor,
+  createMemo,
+  createSignal,
+  For,
+  type JSX,
+  onCleanup,
+  onMount,
+} from "solid-js";
 
 const MARGIN = 6;
 
@@ -77,16 +85,26 @@ export function VirtualList<T>(props: {
       }}
       onKeyDown={(event) => props.onKeyDown?.(event)}
     >
-      <div class="vlist-space" role="presentation"
-        style={{ height: `${props.items.length * props.rowHeight}px` }}>
+      <div
+        class="vlist-space"
+        role="presentation"
+        style={{ height: `${props.items.length * props.rowHeight}px` }}
+      >
         <For each={slots()}>
           {(slot) => {
             const index = () => range().first + slot;
             const present = () => index() < props.items.length;
             return (
-              <div class="vlist-slot" role="presentation" hidden={!present()}
-                style={{ top: `${index() * props.rowHeight}px`, height: `${props.rowHeight}px` }}>
-                {props.row(() => props.items[Math.min(index(), props.items.length - 1)] as T, index)}
+              <div
+                class="vlist-slot"
+                role="presentation"
+                hidden={!present()}
+                style={{ top: `${index() * props.rowHeight}px`, height: `${props.rowHeight}px` }}
+              >
+                {props.row(
+                  () => props.items[Math.min(index(), props.items.length - 1)] as T,
+                  index,
+                )}
               </div>
             );
           }}

@@ -3,10 +3,12 @@ import { decodeElements, decodeExecutions } from "@/wire/decode";
 import { columns } from "@/wire/fixtures";
 
 test("columns become typed arrays, wherever msgpack put them", () => {
-  const rows = decodeExecutions(columns([
-    { seq: 2 ** 40, node: 3, step: 4, start: 2 ** 50, duration: 12, flags: 9 },
-    { seq: 2 ** 40 + 1, node: 4_000_000_000 },
-  ]));
+  const rows = decodeExecutions(
+    columns([
+      { seq: 2 ** 40, node: 3, step: 4, start: 2 ** 50, duration: 12, flags: 9 },
+      { seq: 2 ** 40 + 1, node: 4_000_000_000 },
+    ]),
+  );
   expect(rows.count).toBe(2);
   expect([...rows.seq]).toEqual([2 ** 40, 2 ** 40 + 1]);
   expect([...rows.node]).toEqual([3, 4_000_000_000]);

@@ -46,9 +46,10 @@ export function decodeExecutions(columns: ExecutionColumns): Executions {
     startNs: f64("start_ns"),
     durationNs: f64("duration_ns"),
     flags: new Uint8Array(bytesOf(columns.flags, "flags", n)),
-    times: columns.times.byteLength === 0
-      ? new Uint32Array(0)
-      : new Uint32Array(bytesOf(columns.times, "times", n * 4)),
+    times:
+      columns.times.byteLength === 0
+        ? new Uint32Array(0)
+        : new Uint32Array(bytesOf(columns.times, "times", n * 4)),
   };
 }
 

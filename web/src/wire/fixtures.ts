@@ -5,24 +5,52 @@
  */
 
 import type {
-  ExecutionColumns, Node, ProducedValue, Records, RunInfo, SessionInfo, Snapshot, Stop,
+  ExecutionColumns,
+  Node,
+  ProducedValue,
+  Records,
+  RunInfo,
+  SessionInfo,
+  Snapshot,
+  Stop,
 } from "@/wire/types.gen";
 
 export const RUN = "0123456789abcdef";
 
 export function runInfo(change: Partial<RunInfo> = {}): RunInfo {
   return {
-    id: RUN, name: "train.py", argv: [], pid: 7, started_unix_ns: 1, level: "summary",
-    state: "live", recording: "", status: null, error: "", ...change,
+    id: RUN,
+    name: "train.py",
+    argv: [],
+    pid: 7,
+    started_unix_ns: 1,
+    level: "summary",
+    state: "live",
+    recording: "",
+    status: null,
+    error: "",
+    ...change,
   };
 }
 
 export function node(id: number, name: string, change: Partial<Node> = {}): Node {
   const cut = name.lastIndexOf("/");
   return {
-    id, name, op: name.slice(cut + 1), family: "elementwise", inputs: [], control_inputs: [],
-    outputs: [id], attrs: {}, scope: cut < 0 ? "" : name.slice(0, cut), phase: "forward",
-    device: "cpu", source: null, origin: [], forward: null, ...change,
+    id,
+    name,
+    op: name.slice(cut + 1),
+    family: "elementwise",
+    inputs: [],
+    control_inputs: [],
+    outputs: [id],
+    attrs: {},
+    scope: cut < 0 ? "" : name.slice(0, cut),
+    phase: "forward",
+    device: "cpu",
+    source: null,
+    origin: [],
+    forward: null,
+    ...change,
   };
 }
 
@@ -60,13 +88,20 @@ export function columns(rows: readonly ExecutionRow[]): ExecutionColumns {
     duration_ns: f64((row) => row.duration ?? 10),
     flags: bytes(Uint8Array.from(rows, (row) => row.flags ?? 0)),
     times: rows.some((row) => row.times !== undefined)
-      ? u32((row) => row.times ?? 0) : new Uint8Array(0),
+      ? u32((row) => row.times ?? 0)
+      : new Uint8Array(0),
   };
 }
 
 const NOTHING = {
-  time_ns: 0, nodes: [], values: [], gradients: [], steps: [], logs: [],
-  executions: columns([]), dropped: { blobs: 0, summaries: 0, executions: 0 },
+  time_ns: 0,
+  nodes: [],
+  values: [],
+  gradients: [],
+  steps: [],
+  logs: [],
+  executions: columns([]),
+  dropped: { blobs: 0, summaries: 0, executions: 0 },
 } as const;
 
 export function snapshot(change: Partial<Snapshot> = {}): Snapshot {
@@ -79,8 +114,18 @@ export function records(change: Partial<Records> = {}): Records {
 
 export function stopAt(id: number, name: string, change: Partial<Stop> = {}): Stop {
   return {
-    reason: "breakpoint", node: id, node_name: name, scope: "", when: "after", step: 1, seq: id,
-    thread: 1, breakpoint: 0, text: "", stack: [], ...change,
+    reason: "breakpoint",
+    node: id,
+    node_name: name,
+    scope: "",
+    when: "after",
+    step: 1,
+    seq: id,
+    thread: 1,
+    breakpoint: 0,
+    text: "",
+    stack: [],
+    ...change,
   };
 }
 

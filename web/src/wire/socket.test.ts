@@ -38,7 +38,10 @@ class FakeSocket extends EventTarget {
 }
 
 const GREETING: ResponseBody = {
-  type: "initialized", server_version: "0.1.0", protocol: PROTOCOL_VERSION, runs: [],
+  type: "initialized",
+  server_version: "0.1.0",
+  protocol: PROTOCOL_VERSION,
+  runs: [],
 };
 
 let sockets: FakeSocket[];
@@ -137,15 +140,17 @@ describe("requests", () => {
     await settled();
     socket.close(1006);
     await expect(asked).rejects.toBeInstanceOf(RequestError);
-    await expect(wire.request({ type: "get_state", run: "a", seq: 1 }, "state_at"))
-      .rejects.toThrow("Not connected");
+    await expect(wire.request({ type: "get_state", run: "a", seq: 1 }, "state_at")).rejects.toThrow(
+      "Not connected",
+    );
   });
 
   test("wait their turn when many are under way", async () => {
     const socket = await connect();
     const before = socket.sent.length;
     const all = Array.from({ length: 20 }, () =>
-      wire.request({ type: "unsubscribe", run: "a" }, "done"));
+      wire.request({ type: "unsubscribe", run: "a" }, "done"),
+    );
     await settled();
     expect(socket.sent.length - before).toBe(16);
     for (const request of socket.sent.slice(before)) socket.answers({ type: "done" }, request);

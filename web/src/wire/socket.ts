@@ -1,8 +1,8 @@
 /**
  * The page's end of the wire: one WebSocket, requests with answers, pushes, and reconnection.
  *
- * To reconnect is to replay: the followed run is subscribed to again from the last seq that the page
- * has. Pushes reach `onPush` in order; nothing else reads the socket.
+ * To reconnect is to replay: the followed run is subscribed to again from the last seq that the
+ * page has. Pushes reach `onPush` in order; nothing else reads the socket.
  *
  * Invariant: every request ends, with an answer, a failure in words, or a time-out.
  */
@@ -27,7 +27,10 @@ export type Link =
 
 /** A request that was not carried out; the message is for a person. */
 export class RequestError extends Error {
-  constructor(message: string, readonly hint = "") {
+  constructor(
+    message: string,
+    readonly hint = "",
+  ) {
     super(message);
   }
 }
@@ -53,8 +56,9 @@ export interface WireHost {
 const REQUEST_TIMEOUT_MS = 15_000;
 const BACKOFF_MS = [250, 500, 1000, 2000, 4000] as const;
 // Close codes of RFC 6455 and its private range that mean "do not come back like this".
-const REFUSED = "The server does not know this browser. Open the address that nodescope printed last; it "
-  + "holds a one-time token.";
+const REFUSED =
+  "The server does not know this browser. Open the address that nodescope printed last; it " +
+  "holds a one-time token.";
 const MAX_IN_FLIGHT = 16;
 const REFUSALS = new Set([1002, 1008, 1013]);
 
@@ -78,7 +82,10 @@ export class Wire {
   private retry: number | undefined;
   private closed = false;
 
-  constructor(private readonly events: WireEvents, private readonly host: WireHost) {}
+  constructor(
+    private readonly events: WireEvents,
+    private readonly host: WireHost,
+  ) {}
 
   /** Connects now, and again whenever the connection is lost. */
   start(): void {
@@ -171,7 +178,10 @@ export class Wire {
         REQUEST_TIMEOUT_MS,
       );
       if (answer.type === "failed") {
-        this.refuse({ kind: "refused", message: [answer.message, answer.hint].filter(Boolean).join(" ") });
+        this.refuse({
+          kind: "refused",
+          message: [answer.message, answer.hint].filter(Boolean).join(" "),
+        });
         return;
       }
       if (answer.type !== "initialized" || answer.protocol !== PROTOCOL_VERSION) {

@@ -12,8 +12,17 @@ import type { RunGraph } from "@/store/run_model";
 import type { Node } from "@/wire/types.gen";
 
 const FAMILIES: ReadonlySet<string> = new Set<Family>([
-  "matmul", "elementwise", "activation", "reduction", "norm", "layout", "index", "random", "loss",
-  "update", "leaf",
+  "matmul",
+  "elementwise",
+  "activation",
+  "reduction",
+  "norm",
+  "layout",
+  "index",
+  "random",
+  "loss",
+  "update",
+  "leaf",
 ]);
 
 /** The family, or the plainest one for a family that this page does not know yet. */

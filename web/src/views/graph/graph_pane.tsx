@@ -5,7 +5,17 @@
  * answers through its events.
  */
 
-import { createEffect, createMemo, createSignal, For, type JSX, on, onCleanup, onMount, Show } from "solid-js";
+import {
+  createEffect,
+  createMemo,
+  createSignal,
+  For,
+  type JSX,
+  on,
+  onCleanup,
+  onMount,
+  Show,
+} from "solid-js";
 import { elementCount } from "@/base/dtypes";
 import { formatNumber } from "@/base/numbers";
 import { createGraphView } from "@/render/graph_view";
@@ -65,10 +75,18 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
         <Breadcrumb store={props.store} />
         <span class="sp" />
         <span class="t3 small wide">Colour</span>
-        <Segmented label="Colour by" options={COLOURINGS} active={props.ui.colourBy()}
-          onSelect={props.ui.setColourBy} />
-        <button type="button" class="zoom m t2" title="Back to 100 %"
-          onClick={() => view()?.zoomTo(1)}>
+        <Segmented
+          label="Colour by"
+          options={COLOURINGS}
+          active={props.ui.colourBy()}
+          onSelect={props.ui.setColourBy}
+        />
+        <button
+          type="button"
+          class="zoom m t2"
+          title="Back to 100 %"
+          onClick={() => view()?.zoomTo(1)}
+        >
           {Math.round(props.ui.zoom() * 100)} %
         </button>
         <IconButton icon="fit" label="Fit (F)" testid="fit" onClick={() => view()?.fit()} />
@@ -102,29 +120,43 @@ function Feed(props: GraphPaneProps & { readonly view: GraphView }): JSX.Element
     view.setStates(store.shown(), store.step());
   });
   createEffect(() => {
-    view.setBreakpoints(nodeMarks(store.session()?.breakpoints ?? [], model()?.byName ?? new Map()));
+    view.setBreakpoints(
+      nodeMarks(store.session()?.breakpoints ?? [], model()?.byName ?? new Map()),
+    );
   });
-  const mark = createMemo((): CurrentMark | undefined => {
-    store.tick();
-    if (store.cursor().kind === "past") {
-      const node = store.past.lastNode;
-      return node > 0 ? { node, when: "after", live: false } : undefined;
-    }
-    const stop = store.stop();
-    return stop === undefined || stop.node === 0 ? undefined
-      : { node: stop.node, when: stop.when, live: true };
-  }, undefined, { equals: (a, b) => a?.node === b?.node && a?.when === b?.when && a?.live === b?.live });
+  const mark = createMemo(
+    (): CurrentMark | undefined => {
+      store.tick();
+      if (store.cursor().kind === "past") {
+        const node = store.past.lastNode;
+        return node > 0 ? { node, when: "after", live: false } : undefined;
+      }
+      const stop = store.stop();
+      return stop === undefined || stop.node === 0
+        ? undefined
+        : { node: stop.node, when: stop.when, live: true };
+    },
+    undefined,
+    { equals: (a, b) => a?.node === b?.node && a?.when === b?.when && a?.live === b?.live },
+  );
   createEffect(on([mark, store.stops], ([now]) => view.setCurrent(now, true)));
   createEffect(() => view.setSelection(store.selection()));
   createEffect(() => view.setColourBy(ui.colourBy()));
-  createEffect(on(() => props.theme, () => view.themeChanged(), { defer: true }));
+  createEffect(
+    on(
+      () => props.theme,
+      () => view.themeChanged(),
+      { defer: true },
+    ),
+  );
   const beat = throttled(store.tick, 200);
   createEffect(() => {
     const query = parseQuery(ui.search());
     const graph = model();
     if (query !== undefined) beat();
-    view.setMatches(query === undefined || graph === undefined ? undefined
-      : search(graph, store.shown(), query));
+    view.setMatches(
+      query === undefined || graph === undefined ? undefined : search(graph, store.shown(), query),
+    );
   });
   createEffect(() => view.setBadge(badge(mark(), props.slice)));
   return undefined;
@@ -141,16 +173,22 @@ function badge(
     histogram: summary.histogram,
     nanCount: summary.nan_count,
     infCount: summary.inf_count,
-    text: elementCount(summary.spec.shape) === 1
-      ? formatNumber(summary.preview[0] ?? summary.mean) : "",
+    text:
+      elementCount(summary.spec.shape) === 1
+        ? formatNumber(summary.preview[0] ?? summary.mean)
+        : "",
   };
 }
 
 function Breadcrumb(props: { readonly store: Store }): JSX.Element {
   const parts = createMemo(() => {
     const item = props.store.selection();
-    const path = item === undefined ? "" : item.kind === "scope" ? item.path
-      : (props.store.model()?.graph.nodes[item.id]?.name ?? "");
+    const path =
+      item === undefined
+        ? ""
+        : item.kind === "scope"
+          ? item.path
+          : (props.store.model()?.graph.nodes[item.id]?.name ?? "");
     const names = path.split("/").filter(Boolean);
     return names.map((name, i) => ({ name, path: names.slice(0, i + 1).join("/") }));
   });
@@ -162,8 +200,11 @@ function Breadcrumb(props: { readonly store: Store }): JSX.Element {
           <>
             <span class="t3 crumb-sep">›</span>
             <Show when={i() < parts().length - 1} fallback={<b>{part.name}</b>}>
-              <button type="button" class="t3"
-                onClick={() => props.store.select({ kind: "scope", path: part.path })}>
+              <button
+                type="button"
+                class="t3"
+                onClick={() => props.store.select({ kind: "scope", path: part.path })}
+              >
                 {part.name}
               </button>
             </Show>
@@ -175,11 +216,15 @@ function Breadcrumb(props: { readonly store: Store }): JSX.Element {
 }
 
 function Legend(props: { readonly mode: ColourBy; readonly store: Store }): JSX.Element {
-  const families = createMemo(() => {
-    const found = new Set<string>();
-    for (const node of props.store.model()?.graph.nodes ?? []) if (node) found.add(node.family);
-    return [...found].filter((each) => each !== "leaf").sort();
-  }, undefined, { equals: (a, b) => a.join() === b.join() });
+  const families = createMemo(
+    () => {
+      const found = new Set<string>();
+      for (const node of props.store.model()?.graph.nodes ?? []) if (node) found.add(node.family);
+      return [...found].filter((each) => each !== "leaf").sort();
+    },
+    undefined,
+    { equals: (a, b) => a.join() === b.join() },
+  );
   return (
     <Show when={families().length > 0}>
       <aside class="legend" aria-label="Legend">
@@ -187,25 +232,49 @@ function Legend(props: { readonly mode: ColourBy; readonly store: Store }): JSX.
           <h4>Op family</h4>
           <For each={families()}>
             {(each) => (
-              <div><span class="sw" style={{ background: `var(${familyColour(each)})` }} />{each}</div>
+              <div>
+                <span class="sw" style={{ background: `var(${familyColour(each)})` }} />
+                {each}
+              </div>
             )}
           </For>
         </Show>
         <Show when={props.mode === "time" || props.mode === "memory"}>
           <h4>{props.mode === "time" ? "Time" : "Memory"}</h4>
           <div class="legend-scale" />
-          <div class="legend-ends"><span>little</span><span>much</span></div>
+          <div class="legend-ends">
+            <span>little</span>
+            <span>much</span>
+          </div>
         </Show>
         <Show when={props.mode === "finite"}>
           <h4>Finite</h4>
-          <div><span class="dia" />NaN</div>
-          <div><span class="dia inf" />Inf</div>
+          <div>
+            <span class="dia" />
+            NaN
+          </div>
+          <div>
+            <span class="dia inf" />
+            Inf
+          </div>
         </Show>
         <h4>State</h4>
-        <div><span class="key-box done" />executed</div>
-        <div><span class="key-box here" />here</div>
-        <div><span class="key-box not" />not yet</div>
-        <div><span class="bdot enabled" />breakpoint</div>
+        <div>
+          <span class="key-box done" />
+          executed
+        </div>
+        <div>
+          <span class="key-box here" />
+          here
+        </div>
+        <div>
+          <span class="key-box not" />
+          not yet
+        </div>
+        <div>
+          <span class="bdot enabled" />
+          breakpoint
+        </div>
       </aside>
     </Show>
   );

@@ -32,13 +32,19 @@ export function createHistory(
   node: Accessor<number | undefined>,
   refresh: Accessor<unknown>,
 ): Accessor<HistoryData | undefined> {
-  const answer = createQuery(store, "history", (): GetHistory | undefined => {
-    const run = store.runId();
-    const id = node();
-    if (run === undefined || id === undefined) return undefined;
-    return { type: "get_history", run, node: id, until_seq: store.seq(), limit: LIMIT };
-  }, refresh, (before, after) => before.type === "get_history" && after.type === "get_history"
-    && before.node === after.node);
+  const answer = createQuery(
+    store,
+    "history",
+    (): GetHistory | undefined => {
+      const run = store.runId();
+      const id = node();
+      if (run === undefined || id === undefined) return undefined;
+      return { type: "get_history", run, node: id, until_seq: store.seq(), limit: LIMIT };
+    },
+    refresh,
+    (before, after) =>
+      before.type === "get_history" && after.type === "get_history" && before.node === after.node,
+  );
   return createMemo(() => historyData(answer()));
 }
 
@@ -80,10 +86,16 @@ export function TimePanel(props: {
             </span>
           </div>
           <div class="row spark-row">
-            <Sparkline values={now().durationNs} label="Time over executions" theme={props.theme}
+            <Sparkline
+              values={now().durationNs}
+              label="Time over executions"
+              theme={props.theme}
               marked={now().durationNs.length - 1}
-              onPick={(i) => props.onPick(now().seq[i] ?? 0)} />
-            <span class="m spark-last">{formatDuration(now().durationNs.at(-1) ?? Number.NaN)}</span>
+              onPick={(i) => props.onPick(now().seq[i] ?? 0)}
+            />
+            <span class="m spark-last">
+              {formatDuration(now().durationNs.at(-1) ?? Number.NaN)}
+            </span>
           </div>
         </section>
       )}
@@ -102,8 +114,10 @@ export function StepsPanel(props: {
     return Array.from({ length: Math.min(count, TABLE_ROWS) }, (_, i) => count - 1 - i);
   });
   return (
-    <Show when={(props.history?.total ?? 0) > 0 ? props.history : undefined}
-      fallback={<p class="empty">It has not run yet.</p>}>
+    <Show
+      when={(props.history?.total ?? 0) > 0 ? props.history : undefined}
+      fallback={<p class="empty">It has not run yet.</p>}
+    >
       {(now) => (
         <div class="steps">
           <div class="h">
@@ -111,23 +125,33 @@ export function StepsPanel(props: {
             <span class="sp" />
             <span class="mi t3">{plural(now().total, "execution")}</span>
           </div>
-          <Sparkline values={now().measure} label="Value over executions" theme={props.theme}
-            marked={now().measure.length - 1} onPick={(i) => props.onPick(now().seq[i] ?? 0)} />
+          <Sparkline
+            values={now().measure}
+            label="Value over executions"
+            theme={props.theme}
+            marked={now().measure.length - 1}
+            onPick={(i) => props.onPick(now().seq[i] ?? 0)}
+          />
           <table class="steps-table">
             <thead>
               <tr>
-                <th class="r">Step</th><th class="r">{now().measured}</th><th class="r">Time</th>
+                <th class="r">Step</th>
+                <th class="r">{now().measured}</th>
+                <th class="r">Time</th>
               </tr>
             </thead>
             <tbody>
               <For each={order()}>
                 {(i) => (
-                  <tr classList={{ here: now().seq[i] === props.seq }} tabindex={0}
+                  <tr
+                    classList={{ here: now().seq[i] === props.seq }}
+                    tabindex={0}
                     title="Go to this moment"
                     onClick={() => props.onPick(now().seq[i] ?? 0)}
                     onKeyDown={(event) => {
                       if (event.key === "Enter") props.onPick(now().seq[i] ?? 0);
-                    }}>
+                    }}
+                  >
                     <td class="r m">{formatCount(now().step[i] ?? 0)}</td>
                     <td class="r m" classList={{ nan: Number.isNaN(now().measure[i] ?? 0) }}>
                       {formatNumber(now().measure[i])}

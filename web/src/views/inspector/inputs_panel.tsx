@@ -43,12 +43,24 @@ function Input(props: {
   onJump(node: number): void;
 }): JSX.Element {
   const produced = () => props.store.model()?.graph.values.get(props.value);
-  const answer = createQuery(props.store, "value_slice", (): GetValue | undefined => {
-    const run = props.store.runId();
-    return run === undefined ? undefined : {
-      type: "get_value", run, value: props.value, seq: props.store.seq(), rows: 1, cols: 1,
-    };
-  }, props.refresh);
+  const answer = createQuery(
+    props.store,
+    "value_slice",
+    (): GetValue | undefined => {
+      const run = props.store.runId();
+      return run === undefined
+        ? undefined
+        : {
+            type: "get_value",
+            run,
+            value: props.value,
+            seq: props.store.seq(),
+            rows: 1,
+            cols: 1,
+          };
+    },
+    props.refresh,
+  );
   const slice = () => {
     const now = answer();
     return now.kind === "ready" ? now.value : undefined;
@@ -58,13 +70,20 @@ function Input(props: {
     if (producer !== null && producer !== undefined) props.onJump(producer);
   };
   return (
-    <button type="button" class="input" disabled={produced()?.producer == null} onClick={jump}
-      title={produced()?.producer == null ? "Fed from outside" : "Go to the node that made it"}>
+    <button
+      type="button"
+      class="input"
+      disabled={produced()?.producer == null}
+      onClick={jump}
+      title={produced()?.producer == null ? "Fed from outside" : "Go to the node that made it"}
+    >
       <span class="input-port mi t3">{props.port}</span>
       <span class="ell input-name">{produced()?.value.name || `value ${props.value}`}</span>
       <span class="mi t2">
         {slice()?.spec?.dtype ?? produced()?.value.spec.dtype ?? ""}{" "}
-        {formatShape(slice()?.found ? slice()?.shape ?? [] : produced()?.value.spec.shape ?? [])}
+        {formatShape(
+          slice()?.found ? (slice()?.shape ?? []) : (produced()?.value.spec.shape ?? []),
+        )}
       </span>
       <Icon name="right" size={12} />
       <span class="input-more mi t3">
@@ -79,10 +98,15 @@ function line(summary: TensorSummary | null): string {
   const bad = [
     summary.nan_count > 0 ? `${summary.nan_count} NaN` : "",
     summary.inf_count > 0 ? `${summary.inf_count} Inf` : "",
-  ].filter(Boolean).join(", ");
-  const text = elementCount(summary.spec.shape) === 1
-    ? formatNumber(summary.preview[0] ?? summary.mean)
-    : `${formatNumber(summary.min, 4)} … ${formatNumber(summary.max, 4)}, norm ${
-      formatNumber(summary.norm, 4)}`;
+  ]
+    .filter(Boolean)
+    .join(", ");
+  const text =
+    elementCount(summary.spec.shape) === 1
+      ? formatNumber(summary.preview[0] ?? summary.mean)
+      : `${formatNumber(summary.min, 4)} … ${formatNumber(summary.max, 4)}, norm ${formatNumber(
+          summary.norm,
+          4,
+        )}`;
   return bad === "" ? text : `${text} · ${bad}`;
 }

@@ -4,17 +4,27 @@
  * Invariant: the most telling thing comes first, and everything is of the one moment shown.
  */
 
-import { createEffect, createMemo, createSignal, For, type JSX, Match, Show, Switch } from "solid-js";
-import { formatDuration, plural } from "@/base/numbers";
+import {
+  createEffect,
+  createMemo,
+  createSignal,
+  For,
+  type JSX,
+  Match,
+  Show,
+  Switch,
+} from "solid-js";
 import { leafName } from "@/base/scopes";
 import { gradientOf } from "@/store/run_model";
 import type { Store } from "@/store/store";
 import { throttled } from "@/store/throttled";
 import type { InspectorTab, Ui } from "@/store/ui";
 import type { Item } from "@/store/url";
-import { attributeText, familyColour } from "@/store/node_words";
+import { familyColour } from "@/store/node_words";
+import { Attributes } from "@/views/inspector/attributes_panel";
 import { createHistory, StepsPanel, TimePanel } from "@/views/inspector/history_panel";
 import { InputsPanel } from "@/views/inspector/inputs_panel";
+import { ScopeInspector } from "@/views/inspector/scope_inspector";
 import { SourcePanel } from "@/views/inspector/source_panel";
 import { ValuePanel } from "@/views/inspector/value_panel";
 import { Tabs } from "@/widgets/controls";
@@ -45,20 +55,28 @@ export function Inspector(props: InspectorProps): JSX.Element {
     setPinned(undefined);
   });
   return (
-    <Show when={subject()} fallback={
-      <p class="empty pad">
-        Nothing is selected. Click a node or a scope, or press F10 to take a step.
-      </p>}>
+    <Show
+      when={subject()}
+      fallback={
+        <p class="empty pad">
+          Nothing is selected. Click a node or a scope, or press F10 to take a step.
+        </p>
+      }
+    >
       {(item) => (
         <Switch>
           <Match when={node()}>
             {(now) => (
-              <NodeInspector {...props} node={now()} pinned={pinned() !== undefined}
-                onPin={() => setPinned(pinned() === undefined ? item() : undefined)} />
+              <NodeInspector
+                {...props}
+                node={now()}
+                pinned={pinned() !== undefined}
+                onPin={() => setPinned(pinned() === undefined ? item() : undefined)}
+              />
             )}
           </Match>
           <Match when={item().kind === "scope"}>
-            <ScopeInspector {...props} path={scopePath(item())} />
+            <ScopeInspector store={props.store} go={props.go} path={scopePath(item())} />
           </Match>
         </Switch>
       )}
@@ -77,11 +95,13 @@ const TABS: readonly { readonly id: InspectorTab; readonly title: string }[] = [
   { id: "steps", title: "Steps" },
 ];
 
-function NodeInspector(props: InspectorProps & {
-  readonly node: Node;
-  readonly pinned: boolean;
-  onPin(): void;
-}): JSX.Element {
+function NodeInspector(
+  props: InspectorProps & {
+    readonly node: Node;
+    readonly pinned: boolean;
+    onPin(): void;
+  },
+): JSX.Element {
   const [port, setPort] = createSignal(0);
   const id = createMemo(() => props.node.id);
   createEffect(() => {
@@ -103,53 +123,77 @@ function NodeInspector(props: InspectorProps & {
   const gradient = createMemo(() => {
     const model = props.store.model();
     const at = value();
-    return model === undefined || at === undefined ? undefined
+    return model === undefined || at === undefined
+      ? undefined
       : gradientOf(model, at, props.store.seq() ?? undefined);
   });
-  const gradientRan = createMemo(() => {
-    refresh();
-    props.store.tick();
-    const producer = props.store.model()?.graph.values.get(gradient() ?? -1)?.producer;
-    const columns = props.store.shown();
-    return producer == null ? undefined
-      : { seq: columns.seq[producer] ?? 0, step: columns.step[producer] ?? 0, node: producer };
-  }, undefined, { equals: (a, b) => a?.seq === b?.seq && a?.node === b?.node });
+  const gradientRan = createMemo(
+    () => {
+      refresh();
+      props.store.tick();
+      const producer = props.store.model()?.graph.values.get(gradient() ?? -1)?.producer;
+      const columns = props.store.shown();
+      return producer == null
+        ? undefined
+        : { seq: columns.seq[producer] ?? 0, step: columns.step[producer] ?? 0, node: producer };
+    },
+    undefined,
+    { equals: (a, b) => a?.seq === b?.seq && a?.node === b?.node },
+  );
   const gradientRefresh = throttled(gradientRan, RUNNING_REFRESH_MS);
   const history = createHistory(props.store, id, throttled(refresh, 250));
   const stop = createMemo(() => {
     const now = props.store.cursor().kind === "live" ? props.store.stop() : undefined;
     return now?.node === id() ? now : undefined;
   });
-  const absent = () => props.store.cursor().kind === "past"
-    ? "Not computed yet at this moment. Move the slider to the right."
-    : stop()?.when === "before" ? "It is about to run: no value yet."
-      : "It has not run yet: no value.";
+  const absent = () =>
+    props.store.cursor().kind === "past"
+      ? "Not computed yet at this moment. Move the slider to the right."
+      : stop()?.when === "before"
+        ? "It is about to run: no value yet."
+        : "It has not run yet: no value.";
 
   return (
     <>
       <header class="insp-head">
         <div class="insp-names">
           <div class="row insp-first">
-            <h2 class="ell" data-testid="inspector-title">{leafName(props.node.name)}</h2>
+            <h2 class="ell" data-testid="inspector-title">
+              {leafName(props.node.name)}
+            </h2>
             <span class="insp-family t3">
               <span class="sw" style={{ background: `var(${familyColour(props.node.family)})` }} />
               {props.node.family}, {props.node.op}
             </span>
           </div>
-          <div class="mi t3 ell" title={props.node.name}>{props.node.name}</div>
+          <div class="mi t3 ell" title={props.node.name}>
+            {props.node.name}
+          </div>
         </div>
-        <IconButton icon="pin" label={props.pinned ? "Follow the selection again" : "Keep this here"}
-          pressed={props.pinned} onClick={() => props.onPin()} />
-        <IconButton icon="copy" label="Copy the name"
-          onClick={() => void navigator.clipboard?.writeText(props.node.name).then(
-            () => props.store.notify("ok", "Name copied."),
-            () => props.store.notify("error", "The browser did not allow copying."))} />
+        <IconButton
+          icon="pin"
+          label={props.pinned ? "Follow the selection again" : "Keep this here"}
+          pressed={props.pinned}
+          onClick={() => props.onPin()}
+        />
+        <IconButton
+          icon="copy"
+          label="Copy the name"
+          onClick={() =>
+            void navigator.clipboard?.writeText(props.node.name).then(
+              () => props.store.notify("ok", "Name copied."),
+              () => props.store.notify("error", "The browser did not allow copying."),
+            )
+          }
+        />
       </header>
       <Show when={stop()}>
         {(why) => (
           <div class="stop" data-testid="inspector-reason">
             <span class={`bdot ${why().breakpoint > 0 ? "enabled" : "here"}`} />
-            <span class="stop-text"><b>{stopWords(why().when)}</b> {leafName(why().node_name)}. {why().text}</span>
+            <span class="stop-text">
+              <b>{stopWords(why().when)}</b> {leafName(why().node_name)}. {why().text}
+            </span>
             <Show when={hits(props.store, why().breakpoint)}>
               {(count) => <span class="mi t2">hit {count()}</span>}
             </Show>
@@ -157,14 +201,24 @@ function NodeInspector(props: InspectorProps & {
         )}
       </Show>
       <div class="head insp-tabs">
-        <Tabs label="Inspector" tabs={TABS} active={props.ui.inspectorTab()}
-          onSelect={props.ui.setInspectorTab} />
+        <Tabs
+          label="Inspector"
+          tabs={TABS}
+          active={props.ui.inspectorTab()}
+          onSelect={props.ui.setInspectorTab}
+        />
         <span class="sp" />
         <Show when={props.node.outputs.length > 1}>
           <For each={props.node.outputs}>
             {(_, i) => (
-              <button type="button" class="btn" classList={{ on: port() === i() }}
-                onClick={() => setPort(i())}>out {i()}</button>
+              <button
+                type="button"
+                class="btn"
+                classList={{ on: port() === i() }}
+                onClick={() => setPort(i())}
+              >
+                out {i()}
+              </button>
             )}
           </For>
         </Show>
@@ -175,17 +229,23 @@ function NodeInspector(props: InspectorProps & {
             <section class="sec" data-testid="inspector-value">
               <Show when={value()} fallback={<p class="empty">It has no output.</p>}>
                 {(at) => (
-                  <ValuePanel store={props.store} ui={props.ui} theme={props.theme} value={at()}
-                    refresh={refresh} colour={familyColour(props.node.family)} absent={absent()}
-                    onSlice={(slice) => props.onSlice(id(), slice)} />
+                  <ValuePanel
+                    store={props.store}
+                    ui={props.ui}
+                    theme={props.theme}
+                    value={at()}
+                    refresh={refresh}
+                    colour={familyColour(props.node.family)}
+                    absent={absent()}
+                    onSlice={(slice) => props.onSlice(id(), slice)}
+                  />
                 )}
               </Show>
             </section>
           </Match>
           <Match when={props.ui.inspectorTab() === "gradient"}>
             <section class="sec" data-testid="inspector-gradient">
-              <Show when={gradient()} fallback={
-                <p class="empty">{noGradient(props.node)}</p>}>
+              <Show when={gradient()} fallback={<p class="empty">{noGradient(props.node)}</p>}>
                 {(at) => (
                   <>
                     <Show when={gradientRan()}>
@@ -194,16 +254,25 @@ function NodeInspector(props: InspectorProps & {
                           {from().step < props.store.step()
                             ? `From step ${from().step}; this step has not come to it yet. `
                             : ""}
-                          <button type="button" class="link"
-                            onClick={() => props.go({ kind: "node", id: from().node })}>
+                          <button
+                            type="button"
+                            class="link"
+                            onClick={() => props.go({ kind: "node", id: from().node })}
+                          >
                             {props.store.model()?.graph.nodes[from().node]?.name}
                           </button>
                         </p>
                       )}
                     </Show>
-                    <ValuePanel store={props.store} ui={props.ui} theme={props.theme} value={at()}
-                      refresh={gradientRefresh} colour="--ph-backward"
-                      absent="The backward pass has not come here yet." />
+                    <ValuePanel
+                      store={props.store}
+                      ui={props.ui}
+                      theme={props.theme}
+                      value={at()}
+                      refresh={gradientRefresh}
+                      colour="--ph-backward"
+                      absent="The backward pass has not come here yet."
+                    />
                   </>
                 )}
               </Show>
@@ -211,22 +280,36 @@ function NodeInspector(props: InspectorProps & {
           </Match>
           <Match when={props.ui.inspectorTab() === "inputs"}>
             <section class="sec" data-testid="inspector-inputs">
-              <InputsPanel store={props.store} node={props.node} refresh={refresh}
-                onJump={(to) => props.go({ kind: "node", id: to })} />
+              <InputsPanel
+                store={props.store}
+                node={props.node}
+                refresh={refresh}
+                onJump={(to) => props.go({ kind: "node", id: to })}
+              />
             </section>
           </Match>
           <Match when={props.ui.inspectorTab() === "steps"}>
             <section class="sec" data-testid="inspector-steps">
-              <StepsPanel history={history()} theme={props.theme} seq={props.store.seq()}
-                onPick={(seq) => void props.store.seek(seq)} />
+              <StepsPanel
+                history={history()}
+                theme={props.theme}
+                seq={props.store.seq()}
+                onPick={(seq) => void props.store.seek(seq)}
+              />
             </section>
           </Match>
         </Switch>
-        <SourcePanel store={props.store} source={props.node.source}
-          stack={stop()?.stack ?? NO_FRAMES} />
+        <SourcePanel
+          store={props.store}
+          source={props.node.source}
+          stack={stop()?.stack ?? NO_FRAMES}
+        />
         <Show when={props.ui.inspectorTab() !== "steps"}>
-          <TimePanel history={history()} theme={props.theme}
-            onPick={(seq) => void props.store.seek(seq)} />
+          <TimePanel
+            history={history()}
+            theme={props.theme}
+            onPick={(seq) => void props.store.seek(seq)}
+          />
         </Show>
         <Attributes node={props.node} go={props.go} store={props.store} />
       </div>
@@ -243,127 +326,7 @@ function hits(store: Store, breakpoint: number): number | undefined {
 }
 
 function noGradient(node: Node): string {
-  if (node.phase !== "forward") return `A node of the ${node.phase} phase has no gradient of its own.`;
+  if (node.phase !== "forward")
+    return `A node of the ${node.phase} phase has no gradient of its own.`;
   return "No gradient yet. It appears once backward() has come to this node.";
-}
-
-function Attributes(props: {
-  readonly node: Node;
-  readonly store: Store;
-  go(item: Item): void;
-}): JSX.Element {
-  const rows = () => [
-    ...Object.entries(props.node.attrs).map(([name, value]) => [name, attributeText(value)] as const),
-    ["phase", props.node.phase] as const,
-    ["device", props.node.device] as const,
-    ["node", `#${props.node.id}`] as const,
-  ];
-  const forward = () => props.store.model()?.graph.nodes[props.node.forward ?? -1];
-  return (
-    <section class="sec">
-      <div class="h"><span class="lab">Attributes</span></div>
-      <dl class="kv wide2">
-        <For each={rows()}>
-          {([name, text]) => (
-            <div><dt>{name}</dt><dd class="ell" title={text}>{text}</dd></div>
-          )}
-        </For>
-      </dl>
-      <Show when={forward()}>
-        {(of) => (
-          <p class="t3 small">
-            Gradient of{" "}
-            <button type="button" class="link"
-              onClick={() => props.go({ kind: "node", id: of().id })}>{of().name}</button>
-          </p>
-        )}
-      </Show>
-    </section>
-  );
-}
-
-function ScopeInspector(props: InspectorProps & { readonly path: string }): JSX.Element {
-  const beat = throttled(() => props.store.tick(), 250);
-  const members = createMemo(() => props.store.tree()?.scopes.get(props.path)?.members ?? []);
-  const facts = createMemo(() => {
-    beat();
-    const columns = props.store.shown();
-    const graph = props.store.model()?.graph;
-    const families = new Map<string, { count: number; ns: number }>();
-    let ns = 0;
-    let ran = 0;
-    for (const id of members()) {
-      const node = graph?.nodes[id];
-      if (node === undefined) continue;
-      const time = columns.durationNs[id] ?? 0;
-      const entry = families.get(node.family) ?? { count: 0, ns: 0 };
-      families.set(node.family, { count: entry.count + 1, ns: entry.ns + time });
-      ns += time;
-      if ((columns.times[id] ?? 0) > 0) ran += 1;
-    }
-    return { ns, ran, families: [...families].sort((a, b) => b[1].ns - a[1].ns) };
-  });
-  const slowest = createMemo(() => {
-    beat();
-    const columns = props.store.shown();
-    return [...members()].sort((a, b) =>
-      (columns.durationNs[b] ?? 0) - (columns.durationNs[a] ?? 0)).slice(0, 8);
-  });
-  return (
-    <>
-      <header class="insp-head">
-        <div class="insp-names">
-          <div class="row insp-first">
-            <h2 class="ell" data-testid="inspector-title">{leafName(props.path)}</h2>
-            <span class="insp-family t3">scope, {plural(members().length, "op")}</span>
-          </div>
-          <div class="mi t3 ell" title={props.path}>{props.path}</div>
-        </div>
-      </header>
-      <div class="insp-body">
-        <section class="sec">
-          <div class="h">
-            <span class="lab">Last execution</span><span class="sp" />
-            <span class="mi t3">{facts().ran} of {members().length} have run</span>
-          </div>
-          <div class="scalar m">{formatDuration(facts().ns)}</div>
-        </section>
-        <section class="sec">
-          <div class="h"><span class="lab">By family</span></div>
-          <For each={facts().families}>
-            {([family, each]) => (
-              <div class="share">
-                <span class="sw" style={{ background: `var(${familyColour(family)})` }} />
-                <span class="share-name">{family}</span>
-                <span class="share-bar"><span style={{
-                  width: `${(each.ns / Math.max(1, facts().ns)) * 100}%`,
-                  background: `var(${familyColour(family)})`,
-                }} /></span>
-                <span class="mi t3">{plural(each.count, "op")}</span>
-                <span class="mi">{formatDuration(each.ns)}</span>
-              </div>
-            )}
-          </For>
-        </section>
-        <section class="sec">
-          <div class="h"><span class="lab">Slowest nodes</span></div>
-          <For each={slowest()}>
-            {(id) => (
-              <button type="button" class="input two" onClick={() => props.go({ kind: "node", id })}>
-                <span class="ell input-name">
-                  {props.store.model()?.graph.nodes[id]?.name.slice(props.path.length + 1)}
-                </span>
-                <span class="mi">{formatDuration(durationOf(id))}</span>
-              </button>
-            )}
-          </For>
-        </section>
-      </div>
-    </>
-  );
-
-  function durationOf(id: number): number {
-    beat();
-    return props.store.shown().durationNs[id] ?? 0;
-  }
 }

@@ -18,14 +18,24 @@ export function SourcePanel(props: {
   readonly stack: readonly Frame[];
 }): JSX.Element {
   const [frame, setFrame] = createSignal<number | undefined>();
-  createEffect(on(() => [props.source, props.stack], () => setFrame(undefined), { defer: true }));
-  const place = createMemo(() => {
-    const picked = props.stack[frame() ?? -1];
-    if (picked !== undefined) return { file: picked.file, line: picked.line };
-    if (props.source !== null) return { file: props.source.file, line: props.source.line };
-    const first = props.stack[0];
-    return first === undefined ? undefined : { file: first.file, line: first.line };
-  }, undefined, { equals: (a, b) => a?.file === b?.file && a?.line === b?.line });
+  createEffect(
+    on(
+      () => [props.source, props.stack],
+      () => setFrame(undefined),
+      { defer: true },
+    ),
+  );
+  const place = createMemo(
+    () => {
+      const picked = props.stack[frame() ?? -1];
+      if (picked !== undefined) return { file: picked.file, line: picked.line };
+      if (props.source !== null) return { file: props.source.file, line: props.source.line };
+      const first = props.stack[0];
+      return first === undefined ? undefined : { file: first.file, line: first.line };
+    },
+    undefined,
+    { equals: (a, b) => a?.file === b?.file && a?.line === b?.line },
+  );
   const answer = createQuery(props.store, "source", (): GetSource | undefined => {
     const run = props.store.runId();
     const file = place()?.file;
@@ -34,12 +44,11 @@ export function SourcePanel(props: {
   const lines = createMemo(() => {
     const now = answer();
     const at = place();
-    if (now.kind !== "ready" || at === undefined || !now.value.found
-      || now.value.file !== at.file) return [];
+    if (now.kind !== "ready" || at === undefined || !now.value.found || now.value.file !== at.file)
+      return [];
     const all = now.value.text.split("\n");
     const first = Math.max(1, Math.min(at.line - AROUND, all.length - 2 * AROUND));
-    return all.slice(first - 1, first + 2 * AROUND)
-      .map((text, i) => ({ number: first + i, text }));
+    return all.slice(first - 1, first + 2 * AROUND).map((text, i) => ({ number: first + i, text }));
   });
   return (
     <Show when={place()}>
@@ -48,12 +57,18 @@ export function SourcePanel(props: {
           <div class="h">
             <span class="lab">Source</span>
             <span class="sp" />
-            <span class="mi t3 ell" title={at().file}>{baseName(at().file)}:{at().line}</span>
+            <span class="mi t3 ell" title={at().file}>
+              {baseName(at().file)}:{at().line}
+            </span>
           </div>
-          <Show when={lines().length > 0} fallback={
-            <p class="empty">
-              {answer().kind === "none" ? "" : "The text of this file is not in the recording."}
-            </p>}>
+          <Show
+            when={lines().length > 0}
+            fallback={
+              <p class="empty">
+                {answer().kind === "none" ? "" : "The text of this file is not in the recording."}
+              </p>
+            }
+          >
             <div class="src">
               <For each={lines()}>
                 {(line) => (
@@ -74,10 +89,16 @@ export function SourcePanel(props: {
               <For each={props.stack}>
                 {(each, i) => (
                   <li>
-                    <button type="button" classList={{ on: (frame() ?? 0) === i() }}
-                      title={each.file} onClick={() => setFrame(i())}>
+                    <button
+                      type="button"
+                      classList={{ on: (frame() ?? 0) === i() }}
+                      title={each.file}
+                      onClick={() => setFrame(i())}
+                    >
                       <span class="m ell">{each.function || "module"}</span>
-                      <span class="mi t3">{baseName(each.file)}:{each.line}</span>
+                      <span class="mi t3">
+                        {baseName(each.file)}:{each.line}
+                      </span>
                     </button>
                   </li>
                 )}

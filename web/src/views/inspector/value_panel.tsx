@@ -1,10 +1,20 @@
 /**
  * A value at the moment shown: shape, picture or numbers, statistics, distribution.
  *
- * Invariant: elements are asked for by window, never whole; where there are none the reason is said.
+ * Invariant: elements are asked for by window, never whole; where there are none, the
+ * reason is said.
  */
 
-import { type Accessor, createEffect, createMemo, createSignal, For, type JSX, on, Show } from "solid-js";
+import {
+  type Accessor,
+  createEffect,
+  createMemo,
+  createSignal,
+  For,
+  type JSX,
+  on,
+  Show,
+} from "solid-js";
 import { elementCount, tensorBytes } from "@/base/dtypes";
 import { formatBytes, formatCount, formatNumber, formatShape } from "@/base/numbers";
 import { createQuery } from "@/store/query";
@@ -35,10 +45,16 @@ export interface ValuePanelProps {
 export function ValuePanel(props: ValuePanelProps): JSX.Element {
   const [index, setIndex] = createSignal<readonly number[]>([]);
   const [corner, setCorner] = createSignal<readonly [number, number]>([0, 0]);
-  createEffect(on(() => props.value, () => {
-    setIndex([]);
-    setCorner([0, 0]);
-  }, { defer: true }));
+  createEffect(
+    on(
+      () => props.value,
+      () => {
+        setIndex([]);
+        setCorner([0, 0]);
+      },
+      { defer: true },
+    ),
+  );
 
   const answer = createQuery(
     props.store,
@@ -48,13 +64,20 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
       if (run === undefined) return undefined;
       const [row, col] = corner();
       return {
-        type: "get_value", run, value: props.value, seq: props.store.seq(), index: index(),
-        row, col, rows: WINDOW, cols: WINDOW,
+        type: "get_value",
+        run,
+        value: props.value,
+        seq: props.store.seq(),
+        index: index(),
+        row,
+        col,
+        rows: WINDOW,
+        cols: WINDOW,
       };
     },
     props.refresh,
-    (before, after) => before.type === "get_value" && after.type === "get_value"
-      && before.value === after.value,
+    (before, after) =>
+      before.type === "get_value" && after.type === "get_value" && before.value === after.value,
   );
   const slice = createMemo(() => {
     const now = answer();
@@ -77,11 +100,15 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
               <IndexChips shape={now().shape} index={now().index} onChange={setIndex} />
             </Show>
             <Elements {...props} slice={now()} onWindow={(row, col) => setCorner([row, col])} />
-            <Show when={now().summary} fallback={
-              <p class="empty">
-                No statistics at the capture level {props.store.model()?.info.level}. Run with
-                {" "}<code>--level summary</code> to have them.
-              </p>}>
+            <Show
+              when={now().summary}
+              fallback={
+                <p class="empty">
+                  No statistics at the capture level {props.store.model()?.info.level}. Run with{" "}
+                  <code>--level summary</code> to have them.
+                </p>
+              }
+            >
               {(summary) => (
                 <Show when={summary().histogram.length > 0 && elementCount(now().shape) > 1}>
                   <div class="h">
@@ -91,9 +118,14 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
                       {formatCount(elementCount(now().shape))} elements, log count
                     </span>
                   </div>
-                  <Histogram counts={summary().histogram} min={summary().min}
-                    max={summary().max} nan={summary().nan_count} inf={summary().inf_count}
-                    colour={props.colour} />
+                  <Histogram
+                    counts={summary().histogram}
+                    min={summary().min}
+                    max={summary().max}
+                    nan={summary().nan_count}
+                    inf={summary().inf_count}
+                    colour={props.colour}
+                  />
                 </Show>
               )}
             </Show>
@@ -109,7 +141,8 @@ function Head(props: { readonly slice: ValueSlice }): JSX.Element {
   return (
     <div class="row value-head">
       <span class="m">
-        {dtype()} <span class="t3">(</span>{props.slice.shape.join(", ")}
+        {dtype()} <span class="t3">(</span>
+        {props.slice.shape.join(", ")}
         <span class="t3">)</span>
       </span>
       <span class="sp" />
@@ -139,71 +172,119 @@ function IndexChips(props: {
         {(size, axis) => (
           <span class="stepper">
             <i>axis {axis()}</i>
-            <button type="button" aria-label={`Axis ${axis()}: back`}
-              onClick={() => move(axis(), -1)}>‹</button>
+            <button
+              type="button"
+              aria-label={`Axis ${axis()}: back`}
+              onClick={() => move(axis(), -1)}
+            >
+              ‹
+            </button>
             <b class="m">{props.index[axis()] ?? 0}</b>
-            <button type="button" aria-label={`Axis ${axis()}: on`}
-              onClick={() => move(axis(), 1)}>›</button>
+            <button type="button" aria-label={`Axis ${axis()}: on`} onClick={() => move(axis(), 1)}>
+              ›
+            </button>
             <i>of {size}</i>
           </span>
         )}
       </For>
-      <span class="stepper"><i>axes {props.shape.length - 2}, {props.shape.length - 1}</i> :</span>
+      <span class="stepper">
+        <i>
+          axes {props.shape.length - 2}, {props.shape.length - 1}
+        </i>{" "}
+        :
+      </span>
     </div>
   );
 }
 
-function Elements(props: ValuePanelProps & {
-  readonly slice: ValueSlice;
-  onWindow(row: number, col: number): void;
-}): JSX.Element {
+function Elements(
+  props: ValuePanelProps & {
+    readonly slice: ValueSlice;
+    onWindow(row: number, col: number): void;
+  },
+): JSX.Element {
   const window = createMemo(() => {
     const [row, col, rows, cols] = props.slice.window;
-    const data = props.slice.available && props.slice.data.byteLength > 0
-      ? decodeElements(props.slice.data, rows * cols) : new Float64Array(0);
+    const data =
+      props.slice.available && props.slice.data.byteLength > 0
+        ? decodeElements(props.slice.data, rows * cols)
+        : new Float64Array(0);
     return { row, col, rows, cols, data };
   });
   const scalar = () => elementCount(props.slice.shape) === 1;
   const range = createMemo((): readonly [number, number] | undefined => {
     const { summary } = props.slice;
     return summary?.min !== undefined && summary.min !== null && summary.max !== null
-      ? [summary.min, summary.max] : undefined;
+      ? [summary.min, summary.max]
+      : undefined;
   });
-  const single = () => window().data[0] ?? props.slice.summary?.preview[0]
-    ?? props.slice.summary?.mean ?? undefined;
+  const single = () =>
+    window().data[0] ?? props.slice.summary?.preview[0] ?? props.slice.summary?.mean ?? undefined;
   return (
-    <Show when={!scalar()} fallback={
-      <div class="scalar m" classList={{ nan: Number.isNaN(single() ?? 0) }}>
-        {scalarText(single(), props.slice.summary)}
-      </div>}>
-      <Show when={props.slice.available} fallback={
-        <div class="unkept">
-          <p class="t2">{props.slice.reason || "The elements were not kept."}</p>
-          <Show when={(props.slice.summary?.preview.length ?? 0) > 0}>
-            <p class="mi t3 ell">
-              {props.slice.summary?.preview.map((each) => formatNumber(each, 4)).join("  ")} …
-            </p>
-          </Show>
-          <Statistics summary={props.slice.summary} wide={true} />
-        </div>}>
-        <div class="row value-form">
-          <Segmented label="Form" active={props.ui.valueForm()}
-            options={[{ id: "picture", title: "Picture" }, { id: "numbers", title: "Numbers" }]}
-            onSelect={props.ui.setValueForm} />
-          <span class="sp" />
-          <Pager slice={props.slice} onWindow={props.onWindow}
-            quiet={props.ui.valueForm() === "numbers"} />
+    <Show
+      when={!scalar()}
+      fallback={
+        <div class="scalar m" classList={{ nan: Number.isNaN(single() ?? 0) }}>
+          {scalarText(single(), props.slice.summary)}
         </div>
-        <Show when={props.ui.valueForm() === "picture"} fallback={
-          <>
-            <NumberGrid rows={props.slice.grid[0]} cols={props.slice.grid[1]} window={window()}
-              onWindow={props.onWindow} />
+      }
+    >
+      <Show
+        when={props.slice.available}
+        fallback={
+          <div class="unkept">
+            <p class="t2">{props.slice.reason || "The elements were not kept."}</p>
+            <Show when={(props.slice.summary?.preview.length ?? 0) > 0}>
+              <p class="mi t3 ell">
+                {props.slice.summary?.preview.map((each) => formatNumber(each, 4)).join("  ")} …
+              </p>
+            </Show>
             <Statistics summary={props.slice.summary} wide={true} />
-          </>}>
+          </div>
+        }
+      >
+        <div class="row value-form">
+          <Segmented
+            label="Form"
+            active={props.ui.valueForm()}
+            options={[
+              { id: "picture", title: "Picture" },
+              { id: "numbers", title: "Numbers" },
+            ]}
+            onSelect={props.ui.setValueForm}
+          />
+          <span class="sp" />
+          <Pager
+            slice={props.slice}
+            onWindow={props.onWindow}
+            quiet={props.ui.valueForm() === "numbers"}
+          />
+        </div>
+        <Show
+          when={props.ui.valueForm() === "picture"}
+          fallback={
+            <>
+              <NumberGrid
+                rows={props.slice.grid[0]}
+                cols={props.slice.grid[1]}
+                window={window()}
+                onWindow={props.onWindow}
+              />
+              <Statistics summary={props.slice.summary} wide={true} />
+            </>
+          }
+        >
           <div class="picture">
-            <HeatMap data={window().data} rows={window().rows} cols={window().cols}
-              row={window().row} col={window().col} index={props.slice.index} range={range()}
-              theme={props.theme} />
+            <HeatMap
+              data={window().data}
+              rows={window().rows}
+              cols={window().cols}
+              row={window().row}
+              col={window().col}
+              index={props.slice.index}
+              range={range()}
+              theme={props.theme}
+            />
             <Statistics summary={props.slice.summary} wide={false} />
           </div>
         </Show>
@@ -242,8 +323,7 @@ function Pager(props: {
     props.onWindow(turn(now.row, rows, now.allRows), turn(now.col, cols, now.allCols));
   };
   return (
-    <Show when={!props.quiet} fallback={
-      <span class="mi t3">{formatShape(props.slice.grid)}</span>}>
+    <Show when={!props.quiet} fallback={<span class="mi t3">{formatShape(props.slice.grid)}</span>}>
       <Show when={!whole()} fallback={<span class="mi t3">{formatShape(props.slice.grid)}</span>}>
         <Show when={parts().allRows > parts().rows}>
           <button type="button" class="btn" title="Further rows" onClick={() => step(1, 0)}>

@@ -27,7 +27,11 @@ export interface Scene {
 export interface Placed {
   readonly width: number;
   readonly time: (x: number) => number;
-  readonly rows: readonly { readonly y: number; readonly height: number; readonly bars: readonly Bar[] }[];
+  readonly rows: readonly {
+    readonly y: number;
+    readonly height: number;
+    readonly bars: readonly Bar[];
+  }[];
 }
 
 const LEFT = 76;
@@ -48,8 +52,10 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
   const x = (t: number): number => LEFT + ((t - t0) / (t1 - t0 || 1)) * room;
   const sans = colour("--sans");
   // A single lane in a high dock need not be thin.
-  const needed = scene.lanes.reduce((sum, lane) =>
-    sum + PHASE_H + GAP + (lane.levels.length - 1) * (BAR_H + GAP) + LANE_GAP, AXIS + 2);
+  const needed = scene.lanes.reduce(
+    (sum, lane) => sum + PHASE_H + GAP + (lane.levels.length - 1) * (BAR_H + GAP) + LANE_GAP,
+    AXIS + 2,
+  );
   const stretch = Math.min(1.5, Math.max(1, (height - AXIS) / needed));
   const mono = colour("--mono");
   drawAxis();
@@ -110,8 +116,10 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
   }
 
   function phaseColour(bar: Bar): string {
-    const name = bar.phase === "forward" || bar.phase === "backward" || bar.phase === "optimizer"
-      ? `--ph-${bar.phase}` : "--text-off";
+    const name =
+      bar.phase === "forward" || bar.phase === "backward" || bar.phase === "optimizer"
+        ? `--ph-${bar.phase}`
+        : "--text-off";
     return colour(name);
   }
 
@@ -123,7 +131,13 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     return `color-mix(in srgb, ${base} ${Math.round(share * 100)}%, ${colour("--bg-panel")})`;
   }
 
-  function drawBars(bars: readonly Bar[], top: number, high: number, phase: boolean, leaf: boolean): void {
+  function drawBars(
+    bars: readonly Bar[],
+    top: number,
+    high: number,
+    phase: boolean,
+    leaf: boolean,
+  ): void {
     const font = phase ? STRONG : SANS;
     g.font = `${font.weight} ${font.size}px ${sans}`;
     let lastRight = Number.NEGATIVE_INFINITY;
@@ -237,6 +251,8 @@ export function hitBar(placed: Placed, px: number, py: number): Bar | undefined 
   if (row === undefined || px < LEFT) return undefined;
   const t = placed.time(px);
   const slack = Math.abs(placed.time(px + 1.5) - t);
-  return row.bars.find((bar) => t >= bar.start && t <= bar.end)
-    ?? row.bars.find((bar) => t >= bar.start - slack && t <= bar.end + slack);
+  return (
+    row.bars.find((bar) => t >= bar.start && t <= bar.end) ??
+    row.bars.find((bar) => t >= bar.start - slack && t <= bar.end + slack)
+  );
 }

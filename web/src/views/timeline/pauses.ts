@@ -28,8 +28,9 @@ const LONG = 0.5;
 const DRAWN = 0.05;
 
 export function pausesOf(rows: TimelineRows, from: number, to: number): Pauses {
-  const order = Array.from({ length: rows.count }, (_, i) => i)
-    .sort((a, b) => (rows.startNs[a] ?? 0) - (rows.startNs[b] ?? 0));
+  const order = Array.from({ length: rows.count }, (_, i) => i).sort(
+    (a, b) => (rows.startNs[a] ?? 0) - (rows.startNs[b] ?? 0),
+  );
   let busy = 0;
   let end = from;
   const gaps: { start: number; end: number }[] = [];
@@ -69,7 +70,11 @@ export function mapStep(
   step: StepRow | undefined,
   map: (time: number) => number,
 ): StepRow | undefined {
-  return step && {
-    ...step, start_ns: map(step.start_ns), end_ns: step.end_ns === null ? null : map(step.end_ns),
-  };
+  return (
+    step && {
+      ...step,
+      start_ns: map(step.start_ns),
+      end_ns: step.end_ns === null ? null : map(step.end_ns),
+    }
+  );
 }

@@ -75,8 +75,11 @@ function levelsOf(
     const end = start + (rows.durationNs[i] ?? 0);
     const step = rows.step[i] ?? 0;
     const base = { start, end, node: 0, scope: "", phase: node.phase, step, family: node.family };
-    extend(phases, { ...base, label: step > 0 ? `${node.phase}, step ${step}` : node.phase },
-      breaks);
+    extend(
+      phases,
+      { ...base, label: step > 0 ? `${node.phase}, step ${step}` : node.phase },
+      breaks,
+    );
     const parts = node.scope.split("/").filter(Boolean);
     // The outermost scope of backward and optimizer nodes only repeats the phase.
     const skip = parts[0] === node.phase ? 1 : 0;
@@ -87,7 +90,9 @@ function levelsOf(
       extend(scopes[level] ?? [], { ...base, label, scope }, breaks);
     }
     nodes.push({
-      ...base, label: node.name.slice(node.name.lastIndexOf("/") + 1), node: node.id,
+      ...base,
+      label: node.name.slice(node.name.lastIndexOf("/") + 1),
+      node: node.id,
     });
   }
   return [phases, ...scopes.filter((level) => level.length > 0), nodes];
@@ -96,9 +101,13 @@ function levelsOf(
 /** Lengthens the last bar if this one goes on with it, else adds it. */
 function extend(bars: Bar[], bar: Bar, breaks: readonly number[]): void {
   const last = bars.at(-1);
-  if (last !== undefined && last.label === bar.label && last.scope === bar.scope
-    && last.step === bar.step
-    && !breaks.some((at) => at >= last.end - 1 && at <= bar.start)) {
+  if (
+    last !== undefined &&
+    last.label === bar.label &&
+    last.scope === bar.scope &&
+    last.step === bar.step &&
+    !breaks.some((at) => at >= last.end - 1 && at <= bar.start)
+  ) {
     bars[bars.length - 1] = { ...last, end: Math.max(last.end, bar.end) };
   } else {
     bars.push(bar);

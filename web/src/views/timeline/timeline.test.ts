@@ -4,21 +4,35 @@ import { pausesOf } from "@/views/timeline/pauses";
 import { lanesOf, tickStep, type TimelineRows } from "@/views/timeline/spans";
 import { node, snapshot } from "@/wire/fixtures";
 
-function rows(...list: readonly (readonly [node: number, start: number, duration: number])[]): TimelineRows {
+function rows(
+  ...list: readonly (readonly [node: number, start: number, duration: number])[]
+): TimelineRows {
   return {
-    count: list.length, node: list.map((row) => row[0]), step: list.map(() => 1),
-    thread: list.map(() => 1), startNs: list.map((row) => row[1]),
+    count: list.length,
+    node: list.map((row) => row[0]),
+    step: list.map(() => 1),
+    thread: list.map(() => 1),
+    startNs: list.map((row) => row[1]),
     durationNs: list.map((row) => row[2]),
   };
 }
 
 test("neighbours of one scope become one bar", () => {
-  const graph = update(undefined, snapshot({ nodes: [
-    node(1, "net/a/x"), node(2, "net/a/y"), node(3, "net/b/x"),
-    node(4, "backward/net/b/x", { phase: "backward" }),
-  ] }))?.graph;
+  const graph = update(
+    undefined,
+    snapshot({
+      nodes: [
+        node(1, "net/a/x"),
+        node(2, "net/a/y"),
+        node(3, "net/b/x"),
+        node(4, "backward/net/b/x", { phase: "backward" }),
+      ],
+    }),
+  )?.graph;
   const [lane] = lanesOf(graph, rows([2, 10, 5], [1, 0, 5], [3, 20, 5], [4, 30, 5]));
-  const texts = lane?.levels.map((level) => level.map((bar) => `${bar.label} ${bar.start}-${bar.end}`));
+  const texts = lane?.levels.map((level) =>
+    level.map((bar) => `${bar.label} ${bar.start}-${bar.end}`),
+  );
   expect(texts).toEqual([
     ["forward, step 1 0-25", "backward, step 1 30-35"],
     ["net 0-25", "net 30-35"],
@@ -30,7 +44,10 @@ test("neighbours of one scope become one bar", () => {
 test("no bar spans a pause", () => {
   const graph = update(undefined, snapshot({ nodes: [node(1, "a/x"), node(2, "a/y")] }))?.graph;
   const [lane] = lanesOf(graph, rows([1, 0, 10], [2, 30, 10]), [10]);
-  expect(lane?.levels[0]?.map((bar) => [bar.start, bar.end])).toEqual([[0, 10], [30, 40]]);
+  expect(lane?.levels[0]?.map((bar) => [bar.start, bar.end])).toEqual([
+    [0, 10],
+    [30, 40],
+  ]);
 });
 
 test("a long stop is shortened, work keeps its length, order stays", () => {
@@ -51,5 +68,10 @@ test("short gaps stay as they are", () => {
   expect(map(2.2e6)).toBe(2.2e6);
 });
 
-test.each([[3, 5], [11, 20], [0.2, 1], [1000, 1000], [2001, 5000]])(
-  "a tick of at least %d is %d", (least, step) => expect(tickStep(least)).toBe(step));
+test.each([
+  [3, 5],
+  [11, 20],
+  [0.2, 1],
+  [1000, 1000],
+  [2001, 5000],
+])("a tick of at least %d is %d", (least, step) => expect(tickStep(least)).toBe(step));

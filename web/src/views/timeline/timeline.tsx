@@ -39,8 +39,10 @@ export function Timeline(props: TimelineProps): JSX.Element {
   let placed: Placed | undefined;
 
   const beat = throttled(store.tick, LIVE_MS);
-  const running = () => store.cursor().kind === "live" && store.stop() === undefined
-    && store.model()?.info.state === "live";
+  const running = () =>
+    store.cursor().kind === "live" &&
+    store.stop() === undefined &&
+    store.model()?.info.state === "live";
   const moment = createMemo(() => {
     beat();
     const cursor = store.cursor();
@@ -49,7 +51,8 @@ export function Timeline(props: TimelineProps): JSX.Element {
     const node = stop?.node ?? 0;
     if (node > 0 && store.live.times[node]) {
       const start = store.live.startNs[node] ?? 0;
-      return stop?.when === "before" ? (store.model()?.timeNs ?? start)
+      return stop?.when === "before"
+        ? (store.model()?.timeNs ?? start)
         : start + (store.live.durationNs[node] ?? 0);
     }
     return store.model()?.timeNs ?? 0;
@@ -63,18 +66,25 @@ export function Timeline(props: TimelineProps): JSX.Element {
     return { now, before: model?.steps[index - 1] };
   });
   /** What is asked for, in the program's own time. */
-  const asked = createMemo(() => {
-    const { now, before } = steps();
-    const from = before?.start_ns ?? now?.start_ns ?? 0;
-    return { from, to: Math.max(now?.end_ns ?? moment(), moment(), from + 1000) };
-  }, undefined, { equals: (a, b) => a.from === b.from && a.to === b.to });
+  const asked = createMemo(
+    () => {
+      const { now, before } = steps();
+      const from = before?.start_ns ?? now?.start_ns ?? 0;
+      return { from, to: Math.max(now?.end_ns ?? moment(), moment(), from + 1000) };
+    },
+    undefined,
+    { equals: (a, b) => a.from === b.from && a.to === b.to },
+  );
 
   const answer = createQuery(store, "timeline", (): GetTimeline | undefined => {
     const run = store.runId();
     if (run === undefined || running() || (store.model()?.seq ?? 0) === 0) return undefined;
     return {
-      type: "get_timeline", run, start_ns: Math.max(0, Math.floor(asked().from)),
-      end_ns: Math.max(0, Math.ceil(asked().to)), limit: LIMIT,
+      type: "get_timeline",
+      run,
+      start_ns: Math.max(0, Math.floor(asked().from)),
+      end_ns: Math.max(0, Math.ceil(asked().to)),
+      limit: LIMIT,
     };
   });
   const rows = createMemo((): TimelineRows => {
@@ -85,8 +95,12 @@ export function Timeline(props: TimelineProps): JSX.Element {
   });
   const pauses = createMemo(() => pausesOf(rows(), asked().from, asked().to));
   const lanes = createMemo(() =>
-    lanesOf(store.model()?.graph, mapRows(rows(), pauses().map),
-      pauses().pauses.map((pause) => pause.at)));
+    lanesOf(
+      store.model()?.graph,
+      mapRows(rows(), pauses().map),
+      pauses().pauses.map((pause) => pause.at),
+    ),
+  );
   /** What is shown, on the axis. */
   const span = createMemo(() => {
     const { map } = pauses();
@@ -94,23 +108,40 @@ export function Timeline(props: TimelineProps): JSX.Element {
     const before = mapStep(steps().before, map);
     const from = map(asked().from);
     const zero = now?.start_ns ?? from;
-    const expected = now !== undefined && before !== undefined && now.end_ns === null
-      ? now.start_ns + ((before.end_ns ?? now.start_ns) - before.start_ns) : 0;
-    return { from, to: Math.max(map(asked().to), expected), zero, now, before,
-      moment: map(moment()) };
+    const expected =
+      now !== undefined && before !== undefined && now.end_ns === null
+        ? now.start_ns + ((before.end_ns ?? now.start_ns) - before.start_ns)
+        : 0;
+    return {
+      from,
+      to: Math.max(map(asked().to), expected),
+      zero,
+      now,
+      before,
+      moment: map(moment()),
+    };
   });
-  createEffect(on(() => steps().now?.step, () => setZoom(undefined)));
+  createEffect(
+    on(
+      () => steps().now?.step,
+      () => setZoom(undefined),
+    ),
+  );
   const window = () => zoom() ?? ([span().from, span().to] as const);
 
   createEffect(() => {
     const bar = hovered();
     const at = span().moment - span().zero;
     const step = steps().now?.step;
-    props.onWords(bar !== undefined
-      ? `${bar.scope || bar.label} · ${formatDuration(bar.end - bar.start)}`
-      : step === undefined ? formatDuration(moment())
-        : `step ${step} · ${formatDuration(at)} since its start${
-          pauses().pauses.length > 0 ? ", pauses left out" : ""}`);
+    props.onWords(
+      bar !== undefined
+        ? `${bar.scope || bar.label} · ${formatDuration(bar.end - bar.start)}`
+        : step === undefined
+          ? formatDuration(moment())
+          : `step ${step} · ${formatDuration(at)} since its start${
+              pauses().pauses.length > 0 ? ", pauses left out" : ""
+            }`,
+    );
   });
   onCleanup(() => props.onWords(""));
 
@@ -138,8 +169,14 @@ export function Timeline(props: TimelineProps): JSX.Element {
       draw={(surface) => {
         void props.theme;
         placed = drawTimeline(surface, {
-          lanes: lanes(), window: window(), zero: span().zero, moment: span().moment,
-          now: span().now, before: span().before, hovered: hovered(), pauses: pauses().pauses,
+          lanes: lanes(),
+          window: window(),
+          zero: span().zero,
+          moment: span().moment,
+          now: span().now,
+          before: span().before,
+          hovered: hovered(),
+          pauses: pauses().pauses,
           current: store.cursor().kind === "past" ? store.past.lastNode : (store.stop()?.node ?? 0),
         });
       }}
@@ -187,7 +224,11 @@ function ringRows(store: Store, from: number): TimelineRows {
   picked.reverse();
   const pick = (column: ArrayLike<number>) => picked.map((at) => column[at] ?? 0);
   return {
-    count: picked.length, node: pick(ring.node), step: pick(ring.step), thread: pick(ring.thread),
-    startNs: pick(ring.startNs), durationNs: pick(ring.durationNs),
+    count: picked.length,
+    node: pick(ring.node),
+    step: pick(ring.step),
+    thread: pick(ring.thread),
+    startNs: pick(ring.startNs),
+    durationNs: pick(ring.durationNs),
   };
 }

@@ -1,0 +1,125 @@
+/**
+ * A selected scope: what is inside, what it costs and where the time goes.
+ *
+ * Invariant: sums of the last execution of each member, at the moment shown.
+ */
+
+import { createMemo, For, type JSX } from "solid-js";
+import { formatDuration, plural } from "@/base/numbers";
+import { leafName } from "@/base/scopes";
+import { familyColour } from "@/store/node_words";
+import type { Store } from "@/store/store";
+import { throttled } from "@/store/throttled";
+import type { Item } from "@/store/url";
+
+export interface ScopeInspectorProps {
+  readonly store: Store;
+  readonly path: string;
+  go(item: Item): void;
+}
+
+export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
+  const beat = throttled(() => props.store.tick(), 250);
+  const members = createMemo(() => props.store.tree()?.scopes.get(props.path)?.members ?? []);
+  const facts = createMemo(() => {
+    beat();
+    const columns = props.store.shown();
+    const graph = props.store.model()?.graph;
+    const families = new Map<string, { count: number; ns: number }>();
+    let ns = 0;
+    let ran = 0;
+    for (const id of members()) {
+      const node = graph?.nodes[id];
+      if (node === undefined) continue;
+      const time = columns.durationNs[id] ?? 0;
+      const entry = families.get(node.family) ?? { count: 0, ns: 0 };
+      families.set(node.family, { count: entry.count + 1, ns: entry.ns + time });
+      ns += time;
+      if ((columns.times[id] ?? 0) > 0) ran += 1;
+    }
+    return { ns, ran, families: [...families].sort((a, b) => b[1].ns - a[1].ns) };
+  });
+  const slowest = createMemo(() => {
+    beat();
+    const columns = props.store.shown();
+    return [...members()]
+      .sort((a, b) => (columns.durationNs[b] ?? 0) - (columns.durationNs[a] ?? 0))
+      .slice(0, 8);
+  });
+  return (
+    <>
+      <header class="insp-head">
+        <div class="insp-names">
+          <div class="row insp-first">
+            <h2 class="ell" data-testid="inspector-title">
+              {leafName(props.path)}
+            </h2>
+            <span class="insp-family t3">scope, {plural(members().length, "op")}</span>
+          </div>
+          <div class="mi t3 ell" title={props.path}>
+            {props.path}
+          </div>
+        </div>
+      </header>
+      <div class="insp-body">
+        <section class="sec">
+          <div class="h">
+            <span class="lab">Last execution</span>
+            <span class="sp" />
+            <span class="mi t3">
+              {facts().ran} of {members().length} have run
+            </span>
+          </div>
+          <div class="scalar m">{formatDuration(facts().ns)}</div>
+        </section>
+        <section class="sec">
+          <div class="h">
+            <span class="lab">By family</span>
+          </div>
+          <For each={facts().families}>
+            {([family, each]) => (
+              <div class="share">
+                <span class="sw" style={{ background: `var(${familyColour(family)})` }} />
+                <span class="share-name">{family}</span>
+                <span class="share-bar">
+                  <span
+                    style={{
+                      width: `${(each.ns / Math.max(1, facts().ns)) * 100}%`,
+                      background: `var(${familyColour(family)})`,
+                    }}
+                  />
+                </span>
+                <span class="mi t3">{plural(each.count, "op")}</span>
+                <span class="mi">{formatDuration(each.ns)}</span>
+              </div>
+            )}
+          </For>
+        </section>
+        <section class="sec">
+          <div class="h">
+            <span class="lab">Slowest nodes</span>
+          </div>
+          <For each={slowest()}>
+            {(id) => (
+              <button
+                type="button"
+                class="input two"
+                onClick={() => props.go({ kind: "node", id })}
+              >
+                <span class="ell input-name">
+                  {props.store.model()?.graph.nodes[id]?.name.slice(props.path.length + 1)}
+                </span>
+                <span class="mi">{formatDuration(durationOf(id))}</span>
+              </button>
+            )}
+          </For>
+        </section>
+      </div>
+    </>
+  );
+
+  function durationOf(id: number): number {
+    beat();
+    return props.store.shown().durationNs[id] ?? 0;
+  }
+}
