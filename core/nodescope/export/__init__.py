@@ -1,0 +1,129 @@
+"""Export: the graph of a recording in other formats, one file per format.
+
+A format is a function `(recording, out, options)` under `exporter`; other packages add theirs by
+the entry point group ``nodescope.exporter``, naming a module that registers on import.
+
+Invariant: the recording is only read, and the target is written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import tempfile
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from nodescope.errors import ExportError
+from nodescope.record.recording import Recording
+from nodescope.registry import Registry, did_you_mean
+
+Engine = Literal["page", "dot"]
+Theme = Literal["light", "dark"]
+
+
+class Options(NamedTuple):
+    """How to draw.
+
+    Attributes:
+        engine: Who lays out pictures: the page's own code, or Graphviz.
+        expand: Scopes deeper than this stay folded (page only); ``"all"`` opens every one.
+    """
+
+    engine: Engine = "page"
+    theme: Theme = "light"
+    expand: Literal["all"] | int = "all"
+
+
+Render = Callable[[Recording, Options], bytes]
+
+
+class Exporter(NamedTuple):
+    """A format: its file suffix, with the dot, and what makes the file's content."""
+
+    suffix: str
+    render: Render
+
+
+exporters: Registry[Exporter] = Registry("export format")
+
+
+def exporter(name: str, *, suffix: str) -> Callable[[Render], Render]:
+    """Register a function as the exporter of a format."""
+
+    def register(render: Render) -> Render:
+        exporters.add(name, Exporter(suffix, render))
+        return render
+
+    return register
+
+
+def export(
+    recording_path: str | Path,
+    out_path: str | Path,
+    *,
+    engine: Engine | None = None,
+    theme: Theme = "light",
+    expand: Literal["all"] | int = "all",
+    format: str | None = None,
+) -> Path:
+    """Write the graph of a recording; the suffix of ``out_path`` or ``format`` names the format.
+
+    Raises:
+        ExportError: The format is unknown, something it needs is missing, or the target cannot be
+            written.
+        RecordingError: The recording cannot be read.
+    """
+    out = Path(out_path)
+    chosen = _choose(out, format)
+    if engine not in (None, "page", "dot"):
+        raise ExportError(f"no engine {engine!r}", hint="page or dot")
+    with Recording.open(recording_path) as recording:
+        content = chosen.render(recording, Options(engine or "page", theme, expand))
+    _write(out, content)
+    return out
+
+
+def _choose(out: Path, name: str | None) -> Exporter:
+    _load()
+    if name is not None:
+        if name not in exporters:
+            hint = did_you_mean(name, exporters) or f"one of {', '.join(exporters)}"
+            raise ExportError(f"no export format named {name!r}", hint=hint)
+        return exporters.get(name)
+    suffix = out.suffix.lower()
+    for _, each in exporters.items():
+        if each.suffix == suffix:
+            return each
+    known = [each.suffix for _, each in exporters.items()]
+    hint = did_you_mean(suffix, known) or f"use one of {', '.join(known)}, or --format"
+    what = f"suffix {suffix!r}" if suffix else "file without a suffix"
+    raise ExportError(f"no export format for the {what} of {out.name!r}", hint=hint)
+
+
+def _load() -> None:
+    for name in ("dot", "svg"):
+        importlib.import_module(f"nodescope.export.{name}")
+    for entry in entry_points(group="nodescope.exporter"):
+        try:
+            entry.load()
+        except Exception as error:
+            raise ExportError(f"the exporter {entry.name!r} cannot be loaded: {error}") from error
+
+
+def _write(out: Path, content: bytes) -> None:
+    part = ""
+    try:
+        handle, part = tempfile.mkstemp(prefix=f".{out.name[:40]}.", dir=out.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(part, 0o666 & ~mask)
+        os.replace(part, out)
+    except OSError as error:
+        if part:
+            Path(part).unlink(missing_ok=True)
+        raise ExportError(f"cannot write {out}: {error.strerror or error}") from error

@@ -1,0 +1,183 @@
+"""SVG: the page's own layout and painter run without a page, or Graphviz.
+
+Invariant: what is written is well-formed, holds drawing elements only, and refers to nothing
+outside.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from typing import Any, Literal
+from xml.etree import ElementTree
+
+import graphviz
+import numpy as np
+
+from nodescope.errors import ExportError
+from nodescope.export import Engine, Options, Theme, _write, exporter
+from nodescope.export.dot import dot_of
+from nodescope.export.words import detail, label, visible
+from nodescope.ir.graph import Graph
+from nodescope.ir.scopes import ancestors
+from nodescope.record.graphs import graph_of
+from nodescope.record.recording import Recording
+
+_ELEMENTS = frozenset(
+    "svg g defs title desc style rect path text tspan line circle ellipse polygon polyline "
+    "clipPath marker linearGradient stop a".split()
+)
+_SPACE = "{http://www.w3.org/2000/svg}"
+_XLINK = "{http://www.w3.org/1999/xlink}"
+_OUTSIDE = re.compile(r"@import|url\(\s*['\"]?(?!#)|javascript:|expression\(", re.I)
+_TIMEOUT_S = 120
+
+
+@exporter("svg", suffix=".svg")
+def render_svg(recording: Recording, options: Options) -> bytes:
+    """SVG text in UTF-8."""
+    graph = graph_of(recording)
+    title = visible(recording.run().name)
+    by_dot = options.engine == "dot"
+    content = _by_dot(graph, title) if by_dot else _by_page(graph, title, options)
+    check_svg(content)
+    return content
+
+
+def export_svg(
+    recording: Recording,
+    out: str | Path,
+    *,
+    engine: Engine = "page",
+    theme: Theme = "light",
+    expand: Literal["all"] | int = "all",
+) -> None:
+    """Write the graph of an open recording as SVG.
+
+    Raises:
+        ExportError: What the engine needs is missing, or the target cannot be written.
+    """
+    _write(Path(out), render_svg(recording, Options(engine, theme, expand)))
+
+
+def check_svg(content: bytes) -> None:
+    """Refuse what is more than a drawing.
+
+    Raises:
+        ExportError: It is not well-formed or holds something that a drawing does not need.
+    """
+    try:
+        root = ElementTree.fromstring(content)
+    except ElementTree.ParseError as error:
+        raise ExportError(f"the picture is not well-formed: {error}") from error
+    for element in root.iter():
+        tag = str(element.tag).removeprefix(_SPACE)
+        if tag not in _ELEMENTS:
+            raise ExportError(f"the picture holds a forbidden element {tag[:40]!r}")
+        texts = [element.text or ""] if tag == "style" else []
+        for name, value in element.attrib.items():
+            link = name in ("href", f"{_XLINK}href") and not value.startswith("#")
+            if name.lower().startswith("on") or link:
+                raise ExportError(f"the picture holds a forbidden attribute {name[:40]!r}")
+            if name in ("style", "fill", "stroke", "clip-path", "marker-end", "filter"):
+                texts.append(value)
+        if any(map(_OUTSIDE.search, texts)):
+            raise ExportError(f"the picture refers to something outside in {tag!r}")
+
+
+def _by_dot(graph: Graph, title: str) -> bytes:
+    try:
+        return bytes(dot_of(graph, title=title).pipe(format="svg", quiet=True))
+    except graphviz.ExecutableNotFound as error:
+        raise ExportError(
+            "Graphviz's `dot` is not installed",
+            hint="apt-get install graphviz, or leave out --engine dot",
+        ) from error
+    except graphviz.CalledProcessError as error:
+        raise ExportError(f"Graphviz's `dot` failed: {error}") from error
+
+
+def _by_page(graph: Graph, title: str, options: Options) -> bytes:
+    script = _bundle()
+    try:
+        from py_mini_racer import MiniRacer
+    except ImportError as error:
+        raise ExportError(
+            "mini-racer is not installed", hint="pip install mini-racer, or use --engine dot"
+        ) from error
+    engine = MiniRacer()
+    try:
+        engine.eval(script)
+        picture = engine.call(
+            "nodescopeExport.renderSvg",
+            json.dumps(page_input(graph, title, options)),
+            timeout_sec=_TIMEOUT_S,
+        )
+    except Exception as error:  # whatever JavaScript throws
+        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ExportError(f"the page's painter failed: {line}", hint="try --engine dot") from error
+    finally:
+        # An engine that is left open can keep the interpreter from ending.
+        engine.close()
+    return str(picture).encode()
+
+
+def _bundle() -> str:
+    found = importlib.util.find_spec("nodescope_server")
+    for place in (found.submodule_search_locations or ()) if found else ():
+        path = Path(place) / "_web" / "export.js"
+        if path.is_file():
+            return path.read_text("utf-8")
+    raise ExportError(
+        "the page is not built, and with it the painter of SVG", hint="make setup, or --engine dot"
+    )
+
+
+def page_input(graph: Graph, title: str, options: Options) -> dict[str, Any]:
+    """What `renderSvg` of the page's bundle takes (`export_entry.ts`)."""
+    scopes = {path for node in graph.nodes for path in ancestors(node.scope)}
+    deepest = options.expand
+    return {
+        "nodes": [
+            {
+                "id": node.id,
+                "name": visible(node.name, most=1000),
+                "label": label(node),
+                "op": visible(node.op),
+                "family": node.family,
+                "scope": visible(node.scope, most=1000),
+                "phase": node.phase,
+                "inputs": node.inputs,
+                "outputs": node.outputs,
+                "detail": detail(node),
+                "forward": node.forward,
+            }
+            for node in graph.nodes
+        ],
+        "values": [
+            {
+                "id": value.id,
+                "shape": value.spec.shape,
+                "dtype": value.spec.dtype,
+                "bytes": _nbytes(value.spec.shape, value.spec.dtype),
+            }
+            for value in graph.values
+        ],
+        "open": "all"
+        if deepest == "all"
+        else sorted(visible(each, most=1000) for each in scopes if each.count("/") < deepest),
+        "theme": options.theme,
+        "title": title,
+    }
+
+
+def _nbytes(shape: tuple[int, ...], dtype: str) -> int:
+    try:
+        size = np.dtype(dtype).itemsize
+    except TypeError:
+        size = 2 if dtype == "bfloat16" else 1
+    for each in shape:
+        size *= each
+    return size

@@ -1,0 +1,51 @@
+"""Nodes in words, the same for every format.
+
+Invariant: one line, without characters that a reader of the file could not show or would obey.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+from nodescope.ir.graph import Node
+
+_LONGEST = 120
+
+
+def visible(text: str, *, most: int = _LONGEST) -> str:
+    """Text for a picture: control and direction characters are shown as code points, ends cut."""
+    if len(text) > most:
+        text = f"{text[: most - 1]}…"
+    # Cc, Cf, Cs: controls, format characters such as RTL override, lone surrogates.
+    # Cn holds U+FFFE and U+FFFF, which XML forbids; Zl and Zp are line breaks.
+    hidden = {"Cc", "Cf", "Cs", "Cn", "Zl", "Zp"}
+    return "".join(
+        f"⟨U+{ord(each):04X}⟩" if unicodedata.category(each) in hidden else each for each in text
+    )
+
+
+def label(node: Node) -> str:
+    """The last part of a node's name."""
+    return visible(node.name.rpartition("/")[2])
+
+
+def detail(node: Node) -> str:
+    """One short line of what the op was given: ``axis 1 · keepdims``."""
+    parts = []
+    for key, value in node.attrs.items():
+        text = _attribute(value)
+        if value is False or value is None or len(text) > 20:
+            continue
+        parts.append(key if value is True else f"{key} {text}")
+    return visible(" · ".join(parts), most=40)
+
+
+def _attribute(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list | tuple):
+        return f"({', '.join(map(_attribute, value))})"
+    return str(value)
