@@ -94,10 +94,10 @@ def _choose(out: Path, name: str | None) -> Exporter:
             raise ExportError(f"no export format named {name!r}", hint=hint)
         return exporters.get(name)
     suffix = out.suffix.lower()
-    for _, each in exporters.items():
-        if each.suffix == suffix:
-            return each
-    known = [each.suffix for _, each in exporters.items()]
+    by_suffix = {exporters.get(name).suffix: exporters.get(name) for name in exporters}
+    if suffix in by_suffix:
+        return by_suffix[suffix]
+    known = list(by_suffix)
     hint = did_you_mean(suffix, known) or f"use one of {', '.join(known)}, or --format"
     what = f"suffix {suffix!r}" if suffix else "file without a suffix"
     raise ExportError(f"no export format for the {what} of {out.name!r}", hint=hint)

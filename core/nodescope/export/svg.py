@@ -26,8 +26,28 @@ from nodescope.record.graphs import graph_of
 from nodescope.record.recording import Recording
 
 _ELEMENTS = frozenset(
-    "svg g defs title desc style rect path text tspan line circle ellipse polygon polyline "
-    "clipPath marker linearGradient stop a".split()
+    {
+        "svg",
+        "g",
+        "defs",
+        "title",
+        "desc",
+        "style",
+        "rect",
+        "path",
+        "text",
+        "tspan",
+        "line",
+        "circle",
+        "ellipse",
+        "polygon",
+        "polyline",
+        "clipPath",
+        "marker",
+        "linearGradient",
+        "stop",
+        "a",
+    }
 )
 _SPACE = "{http://www.w3.org/2000/svg}"
 _XLINK = "{http://www.w3.org/1999/xlink}"

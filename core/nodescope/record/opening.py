@@ -45,7 +45,7 @@ def connect(path: Path) -> sqlite3.Connection:
                     hint="it was cut or changed after it was written; record again",
                 )
         database.execute("SELECT seq FROM progress").fetchone()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         database.close()
         raise damaged(path, error) from error
     except RecordingError:
@@ -95,6 +95,20 @@ def _check_head(path: Path) -> None:
         raise RecordingError(f"{path} is damaged: it has no schema version")
 
 
+def _check_length(path: Path) -> None:
+    """Refuse a file that is shorter than its header says; SQLite itself may not notice."""
+    with path.open("rb") as file:
+        head = file.read(32)
+    page = int.from_bytes(head[16:18], "big")
+    expected = int.from_bytes(head[28:32], "big") * (65536 if page == 1 else page)
+    found = path.stat().st_size
+    if found < expected:
+        raise RecordingError(
+            f"{path} is damaged: it was cut to {found:,} of {expected:,} bytes",
+            hint="copy it again, or record again",
+        )
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     wal = path.with_name(path.name + "-wal")
     try:
@@ -105,6 +119,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     # A live writer always has a log that is not empty. Without one the file is final, and saying
     # so keeps SQLite from leaving files of its own beside it.
     if not pending:
+        _check_length(path)
         return _try(f"{base}mode=ro&immutable=1", path)
     try:
         database = _try(f"{base}mode=ro", path)

@@ -93,6 +93,7 @@ class Recorder:
         self._queued = 0
         self._seq = 0
         self._committed = 0
+        self._dropped_blobs = 0
         self._lost_executions = 0
         self._lost_summaries = 0
         self._missed: deque[int] = deque()
@@ -103,6 +104,7 @@ class Recorder:
         self._progress = threading.Condition(threading.Lock())
         self._closing = False
         self._off = False
+        self._forked = False
         self._fault = ""
         self._writer = Writer(self.path, budget_bytes=budget_bytes)
         self._batch = Batch(self._writer, level=level, version=_version())
@@ -153,7 +155,7 @@ class Recorder:
 
     def flush(self, timeout_s: float = 2.0) -> bool:
         """Wait until everything emitted so far can be read; False if that was not to be had."""
-        if threading.current_thread() is self._thread:
+        if self._forked or threading.current_thread() is self._thread:
             return False
         wanted = self._seq
         self._hurry.set()
@@ -166,11 +168,12 @@ class Recorder:
 
     def close(self, timeout_s: float = 2.0) -> bool:
         """Write the rest and leave one portable file; False if there was not enough time."""
+        if self._forked:
+            return False
         self._closing = True
         self._hurry.set()
         self._wanted.set()
-        if not self._inert():
-            self._thread.join(timeout_s)
+        self._thread.join(timeout_s)
         return not self._thread.is_alive() and not self._fault
 
     def _finished(self, event: NodeFinished) -> None:
@@ -242,8 +245,6 @@ class Recorder:
     def _lost_blobs(self, count: int) -> None:
         with self._lock:
             self._dropped_blobs += count
-
-    _dropped_blobs = 0
 
     def _level(self, node: Node) -> Level:
         level = self._level_of.get(node.id)
@@ -325,12 +326,10 @@ class Recorder:
         self._fault = f"the recording stopped, your program goes on: {reason}"
         self.on_fault(self._fault)
 
-    def _inert(self) -> bool:
-        return self._thread.ident is None or not self._thread.is_alive()
-
     def _after_fork(self) -> None:
         """In a forked child there is no writing thread, and the file is the parent's."""
-        self._off = True
+        # No lock is touched: whoever held it in the parent does not exist here.
+        self._off = self._forked = True
         # Closing SQLite's connection here could fold up the parent's log. It is never closed.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._writer.connection))
 

@@ -311,7 +311,7 @@ class Recording:
             raise RecordingError(f"the recording {self.path} is closed") from error
         except OverflowError:
             return []  # a seq or id beyond 64 bits names nothing
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise damaged(self.path, error) from error
 
     def _read(self, reader: Callable[..., T], *arguments: Any) -> T:

@@ -1,0 +1,73 @@
+"""Runs made by hand, without an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from nodescope.events import (
+    Array,
+    GraphExtended,
+    Logged,
+    NodeFinished,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+)
+from nodescope.ir.graph import Node, SourceLocation, TensorSpec, Value
+from nodescope.record.recorder import Recorder
+
+SPEC = TensorSpec((2, 3), "float32")
+RUN = "0123456789abcdef"
+
+
+def chain(names: Sequence[str]) -> GraphExtended:
+    """Nodes in a row; node and value ids count from 1."""
+    nodes = tuple(
+        Node(
+            number,
+            name,
+            "add",
+            "elementwise",
+            inputs=(number - 1,) if number > 1 else (),
+            outputs=(number,),
+            scope=name.rpartition("/")[0],
+            source=SourceLocation(__file__, number),
+        )
+        for number, name in enumerate(names, 1)
+    )
+    return GraphExtended(nodes, tuple(Value(each.id, SPEC, each.name) for each in nodes))
+
+
+def finished(node: Node, array: Array, *, step: int = 0, at: int = 0) -> NodeFinished:
+    """An execution of 500 ns that starts at ``at`` ns."""
+    return NodeFinished(node, (), (array,), step, 1, at, at + 500)
+
+
+def record(recorder: Recorder, *, names: Sequence[str] = ("a/x", "a/y"), steps: int = 3) -> None:
+    """A small whole run; value i of step s is filled with ``100 s + i``."""
+    graph = chain(names)
+    recorder.emit(RunStarted(RUN, "train.py", ("train.py", "-v"), 7, 1_000))
+    recorder.emit(graph)
+    time_ns = 0
+    for step in range(1, steps + 1):
+        recorder.emit(StepStarted(step, time_ns))
+        for node in graph.nodes:
+            array = np.full((2, 3), 100 * step + node.id, dtype=np.float32)
+            recorder.emit(finished(node, array, step=step, at=time_ns))
+            array[:] = -1  # what the program does afterwards must not show
+            time_ns += 1_000
+        recorder.emit(Logged("stdout", f"step {step}", step, time_ns))
+        recorder.emit(StepFinished(step, time_ns))
+    recorder.emit(RunFinished(0, "", time_ns))
+
+
+def recorded(path: Path) -> Path:
+    """A finished recording with full values."""
+    recorder = Recorder(path, level="values")
+    record(recorder)
+    assert recorder.close()
+    return path

@@ -1,0 +1,268 @@
+"""The recorder at every level, under pressure, and when things break."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nodescope.errors import RecordingError
+from nodescope.events import LEVELS, GraphExtended, Level, NodeFailed
+from nodescope.record.recorder import Recorder
+from nodescope.record.recording import Recording
+from nodescope.record.rows import FAILED, HAS_INF, HAS_NAN, HAS_SUMMARY
+from tests.core.record.runs import RUN, chain, finished, record
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_each_level_keeps_what_it_says(level: Level, tmp_path: Path) -> None:
+    path = tmp_path / "new" / "r.nscope"
+    recorder = Recorder(path, level=level)
+    record(recorder)
+    assert recorder.close()
+    assert [each.name for each in path.parent.iterdir()] == ["r.nscope"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with Recording.open(path) as recording:
+        info = recording.run()
+        assert (info.id, info.level, info.state, info.status) == (RUN, level, "recorded", 0)
+        assert [row.node.name for row in recording.nodes()] == ["a/x", "a/y"]
+        assert [row.producer for row in recording.values()] == [1, 2]
+        assert [each.step for each in recording.steps()] == [1, 2, 3]
+        assert [each.text for each in recording.logs()] == ["step 1", "step 2", "step 3"]
+        assert recording.source(str(Path(chain.__code__.co_filename))) is not None
+        state = recording.state_at(recording.last_seq())
+        assert [(each.node, each.step, times) for each, times in state] == [(1, 3, 3), (2, 3, 3)]
+        assert len(recording.executions()) == (2 if level == "graph" else 6)
+        at = recording.latest_at(2)
+        assert (at is not None) == (level in ("summary", "values"))
+        if at is not None:
+            assert (at.summary.min, at.summary.max) == (302, 302)
+            assert at.summary.blob == (level == "values")
+            array = recording.array(2, at.seq)
+            assert (array is not None) == (level == "values")
+            if array is not None:
+                np.testing.assert_array_equal(array, np.full((2, 3), 302, dtype=np.float32))
+                assert not array.flags.writeable
+
+
+def test_flags_failures_and_levels_by_scope(tmp_path: Path) -> None:
+    graph = chain(["in/x", "out/y"])
+    inside, outside = graph.nodes
+    recorder = Recorder(tmp_path / "r.nscope", level="timing", levels={"in": "summary"})
+    recorder.emit(graph)
+    bad = np.array([np.nan, np.inf])
+    recorder.emit(finished(inside, bad))
+    recorder.emit(finished(outside, bad))
+    recorder.emit(NodeFailed(outside, (), 0, 1, 9, "ValueError: no"))
+    failed = recorder.thread_seq()
+    assert recorder.flush()
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        flags = [each.flags for each in recording.executions()]
+        assert flags == [HAS_NAN | HAS_INF | HAS_SUMMARY, 0, FAILED]
+        assert recording.failure(failed) == "ValueError: no"
+    recorder.close()
+
+
+def test_overflow_drops_values_first_and_counts(tmp_path: Path) -> None:
+    reached, go = threading.Event(), threading.Event()
+
+    def block(_: int) -> None:
+        reached.set()
+        assert go.wait(20)
+
+    path = tmp_path / "r.nscope"
+    recorder = Recorder(path, level="summary", queue_bytes=200_000, on_commit=block)
+    graph = chain(["x"])
+    recorder.emit(graph)
+    assert reached.wait(20)
+    array = np.zeros(1000)
+    for _ in range(1000):
+        recorder.emit(finished(graph.nodes[0], array))
+    go.set()
+    assert recorder.close(20)
+    with Recording.open(path) as recording:
+        dropped, kept = recording.dropped(), recording.executions()
+        assert recording.last_seq() == 1001
+        assert dropped.executions > 0
+        assert len(kept) + dropped.executions == 1000
+        with_summary = sum(bool(each.flags & HAS_SUMMARY) for each in kept)
+        assert 0 < with_summary < len(kept)
+        assert with_summary + dropped.summaries == 1000
+
+
+def test_the_budget_keeps_the_newest_arrays(tmp_path: Path) -> None:
+    path = tmp_path / "r.nscope"
+    recorder = Recorder(path, level="values", budget_bytes=3 * 800)
+    graph = chain(["x"])
+    recorder.emit(graph)
+    for number in range(10):
+        recorder.emit(finished(graph.nodes[0], np.full(100, float(number))))
+    recorder.emit(finished(graph.nodes[0], np.zeros(1000)))
+    assert recorder.close()
+    with Recording.open(path) as recording:
+        total, rows, points = recording.history(1)
+        kept = [point is not None and point.summary.blob for point in points]
+        assert total == 11
+        assert kept == [False] * 7 + [True] * 3 + [False]
+        assert recording.dropped().blobs == 8
+        array = recording.array(1, rows[9].seq)
+        assert array is not None
+        assert array[0] == 9
+
+
+def test_a_reader_looks_on_while_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "r.nscope"
+    recorder = Recorder(path, level="timing")
+    graph = chain(["x", "y"])
+    recorder.emit(graph)
+    assert recorder.flush()
+    with Recording.open(path) as recording:
+        after = 0
+        seen = 0
+        for round_ in range(20):
+            for node in graph.nodes * 10:
+                recorder.emit(finished(node, np.zeros(1), at=round_))
+            assert recorder.flush()
+            until = recording.last_seq()
+            seen += len(recording.executions(after, until))
+            after = until
+        assert seen == 400
+        assert recorder.close()
+    with Recording.open(path) as recording:
+        assert len(recording.executions()) == 400
+
+
+def test_threads_keep_their_order(tmp_path: Path) -> None:
+    graph = chain(["x"])
+    recorder = Recorder(tmp_path / "r.nscope", level="timing")
+    recorder.emit(graph)
+    seqs: dict[int, list[int]] = {}
+
+    def emit(thread: int) -> None:
+        mine = seqs[thread] = []
+        for at in range(200):
+            recorder.emit(finished(graph.nodes[0], np.zeros(1), step=thread, at=at))
+            mine.append(recorder.thread_seq())
+
+    threads = [threading.Thread(target=emit, args=(each,)) for each in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(20)
+    assert recorder.close(20)
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        for thread, mine in seqs.items():
+            rows = [each for each in recording.executions() if each.step == thread]
+            assert [each.seq for each in rows] == mine
+            assert [each.start_ns for each in rows] == list(range(200))
+
+
+def test_a_deleted_file_stops_the_recording_alone(tmp_path: Path) -> None:
+    path = tmp_path / "r.nscope"
+    faults: list[str] = []
+    recorder = Recorder(path, on_fault=faults.append)
+    recorder.emit(chain(["x"]))
+    assert recorder.flush()
+    path.unlink()
+    recorder.emit(chain(["x", "y"]))
+    recorder.close(20)
+    recorder.emit(chain(["x"]))
+    assert len(faults) == 1
+    assert "deleted" in faults[0]
+
+
+def test_places_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(RecordingError, match="not a recording"):
+        Recorder(tmp_path / "file")
+    with pytest.raises(RecordingError, match="cannot write"):
+        Recorder(tmp_path / "file" / "r.nscope")
+    with pytest.raises(RecordingError, match="level"):
+        Recorder(tmp_path / "r.nscope", level="all")  # type: ignore[arg-type]
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+KILLED = """
+import sys
+import numpy as np
+from tests.core.record.runs import chain, finished
+from nodescope.record.recorder import Recorder
+graph = chain(["x", "y"])
+recorder = Recorder(sys.argv[1], level="values", on_commit=lambda seq: print(seq, flush=True))
+recorder.emit(graph)
+while True:
+    for node in graph.nodes * 200:
+        recorder.emit(finished(node, np.zeros(50)))
+    recorder.flush()  # so that the queue never overflows
+"""
+
+
+@pytest.mark.parametrize("commits", [1, 3, 8])
+def test_kill_9_loses_nothing_that_was_acknowledged(commits: int, tmp_path: Path) -> None:
+    path = tmp_path / "r.nscope"
+    root = str(Path(__file__).resolve().parents[3])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *sys.path])}
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(path)],
+        stdout=subprocess.PIPE,
+        env=environment,
+        text=True,
+    )
+    assert process.stdout is not None
+    with process.stdout as lines:
+        acknowledged = [int(lines.readline()) for _ in range(commits)]
+        process.send_signal(signal.SIGKILL)
+        # The last line may be cut.
+        acknowledged += [int(each) for each in lines.read().split("\n")[:-1]]
+    process.wait(20)
+    with Recording.open(path) as recording:
+        last = recording.last_seq()
+        assert last >= max(acknowledged)
+        assert recording.dropped().executions == 0
+        assert len(recording.executions(0, last)) == last - 1
+
+
+def test_a_forked_child_is_inert(tmp_path: Path) -> None:
+    path = tmp_path / "r.nscope"
+    root = str(Path(__file__).resolve().parents[3])
+    program = """
+import os, sys
+from tests.core.record.runs import chain
+from nodescope.record.recorder import Recorder
+recorder = Recorder(sys.argv[1])
+recorder.emit(chain(["x"]))
+assert recorder.flush()
+child = os.fork()
+if child == 0:
+    recorder.emit(chain(["x", "y"]))
+    assert not recorder.flush()
+    sys.exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+recorder.emit(chain(["x", "y", "z"]))
+assert recorder.close()
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *sys.path])}
+    subprocess.run(
+        [sys.executable, "-c", program, str(path)], env=environment, check=True, timeout=60
+    )
+    with Recording.open(path) as recording:
+        assert [each.node.name for each in recording.nodes()] == ["x", "x", "y", "z"]
+
+
+def test_structure_is_never_dropped(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "r.nscope", queue_bytes=1)
+    graph: GraphExtended = chain([f"n{each}" for each in range(50)])
+    for _ in range(20):
+        recorder.emit(graph)
+    assert recorder.close()
+    with sqlite3.connect(tmp_path / "r.nscope") as database:
+        assert database.execute("SELECT count(*) FROM node").fetchone() == (1000,)
+    database.close()

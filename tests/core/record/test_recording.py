@@ -1,0 +1,179 @@
+"""The reader: slices, thinning, and files that are not what they should be."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nodescope.errors import RecordingError
+from nodescope.record import blobs
+from nodescope.record.recorder import Recorder
+from nodescope.record.recording import Recording
+from nodescope.record.schema import APPLICATION_ID
+from tests.core.record.runs import chain, finished, recorded
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return recorded(tmp_path / "r.nscope")
+
+
+def read_everything(path: Path) -> int:
+    with Recording.open(path) as recording:
+        recording.run()
+        recording.nodes()
+        recording.values()
+        recording.gradients()
+        recording.steps()
+        recording.logs()
+        recording.time_ns()
+        recording.dropped()
+        last = recording.last_seq()
+        recording.state_at(last)
+        recording.history(1)
+        recording.timeline(0, 1 << 40, 100)
+        for row in recording.executions():
+            recording.array(row.node, row.seq)
+            recording.array_slice(row.node, row.seq, (), 0, 0, 9, 9)
+        return last
+
+
+def test_the_past_is_as_it_was(path: Path) -> None:
+    with Recording.open(path) as recording:
+        rows = recording.executions()
+        assert [each.node for each in rows] == [1, 2, 1, 2, 1, 2]
+        middle = rows[2].seq
+        state = recording.state_at(middle)
+        assert [(each.node, each.step, times) for each, times in state] == [(2, 1, 1), (1, 2, 2)]
+        at = recording.latest_at(2, middle)
+        assert at is not None
+        assert (at.seq, at.step, at.summary.mean) == (rows[1].seq, 1, 102)
+        assert recording.latest_at(2, rows[0].seq) is None
+        total, longest = recording.timeline(1_100, 2_100, 10)
+        assert total == 2
+        assert [each.seq for each in longest] == [rows[1].seq, rows[2].seq]
+        assert recording.executions(rows[0].seq, rows[4].seq, node=1) == [rows[2], rows[4]]
+        total, thinned, points = recording.history(1, limit=2)
+        assert total == 3
+        assert [each.seq for each in thinned] == [rows[0].seq, rows[4].seq]
+        assert [point.summary.min if point else None for point in points] == [101, 301]
+        assert recording.state_at(1 << 80) == []
+
+
+@pytest.mark.parametrize("chunk", [64, 1 << 20])
+@pytest.mark.parametrize("dtype", ["f4", "i8", "?", "c16", ">f8"])
+@pytest.mark.parametrize("shape", [(), (5,), (4, 7), (2, 3, 4, 7), (2, 0, 3), (0,)])
+def test_slices(
+    shape: tuple[int, ...], dtype: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blobs, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr("nodescope.record.writer.CHUNK_BYTES", chunk)
+    array = (np.arange(int(np.prod(shape))) % 11).astype(dtype).reshape(shape)
+    recorder = Recorder(tmp_path / "s.nscope", level="values")
+    graph = chain(["x"])
+    recorder.emit(graph)
+    recorder.emit(finished(graph.nodes[0], array.T.copy().T))
+    assert recorder.close()
+    with Recording.open(tmp_path / "s.nscope") as recording:
+        whole = recording.array(1, 2)
+        assert whole is not None
+        np.testing.assert_array_equal(whole, array)
+        found = recording.array_slice(1, 2, (1, 9), 1, 2, 2, 3)
+        assert found is not None
+        window, grid, index = found
+        if 0 in shape:
+            assert window.size == 0
+            return
+        plane = array[1, 2] if len(shape) == 4 else np.atleast_2d(array)
+        assert index == ((1, 2) if len(shape) == 4 else ())
+        assert grid == plane.shape
+        np.testing.assert_array_equal(window, np.abs(plane[1:3, 2:5].astype(array.dtype)))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"PK\x03\x04", "ZIP"),
+        (b"\x93NUMPY", "NumPy"),
+        (b"hello", "something else"),
+        (b"SQLite format 3\x00", "ends after"),
+    ],
+)
+def test_what_is_no_recording_is_named(content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / "x.nscope").write_bytes(content)
+    with pytest.raises(RecordingError, match=message):
+        Recording.open(tmp_path / "x.nscope")
+
+
+def test_other_places_are_named(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match="No such file"):
+        Recording.open(tmp_path / "none.nscope")
+    with pytest.raises(RecordingError, match="directory"):
+        Recording.open(tmp_path)
+    database = sqlite3.connect(tmp_path / "other.db")
+    database.execute("CREATE TABLE t (x)")
+    database.close()
+    with pytest.raises(RecordingError, match="but not a recording"):
+        Recording.open(tmp_path / "other.db")
+
+
+def test_a_newer_schema_is_refused_by_name(path: Path) -> None:
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA user_version=7")
+    database.close()
+    with pytest.raises(RecordingError, match=r"schema 7, this nodescope reads up to 1.*upgrade"):
+        Recording.open(path)
+    assert APPLICATION_ID == 0x6E736370
+
+
+def test_cut_files_are_refused_or_read(path: Path, tmp_path: Path) -> None:
+    whole = path.read_bytes()
+    cut = tmp_path / "cut.nscope"
+    refused = 0
+    for place in range(0, len(whole), max(1, len(whole) // 300)):
+        cut.write_bytes(whole[:place])
+        try:
+            read_everything(cut)
+        except RecordingError:
+            refused += 1
+        assert cut.read_bytes() == whole[:place]
+        assert sorted(each.name for each in tmp_path.iterdir()) == ["cut.nscope", "r.nscope"]
+    assert refused >= 300
+
+
+def test_flipped_bits_never_crash(path: Path, tmp_path: Path) -> None:
+    whole = path.read_bytes()
+    flipped = tmp_path / "flipped.nscope"
+    dice = random.Random(0)
+    refused = 0
+    for _ in range(300):
+        content = bytearray(whole)
+        content[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
+        flipped.write_bytes(content)
+        try:
+            read_everything(flipped)
+        except RecordingError:
+            refused += 1
+    assert refused > 0
+
+
+def test_a_dead_writers_log_is_read(path: Path, tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "live.nscope", level="values")
+    graph = chain(["x"])
+    recorder.emit(graph)
+    recorder.emit(finished(graph.nodes[0], np.ones(3)))
+    assert recorder.flush()
+    dead = tmp_path / "dead"
+    dead.mkdir()
+    for name in ("live.nscope", "live.nscope-wal"):
+        shutil.copy(tmp_path / name, dead / name)
+    before = (dead / "live.nscope").read_bytes()
+    recorder.close()
+    assert read_everything(dead / "live.nscope") == 2
+    assert (dead / "live.nscope").read_bytes() == before

@@ -1,0 +1,109 @@
+"""Summaries against a slow reference, for any dtype and layout."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from nodescope.record import summary as module
+from nodescope.record.summary import summarise
+
+DTYPES = ["?", "i1", "u2", "i8", "u8", "f2", "f4", "f8", ">f4", "c8", "c16"]
+
+
+def check(array: np.ndarray[Any, Any]) -> None:
+    before = array.copy()
+    found = summarise(array)
+    np.testing.assert_array_equal(array, before)
+    assert found.spec.shape == array.shape
+    assert found.nbytes == array.nbytes
+    flat = list(array.flat)
+    nan = [bool(np.isnan(each)) for each in flat]
+    inf = [bool(np.isinf(each)) and not n for each, n in zip(flat, nan, strict=True)]
+    assert (found.nan_count, found.inf_count) == (sum(nan), sum(inf))
+    assert found.zero_count == sum(bool(each == 0) for each in flat)
+    magnitude = abs if array.dtype.kind == "c" else (lambda each: each)
+    with np.errstate(over="ignore"):
+        finite = [
+            float(magnitude(each))
+            for each, n, i in zip(flat, nan, inf, strict=True)
+            if not n and not i
+        ]
+    assert sum(found.histogram) == len(finite)
+    if not finite:
+        assert found.min is None
+        return
+    assert found.mean is not None
+    assert found.std is not None
+    assert found.norm is not None
+    largest = max(max(map(abs, finite)), 5e-324)
+    assert found.min == pytest.approx(min(finite), rel=1e-6)
+    assert found.max == pytest.approx(max(finite), rel=1e-6)
+    scaled = [each / largest for each in finite]
+    mean = math.fsum(scaled) / len(scaled)
+    assert found.mean / largest == pytest.approx(mean, abs=1e-6)
+    spread = math.sqrt(math.fsum((each - mean) ** 2 for each in scaled) / len(scaled))
+    assert found.std / largest == pytest.approx(spread, abs=1e-6)
+    norm = math.sqrt(math.fsum(each * each for each in scaled))
+    if math.isfinite(norm * largest):
+        assert found.norm / largest == pytest.approx(norm, rel=1e-6)
+    if found.min != found.max:
+        assert found.histogram[0] >= 1
+        assert found.histogram[-1] >= 1
+
+
+@given(st.sampled_from(DTYPES).flatmap(lambda kind: hnp.arrays(kind, hnp.array_shapes(max_side=5))))
+@settings(max_examples=300, deadline=None)
+def test_matches_the_reference(array: np.ndarray[Any, Any]) -> None:
+    # Halves and quarters of a tensor: float16 needs no tolerance, magnitudes of complex64 do.
+    if array.dtype == np.dtype("c8"):
+        with np.errstate(over="ignore"):
+            array = np.where(np.abs(array) < 1e30, array, np.complex64(1))
+    if array.dtype == np.dtype("c16"):
+        with np.errstate(over="ignore"):
+            array = np.where(np.abs(array) < 1e300, array, 1)
+    check(array)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((0, 3)),
+        np.array(3.5),
+        np.arange(24.0).reshape(4, 6)[::-2, ::3],
+        np.arange(24.0).reshape(4, 6).T,
+        np.array([1e308, -1e308, 1e308]),
+        np.array([5e-324, 1e-310, 0.0]),
+        np.array([np.nan, np.inf, -np.inf]),
+        np.array([-0.0, 0.0, 2**63], dtype=np.longdouble),
+        np.full(200_000, 2.0, dtype=np.float32)[::2],
+    ],
+)
+def test_corners(array: np.ndarray[Any, Any]) -> None:
+    array.flags.writeable = False
+    check(array)
+
+
+@pytest.mark.parametrize("strided", [False, True])
+def test_blocks_agree_with_the_quick_road(strided: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = np.random.default_rng(0).normal(size=(100, 30))
+    array = array[:, ::3] if strided else array
+    quick = summarise(array)
+    monkeypatch.setattr(module, "_BLOCK", 64)
+    slow = summarise(array)
+    assert slow.mean == pytest.approx(quick.mean)
+    assert slow.std == pytest.approx(quick.std)
+    assert slow.histogram == quick.histogram
+    assert slow.preview == quick.preview
+
+
+def test_what_is_no_number_has_its_spec_alone() -> None:
+    found = summarise(np.array(["a", "bc"]))
+    assert found.spec.shape == (2,)
+    assert found.min is None
