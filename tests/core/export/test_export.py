@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodescope.errors import ExportError
-from nodescope.export import Options, export
+from nodescope.export import Options, export, svg
 from nodescope.export.dot import dot_of
 from nodescope.export.svg import check_svg, export_svg, page_input
 from nodescope.export.words import visible
@@ -68,8 +68,8 @@ def hostile(tmp_path: Path) -> Path:
     return path
 
 
-def labels(svg: Path) -> list[str]:
-    root = ElementTree.parse(svg).getroot()
+def labels(picture: Path) -> list[str]:
+    root = ElementTree.parse(picture).getroot()
     return [(each.text or "").strip() for each in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
@@ -93,7 +93,7 @@ def test_hostile_names_by_the_page(
       return '<svg xmlns="http://www.w3.org/2000/svg"><title>' + escape(input.title) + '</title>' +
         input.nodes.map((each) => "<text>" + escape(each.label) + "</text>").join("") + "</svg>";
     }};"""
-    monkeypatch.setattr("nodescope.export.svg._bundle", lambda: bundle)
+    monkeypatch.setattr(svg, "_bundle", lambda: bundle)
     with Recording.open(hostile) as recording:
         export_svg(recording, tmp_path / "g.svg", theme="dark")
     assert labels(tmp_path / "g.svg") == [visible(each) for each in HOSTILE]
@@ -103,7 +103,7 @@ def test_a_painter_that_throws_is_one_line(
     hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = "var nodescopeExport = {renderSvg: () => { throw new Error('no') }};"
-    monkeypatch.setattr("nodescope.export.svg._bundle", lambda: bundle)
+    monkeypatch.setattr(svg, "_bundle", lambda: bundle)
     with pytest.raises(ExportError, match="painter failed") as caught:
         export(hostile, tmp_path / "g.svg")
     assert "\n" not in str(caught.value)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nodescope.errors import RecordingError
-from nodescope.record import blobs
+from nodescope.record import blobs, writer
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.schema import APPLICATION_ID
@@ -72,7 +72,7 @@ def test_slices(
     shape: tuple[int, ...], dtype: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blobs, "CHUNK_BYTES", chunk)
-    monkeypatch.setattr("nodescope.record.writer.CHUNK_BYTES", chunk)
+    monkeypatch.setattr(writer, "CHUNK_BYTES", chunk)
     array = (np.arange(int(np.prod(shape))) % 11).astype(dtype).reshape(shape)
     recorder = Recorder(tmp_path / "s.nscope", level="values")
     graph = chain(["x"])
