@@ -97,8 +97,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Debuggee]]:
         debuggee.process.stdout.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
+    """Closed before the next package's tests: Playwright keeps an event loop running."""
     path = chromium.find()
     assert path, "no Chromium: run `make browser`"
     with sync_playwright() as playwright:
