@@ -36,7 +36,7 @@ setup: .make/install page  ## Only the set-up; .venv/bin/nodescope works afterwa
 page: .make/install  ## Build the page if its sources changed
 	@$(BIN)/python web/build.py
 
-browser: .make/test  ## Find a Chromium for the tests, or install one
+browser: .make/test  ## Find Chromium and Graphviz for the tests, or install them
 	@$(BIN)/python tests/e2e/chromium.py
 
 format: .make/check  ## Format the Python sources

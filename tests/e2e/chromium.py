@@ -1,7 +1,7 @@
-"""Find a Chromium for the browser tests, and install one where there is none.
+"""Find what the tests need of the system, a Chromium and Graphviz, and install what is missing.
 
-`python tests/e2e/chromium.py` prints its path. Order: $CHROMIUM, the system's, the system's package
-manager (as root or with passwordless sudo), Playwright's own download.
+`python tests/e2e/chromium.py` prints where they are. Order for Chromium: $CHROMIUM, the system's,
+the system's package manager (as root or with passwordless sudo), Playwright's own download.
 """
 
 from __future__ import annotations
@@ -41,16 +41,23 @@ def find() -> str | None:
 
 def install() -> str | None:
     """Install one, trying the system's packages first; its path, or None."""
-    root = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    if shutil.which("apt-get") and (not root or shutil.which("sudo")):
-        for command in (["update", "-qq"], ["install", "-y", "-qq", "chromium"]):
-            subprocess.run([*root, "apt-get", *command], stdout=sys.stderr, check=False)
+    _apt("chromium")
     if found := find():
         return found
     subprocess.run(
         [sys.executable, "-m", "playwright", "install", "chromium"], stdout=sys.stderr, check=False
     )
     return find()
+
+
+def _apt(package: str) -> None:
+    """Install a Debian package, if this machine and user can."""
+    root = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    if not shutil.which("apt-get") or (root and not shutil.which("sudo")):
+        return
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["update", "-qq"], ["install", "-y", "-qq", package]):
+        subprocess.run([*root, "apt-get", *command], stdout=sys.stderr, env=quiet, check=False)
 
 
 def _answers(path: str) -> bool:
@@ -72,7 +79,14 @@ def _playwrights_own() -> str | None:
 
 
 def main() -> int:
-    """Print the path, installing first if needed."""
+    """Print what is there, installing first what is not."""
+    if not shutil.which("dot"):
+        _apt("graphviz")
+    if not shutil.which("dot"):
+        print(
+            "No Graphviz for the tests of --engine dot: apt-get install graphviz", file=sys.stderr
+        )
+        return 1
     path = find() or install()
     if path is None:
         print(
@@ -81,7 +95,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
-    print(f"Browser tests use {path}")
+    print(f"The tests use {path} and {shutil.which('dot')}")
     return 0
 
 

@@ -129,11 +129,15 @@ def _node(dot: graphviz.Digraph, node: Node) -> None:
 def _edges(dot: graphviz.Digraph, graph: Graph) -> None:
     specs = {value.id: value.spec for value in graph.values}
     produced = {value: node.id for node in graph.nodes for value in node.outputs}
-    known = {node.id for node in graph.nodes}
+    known = {node.id: node for node in graph.nodes}
     for node in graph.nodes:
         for value in node.inputs:
             source = produced.get(value)
             if source is None:
+                continue
+            if known[source].phase != node.phase:
+                # What the backward pass saved would pull the forward spine apart.
+                dot.edge(f"n{source}", f"n{node.id}", style="dashed", constraint="false")
                 continue
             spec = specs.get(value)
             shape = "×".join(map(str, spec.shape)) if spec else ""
