@@ -36,7 +36,7 @@ class DtypeError(NodescopeError, TypeError):
 
 
 class UnsupportedError(NodescopeError, TypeError):
-    """A function or argument that the engine does not trace. It never falls back to plain arrays."""
+    """A function or argument that the engine does not trace; it never becomes a plain array."""
 
 
 class GradientError(NodescopeError, RuntimeError):

@@ -168,7 +168,7 @@ class Bus:
 
     Attributes:
         probes: Recorder first, gate last. Replaced as a whole, never changed in place.
-        starts: Whether `NodeStarted` is wanted now; the gate sets it while it may stop before a node.
+        starts: Whether `NodeStarted` is wanted now; the gate sets it while it may stop there.
         origin_ns: `time.perf_counter_ns` at the start of the run.
         on_fault: Called with the probe and its exception when a probe was removed.
     """

@@ -124,7 +124,7 @@ class StepNode(msgspec.Struct, frozen=True, tag="step_node"):
 
 
 class StepIn(msgspec.Struct, frozen=True, tag="step_in"):
-    """Go into the next scope: stop after the first node in a scope other than this one or around it."""
+    """Go into the next scope: stop after the first node in none of this scope and those around."""
 
 
 class StepOver(msgspec.Struct, frozen=True, tag="step_over"):
