@@ -1,4 +1,4 @@
-"""The error family. Every message says what went wrong, where in the user's code, and how to mend it.
+"""The error family. Messages say what went wrong, where in the user's code, and how to mend it.
 
 Invariant: nothing here knows about the engine, the debugger or the wire; all of them raise these.
 """

@@ -64,9 +64,7 @@ export interface StepNode {
   readonly type: "step_node";
 }
 
-/**
- * Go into the next scope: stop after the first node in a scope other than this one or around it.
- */
+/** Go into the next scope: stop after the first node in none of this scope and those around. */
 export interface StepIn {
   readonly type: "step_in";
 }
