@@ -202,8 +202,12 @@ class Bus:
             try:
                 probe.emit(event)
             except Exception as error:
-                self.remove(probe)
-                self.on_fault(probe, error)
+                self.failed(probe, error)
+
+    def failed(self, probe: Probe, error: Exception) -> None:
+        """Remove a probe that raised, and report it."""
+        self.remove(probe)
+        self.on_fault(probe, error)
 
 
 def _report_fault(probe: Probe, error: Exception) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine.run import apply, binary, operator_of
+from nodescope.engine.run import apply, binary, operator_of, operators
 from nodescope.engine.source import where
 from nodescope.engine.tensor import NO_ATTRS, Tensor, check_dtype, operand
 from nodescope.errors import UnsupportedError
@@ -140,11 +140,13 @@ _METHODS = (
 )  # fmt: skip
 
 for _python, (_name, _sign) in _ARITHMETIC.items():
-    setattr(Tensor, f"__{_python}__", operator_of(ops.get(_name)))
+    operators[f"__{_python}__"] = ops.get(_name)
     setattr(Tensor, f"__r{_python}__", _right(ops.get(_name)))
     setattr(Tensor, f"__i{_python}__", _refused(f"{_sign}="))
 for _python, _name in _COMPARISON.items():
-    setattr(Tensor, f"__{_python}__", operator_of(ops.get(_name)))
+    operators[f"__{_python}__"] = ops.get(_name)
+for _python, _op in operators.items():
+    setattr(Tensor, _python, operator_of(_op))
 for _python, _name in _UNARY.items():
     setattr(Tensor, f"__{_python}__", _unary(ops.get(_name)))
 for _name in _METHODS:

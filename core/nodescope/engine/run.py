@@ -25,6 +25,9 @@ _asarray = np.asarray
 # None while nobody observes and no thread has the tape switched off; else what runs every op.
 _slow: Run | None = None
 
+operators: dict[str, Op] = {}
+"""The binary operators that are methods of `Tensor`, by method name."""
+
 
 def set_slow(run: Run | None) -> None:
     """Send every op through ``run``, or none with None. Only `engine.modes` calls this."""

@@ -40,13 +40,14 @@ class _Local(threading.local):
     state: State
 
 
-_local = _Local()
+local = _Local()
+"""Where states are kept; `local.state` is missing until `current` made it."""
 
 
 def current() -> State:
     """The calling thread's state."""
     try:
-        return _local.state
+        return local.state
     except AttributeError:
-        _local.state = State()
-        return _local.state
+        local.state = State()
+        return local.state

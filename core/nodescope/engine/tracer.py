@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from nodescope.engine import modes
+from nodescope.engine.observed import observed_operator
 from nodescope.engine.run import cause, explained
 from nodescope.engine.source import user_source
 from nodescope.engine.state import State, current
@@ -77,6 +78,7 @@ class Tracer:
         self.base = next(_value_ids)
         self.identity = Identity(_value_ids.__next__)
         self.step = 0
+        self.epoch = object()  # of this step: a cursor that holds another counts from zero
         self._step_open = False
         self._lock = threading.Lock()
         self._used: list[Tensor] = []  # parameters that were read in this step
@@ -92,6 +94,7 @@ class Tracer:
                 parameter._vid = 0
             self._used = []
             self.step += 1
+            self.epoch = object()
             self._step_open = True
         self.bus.emit(StepStarted(self.step, self.bus.now_ns()))
 
@@ -106,12 +109,10 @@ class Tracer:
     def run(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
         """Run an op and emit what it did. Raises what its impl raises."""
         state = current()
-        cursor = state.cursor
-        if cursor is None or cursor.owner is not self.identity:
-            cursor = self._enter(state)
         key, live, args, tracked = self._inputs(inputs)
-        if cursor.step != self.step:
-            cursor.restart(self.step)
+        cursor = state.cursor
+        if cursor is None or cursor.step is not self.epoch:
+            cursor = self._enter(state)
         slot = cursor.slots.get(op.name) or cursor.slot(op.name)
         nth: int = slot[0]
         slot[0] = nth + 1
@@ -135,8 +136,7 @@ class Tracer:
             said = explained(op, inputs, attrs, error)
             if entry is None:
                 entry = self._define(cursor, entries, nth, op, key, inputs, attrs, state)
-            text = f"{type(said).__name__}: {said}"
-            bus.emit(NodeFailed(entry.node, live, self.step, state.thread, start - origin, text))
+            self.failed(entry, live, state, start, said)
             raise said from cause(error)
         end = _now()
         if data.__class__ is not _ndarray:
@@ -156,6 +156,18 @@ class Tracer:
             )
         )
         return result
+
+    def operator(self, op: Op) -> Callable[[Tensor, Any], Tensor]:
+        """The operator method of a binary op while this observes."""
+        return observed_operator(self, op)
+
+    def failed(
+        self, entry: Entry, live: tuple[Any, ...], state: State, start: int, error: Exception
+    ) -> None:
+        """Emit that a node raised."""
+        text = f"{type(error).__name__}: {error}"
+        start -= self.bus.origin_ns
+        self.bus.emit(NodeFailed(entry.node, live, self.step, state.thread, start, text))
 
     def _inputs(self, inputs: tuple[Any, ...]) -> tuple[Any, Any, Any, bool]:
         """Value ids and arrays of the tensors, arguments of the impl, whether one has an edge."""
@@ -192,6 +204,8 @@ class Tracer:
         cursor = state.cursors.get(key)
         if cursor is None or cursor.owner is not self.identity:
             cursor = state.cursors[key] = Cursor(self.identity, state.scope, state.phase)
+        if cursor.step is not self.epoch:
+            cursor.restart(self.epoch)
         state.cursor = cursor
         return cursor
 
@@ -234,12 +248,9 @@ class Tracer:
         if kind == "parameter":
             cursor = self._cursor(state, scope)
         else:
-            cursor = state.cursor or self._enter(state)
-            if cursor.owner is not self.identity:
-                cursor = self._enter(state)
+            found = state.cursor
+            cursor = self._enter(state) if found is None or found.step is not self.epoch else found
         step = self.step
-        if cursor.step != step:
-            cursor.restart(step)
         key = f"{kind}:{label}" if label else kind
         slot = cursor.slots.get(key) or cursor.slot(key)
         nth, entries = slot
@@ -283,6 +294,8 @@ class Tracer:
         if cursor is None or cursor.owner is not self.identity:
             cursor = Cursor(self.identity, scope, phase)  # type: ignore[arg-type]
             state.cursors[key] = cursor  # type: ignore[index]
+        if cursor.step is not self.epoch:
+            cursor.restart(self.epoch)
         return cursor
 
     # Gradients and updates

@@ -35,6 +35,7 @@ class Cursor:
     """One thread's count, within one step, of the calls in one scope and phase.
 
     Attributes:
+        step: What it counts within: any token that no other step has, None before the first.
         slots: By op (or leaf key): how many calls so far, and the entries of that key.
     """
 
@@ -44,10 +45,10 @@ class Cursor:
         self.owner = owner
         self.scope = scope
         self.phase = phase
-        self.step = -1
+        self.step: object = None
         self.slots: dict[str, list[Any]] = {}
 
-    def restart(self, step: int) -> None:
+    def restart(self, step: object) -> None:
         """Count from zero again: a step has begun."""
         self.step = step
         for slot in self.slots.values():
