@@ -23,7 +23,7 @@ import type { DockTab, OutlineTab, Ui } from "@/store/ui";
 import type { Item } from "@/store/url";
 import type { GraphView } from "@/render/types";
 import { Breakpoints } from "@/views/breakpoints";
-import { Console } from "@/views/console";
+import { Console, CopyConsole } from "@/views/console";
 import { DebuggerBar } from "@/views/debugger_bar";
 import { EmptyState } from "@/views/empty_state";
 import { GraphPane } from "@/views/graph/graph_pane";
@@ -37,7 +37,7 @@ import { RunList, RunSelect } from "@/views/runs";
 import { Scrubber } from "@/views/scrubber";
 import { StateStrip } from "@/views/state_strip";
 import { StatusBar } from "@/views/status_bar";
-import { Timeline } from "@/views/timeline/timeline";
+import { PhaseKey, Timeline } from "@/views/timeline/timeline";
 import { Splitter, type Tab, Tabs } from "@/widgets/controls";
 import { Icon, IconButton } from "@/widgets/icon";
 import type { ValueSlice } from "@/wire/types.gen";
@@ -306,7 +306,11 @@ export function App(props: AppProps): JSX.Element {
               <Tabs label="Dock" tabs={dockTabs()} active={ui.dockTab()} onSelect={ui.setDockTab} />
               <span class="sp" />
               <Show when={ui.dockTab() === "timeline"}>
+                <PhaseKey />
                 <span class="m t3 ell timeline-words">{timelineWords()}</span>
+              </Show>
+              <Show when={ui.dockTab() === "console"}>
+                <CopyConsole store={store} />
               </Show>
             </div>
             <Switch>

@@ -57,13 +57,15 @@ export function paintElements(
   paint: Paint,
 ): Uint8ClampedArray<ArrayBuffer> {
   const pixels = new Uint8ClampedArray(data.length * 4);
-  const span = high - low || 1;
+  const span = high - low;
   for (let i = 0; i < data.length; i++) {
     const value = data[i] ?? Number.NaN;
     const at = i * 4;
     pixels[at + 3] = 255;
     if (Number.isFinite(value)) {
-      const shade = Math.round(Math.min(1, Math.max(0, (value - low) / span)) * 255) * 3;
+      // All alike: the middle of the scale, which is seen on any ground.
+      const part = span > 0 ? Math.min(1, Math.max(0, (value - low) / span)) : 0.5;
+      const shade = Math.round(part * 255) * 3;
       pixels[at] = paint.table[shade] ?? 0;
       pixels[at + 1] = paint.table[shade + 1] ?? 0;
       pixels[at + 2] = paint.table[shade + 2] ?? 0;

@@ -59,3 +59,11 @@ export function pythonTokens(line: string): readonly Token[] {
   push("text", line.slice(at));
   return tokens;
 }
+
+/** The lines without the indentation that all of them have; tabs count as four. */
+export function dedented(lines: readonly string[]): readonly string[] {
+  const even = lines.map((line) => line.replace(/\t/g, "    ").trimEnd());
+  const depths = even.filter((line) => line !== "").map((line) => line.search(/\S/));
+  const common = Math.min(...depths);
+  return depths.length === 0 ? even : even.map((line) => line.slice(common));
+}

@@ -4,7 +4,7 @@
  * Invariant: the same functions draw the screen and the export.
  */
 
-import type { Rect } from "@/base/geometry";
+import type { Point, Rect } from "@/base/geometry";
 import type { LiveState } from "@/render/live";
 import type { SceneModel } from "@/render/model";
 import type { Painter } from "@/render/painter";
@@ -41,6 +41,12 @@ export interface Drawing {
   readonly raised: number;
 }
 
+/** An edge under the pointer, and where the pointer came upon it. */
+export interface EdgeHover {
+  readonly edge: number;
+  readonly at: Point;
+}
+
 export interface Marks {
   readonly current: CurrentMark | undefined;
   readonly badge: NodeBadge | undefined;
@@ -49,6 +55,7 @@ export interface Marks {
   readonly hover: GraphItem | undefined;
   /** Node whose gutter the pointer is over: a faint dot shows what a click would do. */
   readonly gutter: number | undefined;
+  readonly edge: EdgeHover | undefined;
 }
 
 /** Levels of detail, by zoom. */

@@ -10,7 +10,9 @@ import {
   detailLines, LINE_HEIGHT, NABLA_WIDTH, SMALL_MONO, TITLE_FONT,
 } from "@/layout/sizes";
 import { BOX_FOLD, BOX_NODE, BOX_SCOPE, EDGE_OUT_OF_SCOPE } from "@/layout/types";
-import { detailAt, drawDiamond, drawNabla, type Drawing, type Marks } from "@/render/draw";
+import {
+  detailAt, drawDiamond, drawNabla, type Drawing, type EdgeHover, type Marks,
+} from "@/render/draw";
 import { nodeColour } from "@/render/draw_boxes";
 import { drawSaved, edgeRoute, edgeWidth, edgeWords } from "@/render/draw_edges";
 import { formatTime } from "@/render/format";
@@ -27,6 +29,28 @@ export function drawMarks(drawing: Drawing, marks: Marks): void {
   drawCurrent(drawing, marks);
   drawNotFinite(drawing);
   drawBreakpoints(drawing, marks);
+  if (marks.edge !== undefined) drawHoveredEdge(drawing, marks.edge);
+}
+
+/** The edge in full, and what it carries in words beside the pointer, at the screen's own size. */
+function drawHoveredEdge(drawing: Drawing, { edge, at }: EdgeHover): void {
+  const { painter, palette, model, zoom, view } = drawing;
+  const { scene, hierarchy } = model;
+  if (edge >= scene.edges) return;
+  painter.route(edgeRoute(model, edge, true), {
+    colour: palette["text-2"], width: Math.max(edgeWidth(scene.bytes[edge]!), 2, 1.5 / zoom),
+  });
+  const { shape, size } = edgeWords(model, edge);
+  const from = printable(hierarchy.nodes[scene.producer[edge]!]?.label ?? "", 60);
+  const words = [from, shape, size].filter(Boolean).join(" · ");
+  const font: Font = { ...SMALL_MONO, size: 10.5 / zoom };
+  const width = textWidth(words, font) + 12 / zoom;
+  const x = Math.min(at.x + 10 / zoom, view.x + view.width - width - 4 / zoom);
+  const y = at.y - 26 / zoom < view.y ? at.y + 14 / zoom : at.y - 26 / zoom;
+  painter.rect(x, y, width, 19 / zoom, 4 / zoom, palette["bg-overlay"], {
+    colour: palette["line-strong"], width: 1 / zoom,
+  });
+  painter.text(x + 6 / zoom, y + 13 / zoom, words, font, palette.text);
 }
 
 function drawOutline(drawing: Drawing, box: number, look: "select" | "hover"): void {

@@ -42,7 +42,7 @@ export function renderSvg(json: string): string {
     zoom: 1, colourBy: "family", matches: undefined, raised: -1, labels: placeLabels(model),
   }, {
     current: undefined, badge: undefined, breakpoints: new Map(), selection: undefined,
-    hover: undefined, gutter: undefined,
+    hover: undefined, gutter: undefined, edge: undefined,
   }, input.title);
 }
 

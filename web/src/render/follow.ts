@@ -7,7 +7,7 @@
 
 import { contains, overlaps, type Rect } from "@/base/geometry";
 import { BOX_SCOPE } from "@/layout/types";
-import { fitted, seen, type Camera, type Viewport } from "@/render/camera";
+import { fitted, revealing, seen, type Camera, type Viewport } from "@/render/camera";
 import type { SceneModel } from "@/render/model";
 import type { GraphItem } from "@/render/types";
 
@@ -25,6 +25,13 @@ export function firstBox(model: SceneModel): Rect | undefined {
     if (best < 0 || scene.y[box]! < scene.y[best]!) best = box;
   }
   return best < 0 ? undefined : model.rect(best);
+}
+
+/** Where the program stands, or else where reading begins. */
+export function focusRect(model: SceneModel, current: number | undefined): Rect | undefined {
+  const node = current === undefined ? undefined : model.hierarchy.indexOf.get(current);
+  const box = node === undefined ? -1 : model.visibleBox(node);
+  return box < 0 ? firstBox(model) : model.rect(box);
 }
 
 /** Moves the camera so that `item`'s left top corner stays where it was on the screen. */
@@ -84,4 +91,32 @@ export function cameraFor(
   }
   const anchor = anchorItem(before, camera, view);
   return (anchor && pinned(camera, anchor, before, after)) ?? camera;
+}
+
+/** The camera after the canvas changed its size: what was followed stays in sight. */
+export function resizedCamera(
+  camera: Camera, model: SceneModel, before: Viewport, view: Viewport,
+  choice: {
+    readonly fit: boolean; readonly node: number | undefined; readonly focus: Rect | undefined;
+  },
+): Camera {
+  if (choice.fit) return fitted(sceneBounds(model), choice.focus, view);
+  return inSight(model, choice.node, camera, before) ? keeping(camera, choice.focus, view) : camera;
+}
+
+/** Whether an item, or the folded scope that holds it, is on the screen. */
+export function inSight(
+  model: SceneModel | undefined, node: number | undefined, camera: Camera, view: Viewport,
+): boolean {
+  if (model === undefined || node === undefined) return false;
+  const box = model.boxOf({ kind: "node", id: node });
+  return box >= 0 && overlaps(model.rect(box), seen(camera, view));
+}
+
+/** The nearest camera from which all of `focus` is seen; the same one where it is. */
+export function keeping(camera: Camera, focus: Rect | undefined, view: Viewport): Camera {
+  if (focus === undefined) return camera;
+  const sight = seen(camera, view);
+  const end = { x: focus.x + focus.width, y: focus.y + focus.height };
+  return contains(sight, focus) && contains(sight, end) ? camera : revealing(camera, focus, view);
 }

@@ -9,12 +9,16 @@ import { clamp, overlaps, type Point, type Rect } from "@/base/geometry";
 import { buildHierarchy } from "@/layout/hierarchy";
 import { EMPTY_SCENE } from "@/layout/types";
 import {
-  fitted, revealing, seen, toScreen, toWorld, zoomAt, type Camera,
+  fitted, revealing, seen, toScreen, toWorld, zoomAt, type Camera, type Viewport,
 } from "@/render/camera";
 import { detailAt, type Drawing, type EdgeLabel, type Marks } from "@/render/draw";
 import { placeLabels } from "@/render/draw_edges";
-import { cameraFor, firstBox, sceneBounds } from "@/render/follow";
-import { hitTest, neighbourOf, sameItem } from "@/render/hit";
+import {
+  cameraFor, focusRect, inSight, keeping, resizedCamera, sceneBounds,
+} from "@/render/follow";
+import {
+  hitTest, neighbourOf, NOWHERE, pointedAt, sameItem, samePointed, type Pointed,
+} from "@/render/hit";
 import { liveState, type LiveState } from "@/render/live";
 import { SceneModel } from "@/render/model";
 import { OverviewPanel } from "@/render/overview";
@@ -59,8 +63,9 @@ class CanvasGraphView implements GraphView {
   private current: CurrentMark | undefined;
   private badge: NodeBadge | undefined;
   private selection: GraphItem | undefined;
-  private hover: GraphItem | undefined;
-  private gutter: number | undefined;
+  private pointed: Pointed = NOWHERE;
+  /** The size of the canvas for which the camera was last set. */
+  private lastView: Viewport = { width: 0, height: 0 };
   private colourBy: ColourBy = "family";
   private matchIds: ReadonlySet<number> | undefined;
   private dirty = { still: true, overlay: true, overview: true };
@@ -120,9 +125,12 @@ class CanvasGraphView implements GraphView {
     this.unfitted = this.stage.view.width === 0;
     const from = this.camera;
     let to = cameraFor(from, before, model, this.stage.view, {
-      toggled: this.toggled, touched: this.touched, focus: this.focusRect(model),
+      toggled: this.toggled, touched: this.touched, focus: focusRect(model, this.current?.node),
     });
     this.toggled = undefined;
+    if (inSight(before, this.current?.node, from, this.stage.view)) {
+      to = keeping(to, focusRect(model, this.current?.node), this.stage.view);
+    }
     const wanted = this.wanted === undefined ? -1 : model.boxOf(this.wanted);
     if (wanted >= 0) to = revealing(to, model.rect(wanted), this.stage.view);
     if (this.wanted !== undefined && model.ownBox(this.wanted) >= 0) this.wanted = undefined;
@@ -180,7 +188,8 @@ class CanvasGraphView implements GraphView {
   fit(): void {
     if (this.model === undefined) return;
     this.touched = false;
-    this.moveTo(fitted(sceneBounds(this.model), this.focusRect(this.model), this.stage.view));
+    const focus = focusRect(this.model, this.current?.node);
+    this.moveTo(fitted(sceneBounds(this.model), focus, this.stage.view));
   }
 
   reveal(item: GraphItem): void {
@@ -214,13 +223,13 @@ class CanvasGraphView implements GraphView {
   }
 
   toSvg(): string {
-    const { model } = this;
-    const shown = model ?? new SceneModel(buildHierarchy([], new Map()), EMPTY_SCENE);
+    const shown = this.model ?? new SceneModel(buildHierarchy([], new Map()), EMPTY_SCENE);
     const { x, y, width, height } = sceneBounds(shown);
     const view = { x: x - 32, y: y - 32, width: width + 64, height: height + 64 };
-    const marks = { ...this.marks(), hover: undefined, gutter: undefined };
-    const drawing = { ...this.drawingFor(shown, { x, y, zoom: 1 }), view };
-    return drawSvg(drawing, marks, "nodescope graph");
+    return drawSvg(
+      { ...this.drawingFor(shown, { x, y, zoom: 1 }), view }, { ...this.marks(), ...NOWHERE },
+      "nodescope graph",
+    );
   }
 
   boundsOf(item: GraphItem): Rect | undefined {
@@ -254,25 +263,18 @@ class CanvasGraphView implements GraphView {
     this.setCamera(zoomAt(this.camera, anchor, zoom));
   }
 
-  private hit(point: Point): ReturnType<typeof hitTest> {
-    return this.model === undefined ? undefined
-      : hitTest(this.model, toWorld(this.camera, point));
-  }
-
   private pointAt(point: Point | undefined): void {
-    const hit = point === undefined ? undefined : this.hit(point);
-    const node = hit?.gutter === true && hit.item.kind === "node" ? hit.item.id : undefined;
-    this.setCursor(hit === undefined ? "grab" : hit.gutter || hit.chevron ? "pointer" : "default");
-    if (sameItem(hit?.item, this.hover) && node === this.gutter) return;
-    const changed = !sameItem(hit?.item, this.hover);
-    this.hover = hit?.item;
-    this.gutter = node;
+    const before = this.pointed;
+    this.pointed = point === undefined || this.model === undefined ? NOWHERE
+      : pointedAt(this.model, toWorld(this.camera, point), this.camera.zoom);
+    this.setCursor(this.pointed.cursor);
+    if (samePointed(before, this.pointed)) return;
     this.invalidate("overlay");
-    if (changed) this.events.hover(this.hover);
+    if (!sameItem(before.hover, this.pointed.hover)) this.events.hover(this.pointed.hover);
   }
 
   private click(point: Point): void {
-    const hit = this.hit(point);
+    const hit = this.model && hitTest(this.model, toWorld(this.camera, point));
     if (hit?.chevron === true && hit.item.kind === "scope") this.events.toggleScope(hit.item.path);
     else if (hit?.gutter === true && hit.item.kind === "node") {
       this.events.toggleBreakpoint(hit.item.id);
@@ -280,7 +282,7 @@ class CanvasGraphView implements GraphView {
   }
 
   private doubleClick(point: Point): void {
-    const hit = this.hit(point);
+    const hit = this.model && hitTest(this.model, toWorld(this.camera, point));
     if (hit?.item.kind === "scope") this.events.toggleScope(hit.item.path);
     else this.click(point);
   }
@@ -302,13 +304,6 @@ class CanvasGraphView implements GraphView {
 
   // ------------------------------------------------------------ camera and frames
 
-  private focusRect(model: SceneModel): Rect | undefined {
-    const node = this.current === undefined ? undefined
-      : model.hierarchy.indexOf.get(this.current.node);
-    const box = node === undefined ? -1 : model.visibleBox(node);
-    return box < 0 ? firstBox(model) : model.rect(box);
-  }
-
   private setCamera(camera: Camera): void {
     this.camera = camera;
     this.glide = undefined;
@@ -329,10 +324,15 @@ class CanvasGraphView implements GraphView {
   }
 
   private resized(): void {
-    const { model } = this;
-    if (this.unfitted && model !== undefined && this.stage.view.width > 0) {
+    const { model, camera, lastView, stage: { view } } = this;
+    if (model !== undefined && view.width > 0) {
+      this.camera = resizedCamera(camera, model, lastView, view, {
+        fit: this.unfitted || !this.touched, node: this.current?.node,
+        focus: focusRect(model, this.current?.node),
+      });
+      this.lastView = view;
       this.unfitted = false;
-      this.camera = fitted(sceneBounds(model), this.focusRect(model), this.stage.view);
+      this.tween = this.glide = undefined;
     }
     this.redraw();
   }
@@ -357,7 +357,7 @@ class CanvasGraphView implements GraphView {
   private marks(): Marks {
     return {
       current: this.current, badge: this.badge, breakpoints: this.breakpoints,
-      selection: this.selection, hover: this.hover, gutter: this.gutter,
+      selection: this.selection, ...this.pointed,
     };
   }
 

@@ -5,9 +5,10 @@
  * header, so that a click on empty ground inside it selects nothing by accident.
  */
 
-import type { Point } from "@/base/geometry";
+import { clamp, type Point } from "@/base/geometry";
 import { HEADER_HEIGHT } from "@/layout/sizes";
 import { BOX_NODE, BOX_SCOPE } from "@/layout/types";
+import type { EdgeHover } from "@/render/draw";
 import type { SceneModel } from "@/render/model";
 import type { GraphItem } from "@/render/types";
 
@@ -50,6 +51,86 @@ export function hitTest(model: SceneModel, point: Point): Hit | undefined {
     box: best, item: model.itemOf(best), foldable: group, chevron: group && x <= CHEVRON,
     gutter: scene.kind[best] === BOX_NODE && x <= GUTTER_INSIDE,
   };
+}
+
+/** What the pointer is over, as far as it is drawn. */
+export interface Pointed {
+  readonly hover: GraphItem | undefined;
+  /** Node whose gutter it is. */
+  readonly gutter: number | undefined;
+  readonly edge: EdgeHover | undefined;
+  readonly cursor: "grab" | "pointer" | "default";
+}
+
+export const NOWHERE: Pointed = {
+  hover: undefined, gutter: undefined, edge: undefined, cursor: "grab",
+};
+
+export function pointedAt(model: SceneModel, point: Point, zoom: number): Pointed {
+  const hit = hitTest(model, point);
+  if (hit === undefined || model.scene.kind[hit.box] === BOX_SCOPE) {
+    const edge = edgeAt(model, point, EDGE_SLACK / zoom);
+    if (edge >= 0) return { ...NOWHERE, edge: { edge, at: point }, cursor: "default" };
+  }
+  if (hit === undefined) return NOWHERE;
+  const { item } = hit;
+  return {
+    hover: item, gutter: hit.gutter && item.kind === "node" ? item.id : undefined, edge: undefined,
+    cursor: hit.gutter || hit.chevron ? "pointer" : "default",
+  };
+}
+
+export function samePointed(a: Pointed, b: Pointed): boolean {
+  return sameItem(a.hover, b.hover) && a.gutter === b.gutter && a.edge?.edge === b.edge?.edge;
+}
+
+const EDGE_SLACK = 5;
+const PIECES = 8;
+
+/** The edge nearest a point, -1 if none is within `slack` (world px). */
+export function edgeAt(model: SceneModel, point: Point, slack: number): number {
+  const around = {
+    x: point.x - slack, y: point.y - slack, width: 2 * slack, height: 2 * slack,
+  };
+  let best = -1;
+  let least = slack;
+  for (const edge of model.edgesIn(around)) {
+    const distance = distanceTo(model, edge, point);
+    if (distance >= least) continue;
+    least = distance;
+    best = edge;
+  }
+  return best;
+}
+
+/** Distance to an edge's line; its curves are taken as a few straight pieces. */
+function distanceTo(model: SceneModel, edge: number, point: Point): number {
+  const { start, points } = model.scene;
+  let least = Number.POSITIVE_INFINITY;
+  for (let at = start[edge]!; at + 1 < start[edge + 1]!; at++) {
+    const [x0, y0, x1, y1] = [
+      points[2 * at]!, points[2 * at + 1]!, points[2 * at + 2]!, points[2 * at + 3]!,
+    ];
+    const pieces = Math.abs(x1 - x0) < 0.5 ? 1 : PIECES;
+    let from: Point = { x: x0, y: y0 };
+    for (let k = 1; k <= pieces; k++) {
+      const t = k / pieces;
+      // A curve that leaves and enters vertically, as the painters draw it.
+      const to = { x: x0 + (x1 - x0) * t * t * (3 - 2 * t),
+        y: y0 + (y1 - y0) * (1.5 * t - 1.5 * t * t + t * t * t) };
+      least = Math.min(least, distanceToPiece(point, from, to));
+      from = to;
+    }
+  }
+  return least;
+}
+
+function distanceToPiece(point: Point, from: Point, to: Point): number {
+  const dx = to.x - from.x;
+  const dy = to.y - from.y;
+  const along = ((point.x - from.x) * dx + (point.y - from.y) * dy) / (dx * dx + dy * dy || 1);
+  const t = clamp(along, 0, 1);
+  return Math.hypot(point.x - from.x - t * dx, point.y - from.y - t * dy);
 }
 
 /** The neighbour of a box along edges (up, down) or beside it (left, right). */

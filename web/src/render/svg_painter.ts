@@ -5,7 +5,7 @@
  * well-formed XML whatever the names hold.
  */
 
-import { printable, type Font } from "@/base/fonts_metrics";
+import { printable, textWidth, type Font } from "@/base/fonts_metrics";
 import { MONO, SANS } from "@/render/canvas_painter";
 import {
   curveArms, dashPattern, type Align, type Painter, type Route, type Stroke,
@@ -97,8 +97,12 @@ export class SvgPainter implements Painter {
       : align === "middle" ? ' text-anchor="middle"' : "";
     const face = font.face === "mono" ? ' class="m"' : "";
     const weight = font.weight === 400 ? "" : ` font-weight="${font.weight}"`;
+    // The reader's machine may lack the fonts: whatever stands in takes the room that was measured.
+    const length = textWidth(printable(text, 2000), font);
+    const room = length > 0
+      ? ` textLength="${number(length)}" lengthAdjust="spacingAndGlyphs"` : "";
     this.parts.push(
-      `<text x="${number(x)}" y="${number(y)}"${face}${anchor}${weight}`
+      `<text x="${number(x)}" y="${number(y)}"${face}${anchor}${weight}${room}`
       + ` font-size="${number(font.size)}" fill="${escapeXml(colour)}"${this.opacityAttribute()}>`
       + `${escapeXml(text)}</text>`,
     );

@@ -24,6 +24,8 @@ interface UiState {
   dockTab: DockTab;
   overlay: Overlay;
   colourBy: ColourMode;
+  /** Of tensors whose numbers can be taken in at a glance, and of larger ones. */
+  smallForm: ValueForm;
   valueForm: ValueForm;
   search: string;
   zoom: number;
@@ -41,6 +43,7 @@ export function createUi(tab: string | undefined): Ui {
   );
   const [overlay, setOverlay] = createSignal<Overlay>("none");
   const [colourBy, setColourBy] = createSignal<ColourMode>("family");
+  const [smallForm, setSmallForm] = createSignal<ValueForm>("numbers");
   const [valueForm, setValueForm] = createSignal<ValueForm>("picture");
   const [search, setSearch] = createSignal("");
   const [zoom, setZoom] = createSignal(1);
@@ -57,6 +60,8 @@ export function createUi(tab: string | undefined): Ui {
     setOverlay,
     colourBy,
     setColourBy,
+    smallForm,
+    setSmallForm,
     valueForm,
     setValueForm,
     search,

@@ -9,6 +9,7 @@ import { formatCount } from "@/base/numbers";
 import { stepAt } from "@/store/run_model";
 import type { Store } from "@/store/store";
 import type { LogRow } from "@/wire/types.gen";
+import { IconButton } from "@/widgets/icon";
 import { VirtualList, type VirtualListHandle } from "@/widgets/virtual_list";
 
 interface Line {
@@ -18,6 +19,20 @@ interface Line {
 }
 
 const MAX_TEXT = 2000;
+const FROM: Readonly<Record<LogRow["stream"], string>> = {
+  stdout: "",
+  stderr: "stderr",
+  nodescope: "nodescope",
+};
+
+/** All that was written up to the moment shown, as it was. */
+function consoleText(store: Store): string {
+  const cursor = store.cursor();
+  return (store.model()?.logs ?? [])
+    .filter((row) => cursor.kind === "live" || row.seq <= cursor.seq)
+    .map((row) => (row.text.endsWith("\n") ? row.text : `${row.text}\n`))
+    .join("");
+}
 
 export function Console(props: { readonly store: Store }): JSX.Element {
   let list: VirtualListHandle | undefined;
@@ -62,15 +77,33 @@ export function Console(props: { readonly store: Store }): JSX.Element {
       row={(line) => (
         <div
           class={`log ${line().row.stream}`}
-          title={`Written at record ${line().row.seq}`}
+          title={`Written at record ${formatCount(line().row.seq)}. Double click: go there`}
           onDblClick={() => jump(line())}
         >
           <span class="log-step mi t3">
-            {line().first && line().row.step > 0 ? formatCount(line().row.step) : ""}
+            {line().first && line().row.step > 0 ? `step ${formatCount(line().row.step)}` : ""}
           </span>
+          <span class="log-from mi">{line().first ? FROM[line().row.stream] : ""}</span>
           <span class="log-text m">{line().text}</span>
         </div>
       )}
+    />
+  );
+}
+
+export function CopyConsole(props: { readonly store: Store }): JSX.Element {
+  return (
+    <IconButton
+      small
+      icon="copy"
+      label="Copy what the program wrote"
+      testid="console-copy"
+      onClick={() =>
+        void navigator.clipboard?.writeText(consoleText(props.store)).then(
+          () => props.store.notify("ok", "Console copied."),
+          () => props.store.notify("error", "The browser did not allow copying."),
+        )
+      }
     />
   );
 }

@@ -6,11 +6,15 @@
 
 import { createMemo, createSignal, type JSX, Show } from "solid-js";
 import { finiteRange, paintElements, parseHex, scaleTable } from "@/base/colour_scale";
+import { shownPlane } from "@/base/fold";
 import { formatNumber } from "@/base/numbers";
 import { Canvas, type Surface } from "@/widgets/canvas";
 
 // How far from square a cell may be drawn, so that a narrow matrix still fills its place.
 const STRETCH = 4;
+/** Greatest width and height of the picture, and of a cell of a small tensor, px. */
+const ROOM = 192;
+const LARGEST_CELL = 28;
 
 export interface HeatMapProps {
   readonly data: Float64Array;
@@ -21,6 +25,8 @@ export interface HeatMapProps {
   readonly col: number;
   /** Fixed leading indices, for the words. */
   readonly index: readonly number[];
+  /** Axes of the whole tensor: a vector's elements have one index. */
+  readonly rank: number;
   /** The whole tensor's range, if known; else the window's. */
   readonly range: readonly [number, number] | undefined;
   /** Changes with the theme. */
@@ -28,61 +34,71 @@ export interface HeatMapProps {
 }
 
 export function HeatMap(props: HeatMapProps): JSX.Element {
-  const [cursor, setCursor] = createSignal<{ row: number; col: number } | undefined>();
-  let box: { x: number; y: number; cell: readonly [number, number] } | undefined;
+  /** Index into the window's elements. */
+  const [cursor, setCursor] = createSignal<number | undefined>();
   const range = createMemo(() => props.range ?? finiteRange(props.data));
+  const plane = createMemo(() => shownPlane(props.rows, props.cols));
+  const count = () => Math.min(props.rows * props.cols, props.data.length);
+  const size = createMemo(() => {
+    const { rows, cols } = plane();
+    const side = Math.min(ROOM / Math.max(1, cols), ROOM / Math.max(1, rows), LARGEST_CELL);
+    const length = (cells: number) => cells * Math.min(ROOM / Math.max(1, cells), side * STRETCH);
+    const square = side === LARGEST_CELL;
+    return {
+      width: Math.round(square ? cols * side : length(cols)),
+      height: Math.round(square ? rows * side : length(rows)),
+    };
+  });
 
   const draw = (surface: Surface): void => {
     void props.theme;
     const { g, width, height, colour } = surface;
-    const { rows, cols } = props;
-    if (rows * cols === 0 || props.data.length < rows * cols) return;
+    const { rows, cols } = plane();
+    if (count() === 0) return;
     const stops = [0, 1, 2, 3, 4, 5, 6].map((i) => parseHex(colour(`--seq-${i}`)));
     const paint = {
       table: scaleTable(stops),
       nan: parseHex(colour("--nan")),
       inf: parseHex(colour("--inf")),
     };
-    const pixels = paintElements(props.data, range() ?? [0, 1], paint);
+    const painted = paintElements(props.data.subarray(0, count()), range() ?? [0, 1], paint);
+    // The last row of a folded vector may be shorter: the rest stays clear.
+    const pixels = new Uint8ClampedArray(rows * cols * 4);
+    pixels.set(painted);
     const picture = new OffscreenCanvas(cols, rows);
     picture.getContext("2d")?.putImageData(new ImageData(pixels, cols, rows), 0, 0);
-    // Square cells as far as the shape allows; a vector becomes a band that can still be hit.
-    const side = Math.min(width / cols, height / rows, 24);
-    const wide = rows === 1 ? width / cols : Math.min(width / cols, side * STRETCH);
-    const high = cols === 1 ? height / rows : Math.min(height / rows, side * STRETCH);
-    box = { x: 0, y: 0, cell: [wide, high] };
     g.imageSmoothingEnabled = cols > width || rows > height;
-    g.drawImage(picture, 0, 0, cols * wide, rows * high);
+    g.drawImage(picture, 0, 0, width, height);
     const at = cursor();
-    if (at !== undefined) {
-      g.strokeStyle = colour("--text");
-      g.lineWidth = 1.5;
-      g.strokeRect(
-        (at.col - props.col) * wide - 0.75,
-        (at.row - props.row) * high - 0.75,
-        Math.max(4, wide) + 1.5,
-        Math.max(4, high) + 1.5,
-      );
-    }
+    if (at === undefined || at >= count()) return;
+    const wide = width / cols;
+    const high = height / rows;
+    g.lineWidth = 1.5;
+    g.strokeStyle = colour("--text");
+    g.strokeRect(
+      Math.max(0.75, (at % cols) * wide - 0.75),
+      Math.max(0.75, Math.floor(at / cols) * high - 0.75),
+      Math.max(4, wide) + 0.75,
+      Math.max(4, high) + 0.75,
+    );
   };
 
   const point = (event: PointerEvent & { currentTarget: HTMLCanvasElement }): void => {
-    if (box === undefined) return;
-    const col = Math.floor(event.offsetX / box.cell[0]);
-    const row = Math.floor(event.offsetY / box.cell[1]);
-    setCursor(
-      col >= 0 && row >= 0 && col < props.cols && row < props.rows
-        ? { row: row + props.row, col: col + props.col }
-        : undefined,
-    );
+    const { rows, cols } = plane();
+    const { clientWidth, clientHeight } = event.currentTarget;
+    const col = Math.floor((event.offsetX / Math.max(1, clientWidth)) * cols);
+    const row = Math.floor((event.offsetY / Math.max(1, clientHeight)) * rows);
+    const at = row * cols + col;
+    setCursor(col >= 0 && row >= 0 && col < cols && at < count() ? at : undefined);
   };
   const words = createMemo(() => {
     const at = cursor();
-    if (at === undefined) return undefined;
-    const value = props.data[(at.row - props.row) * props.cols + at.col - props.col];
-    return value === undefined
-      ? undefined
-      : { place: `[${[...props.index, at.row, at.col].join(",")}]`, value };
+    const value = at === undefined || at >= count() ? undefined : props.data[at];
+    if (at === undefined || value === undefined) return undefined;
+    const row = Math.floor(at / Math.max(1, props.cols)) + props.row;
+    const col = (at % Math.max(1, props.cols)) + props.col;
+    const place = props.rank < 2 ? [Math.max(row, col)] : [...props.index, row, col];
+    return { place: `[${place.join(",")}]`, value };
   });
 
   const faults = createMemo(() => {
@@ -93,36 +109,48 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
     return found;
   });
   const next = (): void => {
-    const at = cursor();
-    const here = at === undefined ? -1 : (at.row - props.row) * props.cols + at.col - props.col;
-    const found = faults().find((each) => each > here) ?? faults()[0];
-    if (found === undefined) return;
-    setCursor({
-      row: Math.floor(found / props.cols) + props.row,
-      col: (found % props.cols) + props.col,
-    });
+    const here = cursor() ?? -1;
+    setCursor(faults().find((each) => each > here) ?? faults()[0]);
+  };
+  const constant = () => {
+    const now = range();
+    return now !== undefined && now[0] === now[1];
   };
 
   return (
     <div class="heat">
-      <Canvas
-        class="heat-cells"
-        label="Elements as colours"
-        draw={draw}
-        events={{ onPointerMove: point, onPointerLeave: () => setCursor(undefined) }}
-      />
-      <div class="heat-foot">
-        <span class="mi t3">{formatNumber(range()?.[0], 4)}</span>
+      <div
+        class="heat-frame"
+        style={{ width: `${size().width}px`, "aspect-ratio": `${size().width} / ${size().height}` }}
+      >
         <Canvas
-          class="heat-scale"
-          label="Colour scale"
-          draw={(surface) => {
-            void props.theme;
-            drawScale(surface);
-          }}
+          class="heat-cells"
+          label="Elements as colours"
+          draw={draw}
+          events={{ onPointerMove: point, onPointerLeave: () => setCursor(undefined) }}
         />
-        <span class="mi t3">{formatNumber(range()?.[1], 4)}</span>
       </div>
+      <Show
+        when={!constant()}
+        fallback={
+          <div class="heat-foot mi t3">
+            {faults().length > 0 ? "all finite ones" : "all"} {formatNumber(range()?.[0])}
+          </div>
+        }
+      >
+        <div class="heat-foot">
+          <span class="mi t3">{formatNumber(range()?.[0], 4)}</span>
+          <Canvas
+            class="heat-scale"
+            label="Colour scale"
+            draw={(surface) => {
+              void props.theme;
+              drawScale(surface);
+            }}
+          />
+          <span class="mi t3">{formatNumber(range()?.[1], 4)}</span>
+        </div>
+      </Show>
       <div class="heat-at mi">
         <Show when={faults().length > 0}>
           <button

@@ -26,6 +26,8 @@ export interface GridWindow {
 
 const ROW = 18;
 const COL = 74;
+/** Narrower, with fewer digits, if all columns then fit. */
+const NARROW_COL = 50;
 const HEAD = 44;
 /** Windows start at multiples of this, so that a small scroll asks for nothing. */
 export const WINDOW_STEP = 64;
@@ -34,6 +36,8 @@ export function NumberGrid(props: {
   readonly rows: number;
   readonly cols: number;
   readonly window: GridWindow;
+  /** A vector is folded to the width there is. */
+  readonly vector: boolean;
   onWindow(row: number, col: number): void;
 }): JSX.Element {
   let host!: HTMLDivElement;
@@ -52,19 +56,43 @@ export function NumberGrid(props: {
     measure();
     onCleanup(() => resize.disconnect());
   });
+  const plane = createMemo(
+    () => {
+      const room = Math.max(COL, view().width - HEAD - 2);
+      const count = props.rows * props.cols;
+      const fit = Math.floor(room / COL);
+      const cols = props.vector ? Math.max(1, Math.min(fit, count)) : props.cols;
+      const even = Math.floor(room / Math.max(1, cols));
+      const col = even >= NARROW_COL ? Math.min(COL, even) : COL;
+      return { cols, col, rows: props.vector ? Math.ceil(count / cols) : props.rows, count };
+    },
+    undefined,
+    { equals: (a, b) => a.cols === b.cols && a.col === b.col && a.count === b.count },
+  );
+  const digits = () => (plane().col < COL ? 3 : 5);
   const span = createMemo(() => {
     const { top, left, width, height } = view();
+    const { rows, cols, col: wide } = plane();
     const row = Math.max(0, Math.floor(top / ROW));
-    const col = Math.max(0, Math.floor(left / COL));
+    const col = Math.max(0, Math.floor(left / wide));
     return {
       row,
       col,
-      rows: Math.max(0, Math.min(props.rows - row, Math.ceil(height / ROW) + 1)),
-      cols: Math.max(0, Math.min(props.cols - col, Math.ceil(width / COL) + 1)),
+      rows: Math.max(0, Math.min(rows - row, Math.ceil(height / ROW) + 1)),
+      cols: Math.max(0, Math.min(cols - col, Math.ceil(width / wide) + 1)),
     };
   });
+  /** A vector's elements as the one row or column that they are. */
+  const windowOf = (from: number, to: number) =>
+    props.cols === 1
+      ? { row: from, col: 0, rows: to - from, cols: 1 }
+      : { row: 0, col: from, rows: 1, cols: to - from };
   createEffect(() => {
-    const { row, col, rows, cols } = span();
+    const sight = span();
+    const { cols: columns, count } = plane();
+    const { row, col, rows, cols } = props.vector
+      ? windowOf(sight.row * columns, Math.min(count, (sight.row + sight.rows) * columns))
+      : sight;
     const has = props.window;
     const inside =
       row >= has.row &&
@@ -76,10 +104,13 @@ export function NumberGrid(props: {
     }
   });
   const range = (from: number, count: number) => Array.from({ length: count }, (_, i) => from + i);
+  const exists = (row: number, col: number): boolean => row * plane().cols + col < plane().count;
   const cell = (row: number, col: number): number | undefined => {
     const has = props.window;
-    const r = row - has.row;
-    const c = col - has.col;
+    const at = row * plane().cols + col;
+    const place = props.vector ? windowOf(at, at + 1) : { row, col };
+    const r = place.row - has.row;
+    const c = place.col - has.col;
     return r >= 0 && c >= 0 && r < has.rows && c < has.cols
       ? has.data[r * has.cols + c]
       : undefined;
@@ -92,25 +123,29 @@ export function NumberGrid(props: {
       tabindex={0}
       role="group"
       aria-label="Elements as numbers"
-      style={{ "max-height": `${Math.min(252, (props.rows + 1) * ROW + 14)}px` }}
+      style={{ "max-height": `${Math.min(252, (plane().rows + 1) * ROW + 8)}px` }}
     >
       <div
         class="numbers-space"
         style={{
-          width: `${HEAD + props.cols * COL}px`,
-          height: `${(props.rows + 1) * ROW}px`,
+          width: `${HEAD + plane().cols * plane().col}px`,
+          height: `${(plane().rows + 1) * ROW}px`,
         }}
       >
         <div class="numbers-head">
           <For each={range(span().col, span().cols)}>
-            {(col) => <span style={{ left: `${HEAD + col * COL}px` }}>{col}</span>}
+            {(col) => (
+              <span style={{ left: `${HEAD + col * plane().col}px`, width: `${plane().col}px` }}>
+                {props.vector ? `+${col}` : col}
+              </span>
+            )}
           </For>
         </div>
         <For each={range(span().row, span().rows)}>
           {(row) => (
             <div class="numbers-row" style={{ top: `${(row + 1) * ROW}px` }}>
               <span class="numbers-index" style={{ left: `${view().left}px` }}>
-                {row}
+                {props.vector ? row * plane().cols : row}
               </span>
               <For each={range(span().col, span().cols)}>
                 {(col) => {
@@ -123,9 +158,17 @@ export function NumberGrid(props: {
                         inf: Math.abs(value() ?? 0) === Infinity,
                         t3: value() === 0 || value() === undefined,
                       }}
-                      style={{ left: `${HEAD + col * COL}px` }}
+                      style={{
+                        left: `${HEAD + col * plane().col}px`,
+                        width: `${plane().col}px`,
+                      }}
+                      title={value() === undefined ? undefined : String(value())}
                     >
-                      {value() === undefined ? "·" : formatNumber(value(), 5)}
+                      {value() !== undefined
+                        ? formatNumber(value(), digits())
+                        : exists(row, col)
+                          ? "·"
+                          : ""}
                     </span>
                   );
                 }}

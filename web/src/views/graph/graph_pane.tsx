@@ -16,8 +16,8 @@ import {
   onMount,
   Show,
 } from "solid-js";
-import { elementCount } from "@/base/dtypes";
-import { formatNumber } from "@/base/numbers";
+import { elementCount, tensorBytes } from "@/base/dtypes";
+import { formatBytes, formatDuration, formatNumber, plural } from "@/base/numbers";
 import { createGraphView } from "@/render/graph_view";
 import type { ColourBy, CurrentMark, GraphView, NodeBadge } from "@/render/types";
 import { nodeMarks } from "@/store/breakpoints";
@@ -27,7 +27,7 @@ import { throttled } from "@/store/throttled";
 import { parseQuery, search } from "@/store/tree";
 import type { Ui } from "@/store/ui";
 import { graphModel } from "@/views/graph/graph_model";
-import type { ValueSlice } from "@/wire/types.gen";
+import { HAS_INF, HAS_NAN, type ValueSlice } from "@/wire/types.gen";
 import { Segmented } from "@/widgets/controls";
 import { IconButton } from "@/widgets/icon";
 
@@ -225,9 +225,41 @@ function Legend(props: { readonly mode: ColourBy; readonly store: Store }): JSX.
     undefined,
     { equals: (a, b) => a.join() === b.join() },
   );
+  const beat = throttled(() => props.store.tick(), 500);
+  const most = createMemo(() => {
+    beat();
+    const graph = props.store.model()?.graph;
+    const columns = props.store.shown();
+    let found = 0;
+    for (const node of graph?.nodes ?? []) {
+      if (node === undefined || node.family === "leaf") continue;
+      const bytes = (value: number): number => {
+        const spec = graph?.values.get(value)?.value.spec;
+        return spec === undefined ? 0 : tensorBytes(spec.shape, spec.dtype);
+      };
+      const size =
+        props.mode === "time"
+          ? (columns.durationNs[node.id] ?? 0)
+          : node.outputs.reduce((sum, value) => sum + bytes(value), 0);
+      found = Math.max(found, size);
+    }
+    return found;
+  });
+  const amount = (size: number) =>
+    props.mode === "time" ? formatDuration(size) : formatBytes(Math.ceil(size));
+  const counts = createMemo(() => {
+    beat();
+    let nan = 0;
+    let inf = 0;
+    for (const flags of props.store.shown().flags) {
+      if ((flags & HAS_NAN) !== 0) nan += 1;
+      if ((flags & HAS_INF) !== 0) inf += 1;
+    }
+    return { nan, inf };
+  });
   return (
     <Show when={families().length > 0}>
-      <aside class="legend" aria-label="Legend">
+      <aside class="legend" data-testid="legend" aria-label="Legend">
         <Show when={props.mode === "family"}>
           <h4>Op family</h4>
           <For each={families()}>
@@ -240,22 +272,27 @@ function Legend(props: { readonly mode: ColourBy; readonly store: Store }): JSX.
           </For>
         </Show>
         <Show when={props.mode === "time" || props.mode === "memory"}>
-          <h4>{props.mode === "time" ? "Time" : "Memory"}</h4>
+          <h4>{props.mode === "time" ? "Time of one execution" : "Memory of the outputs"}</h4>
           <div class="legend-scale" />
-          <div class="legend-ends">
-            <span>little</span>
-            <span>much</span>
+          <div class="legend-ends mi">
+            <span>≤ {amount(most() / 1000)}</span>
+            <span>{amount(most())}</span>
           </div>
+          <div class="t3">logarithmic</div>
         </Show>
         <Show when={props.mode === "finite"}>
-          <h4>Finite</h4>
+          <h4>Values</h4>
+          <div>
+            <span class="sw" style={{ background: "var(--ok)" }} />
+            all finite
+          </div>
           <div>
             <span class="dia" />
-            NaN
+            NaN, {plural(counts().nan, "node")}
           </div>
           <div>
             <span class="dia inf" />
-            Inf
+            Inf, {plural(counts().inf, "node")}
           </div>
         </Show>
         <h4>State</h4>

@@ -163,7 +163,9 @@ function NodeInspector(
             </h2>
             <span class="insp-family t3">
               <span class="sw" style={{ background: `var(${familyColour(props.node.family)})` }} />
-              {props.node.family}, {props.node.op}
+              {props.node.family === props.node.op
+                ? props.node.family
+                : `${props.node.family}, ${props.node.op}`}
             </span>
           </div>
           <div class="mi t3 ell" title={props.node.name}>

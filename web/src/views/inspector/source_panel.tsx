@@ -4,13 +4,25 @@
  * Invariant: source text is text; it is coloured by pieces and never parsed as markup.
  */
 
-import { createEffect, createMemo, createSignal, For, type JSX, on, Show } from "solid-js";
-import { pythonTokens } from "@/base/python_tokens";
+import {
+  createEffect,
+  createMemo,
+  createSignal,
+  For,
+  type JSX,
+  on,
+  onCleanup,
+  Show,
+} from "solid-js";
+import { dedented, pythonTokens } from "@/base/python_tokens";
 import { createQuery } from "@/store/query";
 import type { Store } from "@/store/store";
 import type { Frame, GetSource, SourceLocation } from "@/wire/types.gen";
 
+/** Lines before and after; more where the window is high. */
 const AROUND = 4;
+const AROUND_HIGH = 7;
+const HIGH = "(min-height: 960px)";
 
 export function SourcePanel(props: {
   readonly store: Store;
@@ -18,6 +30,11 @@ export function SourcePanel(props: {
   readonly stack: readonly Frame[];
 }): JSX.Element {
   const [frame, setFrame] = createSignal<number | undefined>();
+  const high = matchMedia(HIGH);
+  const [around, setAround] = createSignal(high.matches ? AROUND_HIGH : AROUND);
+  const resized = (): void => void setAround(high.matches ? AROUND_HIGH : AROUND);
+  high.addEventListener("change", resized);
+  onCleanup(() => high.removeEventListener("change", resized));
   createEffect(
     on(
       () => [props.source, props.stack],
@@ -47,8 +64,9 @@ export function SourcePanel(props: {
     if (now.kind !== "ready" || at === undefined || !now.value.found || now.value.file !== at.file)
       return [];
     const all = now.value.text.split("\n");
-    const first = Math.max(1, Math.min(at.line - AROUND, all.length - 2 * AROUND));
-    return all.slice(first - 1, first + 2 * AROUND).map((text, i) => ({ number: first + i, text }));
+    const first = Math.max(1, Math.min(at.line - around(), all.length - 2 * around()));
+    const part = dedented(all.slice(first - 1, first + 2 * around()));
+    return part.map((text, i) => ({ number: first + i, text }));
   });
   return (
     <Show when={place()}>
@@ -69,19 +87,21 @@ export function SourcePanel(props: {
               </p>
             }
           >
-            <div class="src">
-              <For each={lines()}>
-                {(line) => (
-                  <div class="src-line" classList={{ at: line.number === at().line }}>
-                    <span class="ln">{line.number}</span>
-                    <span class="src-text">
-                      <For each={pythonTokens(line.text)}>
-                        {(token) => <span class={`tok-${token.kind}`}>{token.text}</span>}
-                      </For>
-                    </span>
-                  </div>
-                )}
-              </For>
+            <div class="src" tabindex={0} role="group" aria-label="Source, scrolls sideways">
+              <div class="src-lines">
+                <For each={lines()}>
+                  {(line) => (
+                    <div class="src-line" classList={{ at: line.number === at().line }}>
+                      <span class="ln">{line.number}</span>
+                      <span class="src-text">
+                        <For each={pythonTokens(line.text)}>
+                          {(token) => <span class={`tok-${token.kind}`}>{token.text}</span>}
+                        </For>
+                      </span>
+                    </div>
+                  )}
+                </For>
+              </div>
             </div>
           </Show>
           <Show when={props.stack.length > 1}>

@@ -16,11 +16,13 @@ import {
   Show,
 } from "solid-js";
 import { elementCount, tensorBytes } from "@/base/dtypes";
+import { shownPlane } from "@/base/fold";
 import { formatBytes, formatCount, formatNumber, formatShape } from "@/base/numbers";
 import { createQuery } from "@/store/query";
 import type { Store } from "@/store/store";
 import type { Ui } from "@/store/ui";
 import { decodeElements } from "@/wire/decode";
+import { Statistics } from "@/views/inspector/statistics";
 import type { GetValue, TensorSummary, ValueSlice } from "@/wire/types.gen";
 import { Segmented } from "@/widgets/controls";
 import { HeatMap } from "@/widgets/heat_map";
@@ -28,6 +30,10 @@ import { Histogram } from "@/widgets/charts";
 import { NumberGrid } from "@/widgets/number_grid";
 
 const WINDOW = 128;
+/** Of a vector, as many elements at once as the server gives. */
+const VECTOR_WINDOW = 512;
+/** Up to this many elements the numbers come first. */
+const SMALL = 64;
 
 export interface ValuePanelProps {
   readonly store: Store;
@@ -63,6 +69,8 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
       const run = props.store.runId();
       if (run === undefined) return undefined;
       const [row, col] = corner();
+      const shape = props.store.model()?.graph.values.get(props.value)?.value.spec.shape;
+      const window = (shape?.length ?? 2) < 2 ? VECTOR_WINDOW : WINDOW;
       return {
         type: "get_value",
         run,
@@ -71,8 +79,8 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
         index: index(),
         row,
         col,
-        rows: WINDOW,
-        cols: WINDOW,
+        rows: window,
+        cols: window,
       };
     },
     props.refresh,
@@ -110,7 +118,13 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
               }
             >
               {(summary) => (
-                <Show when={summary().histogram.length > 0 && elementCount(now().shape) > 1}>
+                <Show
+                  when={
+                    summary().histogram.length > 0 &&
+                    elementCount(now().shape) > 1 &&
+                    summary().min !== summary().max
+                  }
+                >
                   <div class="h">
                     <span class="lab">Distribution</span>
                     <span class="sp" />
@@ -212,6 +226,9 @@ function Elements(
     return { row, col, rows, cols, data };
   });
   const scalar = () => elementCount(props.slice.shape) === 1;
+  const vector = () => props.slice.grid[0] === 1 || props.slice.grid[1] === 1;
+  const small = () => elementCount(props.slice.shape) <= SMALL;
+  const form = () => (small() ? props.ui.smallForm() : props.ui.valueForm());
   const range = createMemo((): readonly [number, number] | undefined => {
     const { summary } = props.slice;
     return summary?.min !== undefined && summary.min !== null && summary.max !== null
@@ -246,27 +263,29 @@ function Elements(
         <div class="row value-form">
           <Segmented
             label="Form"
-            active={props.ui.valueForm()}
+            active={form()}
             options={[
               { id: "picture", title: "Picture" },
               { id: "numbers", title: "Numbers" },
             ]}
-            onSelect={props.ui.setValueForm}
+            onSelect={(now) => (small() ? props.ui.setSmallForm : props.ui.setValueForm)(now)}
           />
           <span class="sp" />
           <Pager
             slice={props.slice}
             onWindow={props.onWindow}
-            quiet={props.ui.valueForm() === "numbers"}
+            stride={props.slice.shape.length < 2 ? VECTOR_WINDOW : WINDOW}
+            quiet={form() === "numbers"}
           />
         </div>
         <Show
-          when={props.ui.valueForm() === "picture"}
+          when={form() === "picture"}
           fallback={
             <>
               <NumberGrid
                 rows={props.slice.grid[0]}
                 cols={props.slice.grid[1]}
+                vector={vector()}
                 window={window()}
                 onWindow={props.onWindow}
               />
@@ -282,6 +301,7 @@ function Elements(
               row={window().row}
               col={window().col}
               index={props.slice.index}
+              rank={props.slice.shape.length}
               range={range()}
               theme={props.theme}
             />
@@ -306,6 +326,8 @@ function nameless(summary: TensorSummary): string {
 function Pager(props: {
   readonly slice: ValueSlice;
   readonly quiet: boolean;
+  /** Elements of a full window, along either axis. */
+  readonly stride: number;
   onWindow(row: number, col: number): void;
 }): JSX.Element {
   const parts = () => {
@@ -317,57 +339,37 @@ function Pager(props: {
   const step = (rows: number, cols: number): void => {
     const now = parts();
     const turn = (at: number, by: number, all: number): number => {
-      const next = at + by * WINDOW;
-      return next >= all ? 0 : next < 0 ? Math.floor((all - 1) / WINDOW) * WINDOW : next;
+      const next = at + by * props.stride;
+      return next >= all
+        ? 0
+        : next < 0
+          ? Math.floor((all - 1) / props.stride) * props.stride
+          : next;
     };
     props.onWindow(turn(now.row, rows, now.allRows), turn(now.col, cols, now.allCols));
   };
-  return (
-    <Show when={!props.quiet} fallback={<span class="mi t3">{formatShape(props.slice.grid)}</span>}>
-      <Show when={!whole()} fallback={<span class="mi t3">{formatShape(props.slice.grid)}</span>}>
-        <Show when={parts().allRows > parts().rows}>
-          <button type="button" class="btn" title="Further rows" onClick={() => step(1, 0)}>
-            rows {parts().row}–{parts().row + parts().rows - 1} of {formatCount(parts().allRows)} ›
-          </button>
-        </Show>
-        <Show when={parts().allCols > parts().cols}>
-          <button type="button" class="btn" title="Further columns" onClick={() => step(0, 1)}>
-            cols {parts().col}–{parts().col + parts().cols - 1} of {formatCount(parts().allCols)} ›
-          </button>
-        </Show>
-      </Show>
-    </Show>
-  );
-}
-
-export function Statistics(props: {
-  readonly summary: TensorSummary | null;
-  readonly wide: boolean;
-}): JSX.Element {
-  const rows = () => {
-    const s = props.summary;
-    if (s === null) return [];
-    return [
-      { name: "min", text: formatNumber(s.min), tone: "" },
-      { name: "max", text: formatNumber(s.max), tone: "" },
-      { name: "mean", text: formatNumber(s.mean), tone: "" },
-      { name: "std", text: formatNumber(s.std), tone: "" },
-      { name: "norm", text: formatNumber(s.norm), tone: "" },
-      { name: "zero", text: formatCount(s.zero_count), tone: "" },
-      { name: "NaN", text: formatCount(s.nan_count), tone: s.nan_count > 0 ? "nan" : "" },
-      { name: "Inf", text: formatCount(s.inf_count), tone: s.inf_count > 0 ? "inf" : "" },
-    ];
+  const words = () => {
+    const { rows, cols, allRows, allCols } = parts();
+    if (allRows !== 1 && allCols !== 1) return formatShape(props.slice.grid);
+    const plane = shownPlane(rows, cols);
+    const folded = plane.rows > 1 && !props.quiet;
+    return `${formatCount(allRows * allCols)} elements${
+      folded ? `, shown as ${plane.rows}×${plane.cols}` : ""
+    }`;
   };
   return (
-    <dl class="kv" classList={{ wide2: props.wide }}>
-      <For each={rows()}>
-        {(row) => (
-          <div class={row.tone}>
-            <dt>{row.name}</dt>
-            <dd>{row.text}</dd>
-          </div>
-        )}
-      </For>
-    </dl>
+    <Show when={!props.quiet && !whole()} fallback={<span class="mi t3">{words()}</span>}>
+      <Show when={parts().allRows > parts().rows}>
+        <button type="button" class="btn" title="Further rows" onClick={() => step(1, 0)}>
+          rows {parts().row}–{parts().row + parts().rows - 1} of {formatCount(parts().allRows)} ›
+        </button>
+      </Show>
+      <Show when={parts().allCols > parts().cols}>
+        <button type="button" class="btn" title="Further columns" onClick={() => step(0, 1)}>
+          {parts().allRows === 1 ? "elements" : "cols"} {parts().col}–
+          {parts().col + parts().cols - 1} of {formatCount(parts().allCols)} ›
+        </button>
+      </Show>
+    </Show>
   );
 }

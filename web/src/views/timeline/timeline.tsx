@@ -7,8 +7,17 @@
  * Invariant: the amber line is the moment that the whole page shows.
  */
 
-import { createEffect, createMemo, createSignal, type JSX, on, onCleanup } from "solid-js";
-import { formatDuration } from "@/base/numbers";
+import {
+  createEffect,
+  createMemo,
+  createSignal,
+  For,
+  type JSX,
+  on,
+  onCleanup,
+  Show,
+} from "solid-js";
+import { formatCount, formatDuration } from "@/base/numbers";
 import { createQuery } from "@/store/query";
 import { stepAt } from "@/store/run_model";
 import type { Store } from "@/store/store";
@@ -36,6 +45,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
   const store = props.store;
   const [zoom, setZoom] = createSignal<readonly [number, number] | undefined>();
   const [hovered, setHovered] = createSignal<Bar | undefined>();
+  const [pointer, setPointer] = createSignal({ x: 0, y: 0, width: 0 });
   let placed: Placed | undefined;
 
   const beat = throttled(store.tick, LIVE_MS);
@@ -161,55 +171,107 @@ export function Timeline(props: TimelineProps): JSX.Element {
     setZoom([at - part * width, at + (1 - part) * width]);
   };
   let grabbed: { x: number; from: readonly [number, number]; moved: boolean } | undefined;
+  const tip = () => {
+    const bar = hovered();
+    if (bar === undefined) return undefined;
+    return {
+      title: props.store.model()?.graph.nodes[bar.node]?.name ?? (bar.scope || bar.phase),
+      rows: [
+        `${formatDuration(bar.end - bar.start)}${bar.node > 0 ? "" : " in all"}`,
+        bar.phase,
+        bar.step > 0 ? `step ${formatCount(bar.step)}` : "before the first step",
+        `${formatDuration(bar.start - span().zero)} from the start of step ${steps().now?.step ?? 0}`,
+      ],
+    };
+  };
   return (
-    <Canvas
-      class="timeline"
-      label="Timeline"
-      ref={(canvas) => canvas.addEventListener("wheel", wheel, { passive: false })}
-      draw={(surface) => {
-        void props.theme;
-        placed = drawTimeline(surface, {
-          lanes: lanes(),
-          window: window(),
-          zero: span().zero,
-          moment: span().moment,
-          now: span().now,
-          before: span().before,
-          hovered: hovered(),
-          pauses: pauses().pauses,
-          current: store.cursor().kind === "past" ? store.past.lastNode : (store.stop()?.node ?? 0),
-        });
-      }}
-      events={{
-        onPointerDown: (event) => {
-          grabbed = { x: event.offsetX, from: window(), moved: false };
-          event.currentTarget.setPointerCapture(event.pointerId);
-        },
-        onPointerMove: (event) => {
-          if (grabbed !== undefined && placed !== undefined) {
-            const by = event.offsetX - grabbed.x;
-            if (Math.abs(by) > 3) grabbed.moved = true;
-            if (grabbed.moved) {
-              const [t0, t1] = grabbed.from;
-              const shift = (-by / placed.width) * (t1 - t0);
-              setZoom([t0 + shift, t1 + shift]);
+    <div class="timeline-pane">
+      <Canvas
+        class="timeline"
+        label="Timeline"
+        ref={(canvas) => canvas.addEventListener("wheel", wheel, { passive: false })}
+        draw={(surface) => {
+          void props.theme;
+          placed = drawTimeline(surface, {
+            lanes: lanes(),
+            window: window(),
+            zero: span().zero,
+            moment: span().moment,
+            now: span().now,
+            before: span().before,
+            hovered: hovered(),
+            pauses: pauses().pauses,
+            current:
+              store.cursor().kind === "past" ? store.past.lastNode : (store.stop()?.node ?? 0),
+          });
+        }}
+        events={{
+          onPointerDown: (event) => {
+            grabbed = { x: event.offsetX, from: window(), moved: false };
+            event.currentTarget.setPointerCapture(event.pointerId);
+          },
+          onPointerMove: (event) => {
+            if (grabbed !== undefined && placed !== undefined) {
+              const by = event.offsetX - grabbed.x;
+              if (Math.abs(by) > 3) grabbed.moved = true;
+              if (grabbed.moved) {
+                const [t0, t1] = grabbed.from;
+                const shift = (-by / placed.width) * (t1 - t0);
+                setZoom([t0 + shift, t1 + shift]);
+              }
+              return;
             }
-            return;
-          }
-          setHovered(placed && hitBar(placed, event.offsetX, event.offsetY));
-        },
-        onPointerUp: (event) => {
-          const bar = placed && hitBar(placed, event.offsetX, event.offsetY);
-          if (grabbed?.moved === false && bar !== undefined) {
-            if (bar.node > 0) props.go({ kind: "node", id: bar.node });
-            else if (bar.scope !== "") props.go({ kind: "scope", path: bar.scope });
-          }
-          grabbed = undefined;
-        },
-        onPointerLeave: () => setHovered(undefined),
-        onDblClick: () => setZoom(undefined),
-      }}
-    />
+            setHovered(placed && hitBar(placed, event.offsetX, event.offsetY));
+            setPointer({
+              x: event.offsetX,
+              y: event.offsetY,
+              width: event.currentTarget.clientWidth,
+            });
+          },
+          onPointerUp: (event) => {
+            const bar = placed && hitBar(placed, event.offsetX, event.offsetY);
+            if (grabbed?.moved === false && bar !== undefined) {
+              if (bar.node > 0) props.go({ kind: "node", id: bar.node });
+              else if (bar.scope !== "") props.go({ kind: "scope", path: bar.scope });
+            }
+            grabbed = undefined;
+          },
+          onPointerLeave: () => setHovered(undefined),
+          onDblClick: () => setZoom(undefined),
+        }}
+      />
+      <Show when={tip()}>
+        {(now) => (
+          <div
+            class="tip"
+            data-testid="timeline-tip"
+            style={{
+              left: `${Math.max(4, Math.min(pointer().x + 12, pointer().width - 236))}px`,
+              bottom: `calc(100% - ${pointer().y - 10}px)`,
+            }}
+          >
+            <b class="ell">{now().title}</b>
+            <For each={now().rows}>{(row) => <span>{row}</span>}</For>
+          </div>
+        )}
+      </Show>
+    </div>
+  );
+}
+
+/** The phases by name and colour: what the uppermost bars are. */
+export function PhaseKey(): JSX.Element {
+  return (
+    <span class="phase-key wide">
+      <For each={["forward", "backward", "optimizer"]}>
+        {(phase) => (
+          <span>
+            <span class={`sw ph-${phase}`} aria-hidden="true" />
+            {phase}
+          </span>
+        )}
+      </For>
+    </span>
   );
 }
 
