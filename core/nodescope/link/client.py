@@ -22,7 +22,7 @@ import numpy as np
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from nodescope.errors import LinkError, NodescopeError
+from nodescope.errors import ConditionError, LinkError, NodescopeError
 from nodescope.events import Array
 from nodescope.ir.graph import TensorSpec
 from nodescope.link.messages import (
@@ -310,6 +310,10 @@ class Link:
     def _do(self, request: int, command: Command) -> CommandTaken:
         try:
             self._handlers.command(command)
+        except ConditionError as error:
+            # People count from 1; the page marks the place.
+            where = f" (column {error.column + 1})" if error.column >= 0 else ""
+            return CommandTaken(request, error.message + where, error.hint)
         except NodescopeError as error:
             return CommandTaken(request, error.message, error.hint)
         except Exception as error:

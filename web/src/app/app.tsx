@@ -25,7 +25,7 @@ import type { GraphView } from "@/render/types";
 import { Breakpoints } from "@/views/breakpoints";
 import { Console, CopyConsole } from "@/views/console";
 import { DebuggerBar } from "@/views/debugger_bar";
-import { EmptyState } from "@/views/empty_state";
+import { EmptyState, NextHint } from "@/views/empty_state";
 import { GraphPane } from "@/views/graph/graph_pane";
 import { Inspector } from "@/views/inspector/inspector";
 import { KeysHelp, type KeyGroup } from "@/views/keys_help";
@@ -272,6 +272,7 @@ export function App(props: AppProps): JSX.Element {
           }}
         />
         <EmptyState store={store} />
+        <NextHint store={store} />
       </main>
 
       <aside class="panel insp" id="insp" data-testid="inspector">

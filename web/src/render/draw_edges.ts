@@ -5,7 +5,7 @@
  */
 
 import { textWidth } from "@/base/fonts_metrics";
-import { clamp, overlaps, type Rect } from "@/base/geometry";
+import { clamp, grow, overlaps, type Rect } from "@/base/geometry";
 import { COLUMN_BACKWARD } from "@/layout/hierarchy";
 import { SMALL_MONO, SMALL_SANS, shapeText } from "@/layout/sizes";
 import { BOX_SCOPE, EDGE_BACK, LINK_SEED } from "@/layout/types";
@@ -213,11 +213,16 @@ function blocked(model: SceneModel, edge: number, rect: Rect): boolean {
   return model.edgesIn(rect).some((other) => other !== edge);
 }
 
+const RAISED_ROOM = 18;
+
 export function drawLabels(drawing: Drawing): void {
   if (drawing.zoom < 0.75) return;
-  const { painter, palette, model, live, view } = drawing;
+  const { painter, palette, model, live, view, raised } = drawing;
+  // The current node grows for its badge, and has a ring around it.
+  const grown = raised >= 0 ? grow(model.rect(raised), RAISED_ROOM) : undefined;
   for (const label of drawing.labels) {
     if (!overlaps(label.rect, view)) continue;
+    if (grown !== undefined && overlaps(label.rect, grown)) continue;
     const done = live.done[model.scene.producer[label.edge]!] === 1;
     painter.text(label.x, label.y, label.shape, SMALL_MONO, palette[done ? "text-2" : "text-3"]);
     painter.text(

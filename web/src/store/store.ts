@@ -11,7 +11,7 @@
 import { type Accessor, batch, createSignal } from "solid-js";
 import { decodeExecutions } from "@/wire/decode";
 import type { Link, Wire } from "@/wire/socket";
-import { RequestError } from "@/wire/socket";
+import { inWords, RequestError } from "@/wire/socket";
 import type { Breakpoint, Command, Push, RunInfo, SessionInfo, Stop } from "@/wire/types.gen";
 import { ExecutionRing, NodeColumns } from "@/store/columns";
 import { type FoldState, folded, followStop, unfolded } from "@/store/follow";
@@ -309,14 +309,20 @@ export class Store {
   }
 
   async control(command: Command): Promise<boolean> {
+    const why = await this.refusal(command);
+    if (why !== "") this.notify("error", why);
+    return why === "";
+  }
+
+  /** Sends a command; "" when it was taken, else why not, for a person. */
+  async refusal(command: Command): Promise<string> {
     const run = this.runId();
-    if (run === undefined) return false;
+    if (run === undefined) return "There is no run.";
     try {
       await this.request({ type: "control", run, command }, "done");
-      return true;
+      return "";
     } catch (error) {
-      this.complain(error);
-      return false;
+      return inWords(error);
     }
   }
 
@@ -372,11 +378,7 @@ export class Store {
   }
 
   complain(error: unknown): void {
-    if (error instanceof RequestError) {
-      this.notify("error", [error.message, error.hint].filter(Boolean).join(". "));
-    } else {
-      this.notify("error", error instanceof Error ? error.message : String(error));
-    }
+    this.notify("error", inWords(error));
   }
 }
 

@@ -7,7 +7,7 @@
 import { createEffect, createSignal, For, type JSX, Show } from "solid-js";
 import { added, changed, markOf, removed } from "@/store/breakpoints";
 import type { Store } from "@/store/store";
-import type { Breakpoint, BreakpointKind, BreakpointStatus } from "@/wire/types.gen";
+import type { Breakpoint, BreakpointKind, BreakpointStatus, Command } from "@/wire/types.gen";
 import { IconButton } from "@/widgets/icon";
 
 const KINDS: readonly {
@@ -20,6 +20,10 @@ const KINDS: readonly {
   { id: "op", title: "op", hint: "softmax" },
   { id: "scope", title: "scope", hint: "loss" },
 ];
+
+function setOf(breakpoints: readonly Breakpoint[]): Command {
+  return { type: "set_breakpoints", breakpoints };
+}
 
 export function Breakpoints(props: {
   readonly store: Store;
@@ -37,10 +41,10 @@ export function Breakpoints(props: {
         <AddForm
           store={props.store}
           onClose={() => props.onAdding(false)}
-          onAdd={(wanted) => {
-            void props.store.setBreakpoints(added(statuses(), wanted)).then((taken) => {
-              if (taken) props.onAdding(false);
-            });
+          onAdd={async (wanted) => {
+            const why = await props.store.refusal(setOf(added(statuses(), wanted)));
+            if (why === "") props.onAdding(false);
+            return why;
           }}
         />
       </Show>
@@ -114,34 +118,7 @@ export function Breakpoints(props: {
                     </Show>
                   </td>
                   <td>
-                    <input
-                      class="bp-condition m"
-                      value={status.breakpoint.condition}
-                      disabled={!live()}
-                      placeholder="always"
-                      spellcheck={false}
-                      aria-label={`Condition of the breakpoint on ${status.breakpoint.target}`}
-                      onKeyDown={(event) => {
-                        event.stopPropagation();
-                        if (event.key === "Enter") event.currentTarget.blur();
-                        if (event.key === "Escape") {
-                          event.currentTarget.value = status.breakpoint.condition;
-                          event.currentTarget.blur();
-                        }
-                      }}
-                      onChange={(event) => {
-                        const input = event.currentTarget;
-                        void props.store
-                          .setBreakpoints(
-                            changed(statuses(), status.breakpoint.id, {
-                              condition: input.value.trim(),
-                            }),
-                          )
-                          .then((taken) => {
-                            if (!taken) input.value = status.breakpoint.condition;
-                          });
-                      }}
-                    />
+                    <ConditionField store={props.store} status={status} live={live()} />
                   </td>
                   <td class="r m bp-hits">{status.hits}</td>
                   <td class="bp-x">
@@ -164,15 +141,80 @@ export function Breakpoints(props: {
   );
 }
 
+/** The condition in the table; a wrong one stays to be mended, with the reason below it. */
+function ConditionField(props: {
+  readonly store: Store;
+  readonly status: BreakpointStatus;
+  readonly live: boolean;
+}): JSX.Element {
+  const [fault, setFault] = createSignal("");
+  const [text, setText] = createSignal("");
+  const held = () => props.status.breakpoint.condition;
+  const send = async (wanted: string): Promise<void> => {
+    const statuses = props.store.session()?.breakpoints ?? [];
+    const change = { condition: wanted };
+    setText(wanted);
+    setFault(
+      await props.store.refusal(setOf(changed(statuses, props.status.breakpoint.id, change))),
+    );
+  };
+  return (
+    <>
+      <input
+        class="bp-condition m"
+        classList={{ bad: fault() !== "" }}
+        value={held()}
+        disabled={!props.live}
+        placeholder="always"
+        spellcheck={false}
+        data-testid="breakpoint-row-condition"
+        aria-invalid={fault() !== ""}
+        title={held() === "" ? "Stops each time. Type a condition, such as value > 3" : held()}
+        aria-label={`Condition of the breakpoint on ${props.status.breakpoint.target}`}
+        onKeyDown={(event) => {
+          event.stopPropagation();
+          if (event.key === "Enter") event.currentTarget.blur();
+          if (event.key === "Escape") {
+            event.currentTarget.value = held();
+            setFault("");
+            event.currentTarget.blur();
+          }
+        }}
+        onChange={(event) => void send(event.currentTarget.value.trim())}
+      />
+      <FieldError text={fault()} condition={text()} />
+    </>
+  );
+}
+
+const COLUMN = /,? \(?(?:at )?column (\d+)\)?/;
+
+/** Why a condition was refused, with a mark below the place. */
+function FieldError(props: { readonly text: string; readonly condition: string }): JSX.Element {
+  const column = () => Number(COLUMN.exec(props.text)?.[1] ?? 0);
+  return (
+    <Show when={props.text !== ""}>
+      <div class="field-error" role="alert" data-testid="condition-error">
+        <Show when={column() > 0}>
+          <pre aria-hidden="true">{`${props.condition}\n${" ".repeat(column() - 1)}^`}</pre>
+        </Show>
+        <span>{props.text}</span>
+      </div>
+    </Show>
+  );
+}
+
 function AddForm(props: {
   readonly store: Store;
-  onAdd(wanted: Pick<Breakpoint, "kind" | "target" | "condition" | "when">): void;
+  /** "" when it was taken, else why not. */
+  onAdd(wanted: Pick<Breakpoint, "kind" | "target" | "condition" | "when">): Promise<string>;
   onClose(): void;
 }): JSX.Element {
   let target!: HTMLInputElement;
   const [kind, setKind] = createSignal<BreakpointKind>("node");
   const [when, setWhen] = createSignal<"before" | "after">("after");
   const [condition, setCondition] = createSignal("");
+  const [fault, setFault] = createSignal("");
   createEffect(() => target.focus());
   const names = () => {
     const graph = props.store.model()?.graph;
@@ -194,8 +236,10 @@ function AddForm(props: {
         event.preventDefault();
         const text = target.value.trim();
         if (text === "") target.focus();
-        else
-          props.onAdd({ kind: kind(), target: text, condition: condition().trim(), when: when() });
+        else {
+          const wanted = { target: text, condition: condition().trim(), when: when() };
+          void props.onAdd({ kind: kind(), ...wanted }).then(setFault);
+        }
       }}
     >
       <select
@@ -232,12 +276,18 @@ function AddForm(props: {
         spellcheck={false}
         value={condition()}
         data-testid="breakpoint-condition"
-        onInput={(event) => setCondition(event.currentTarget.value)}
+        classList={{ bad: fault() !== "" }}
+        aria-invalid={fault() !== ""}
+        onInput={(event) => {
+          setCondition(event.currentTarget.value);
+          setFault("");
+        }}
       />
       <button type="submit" class="btn" data-testid="breakpoint-add">
         Add
       </button>
       <IconButton small icon="close" label="Cancel" onClick={() => props.onClose()} />
+      <FieldError text={fault()} condition={condition()} />
     </form>
   );
 }

@@ -4,8 +4,9 @@
  * Invariant: each state says what is so and what to do.
  */
 
-import { type JSX, Match, Show, Switch } from "solid-js";
+import { createSignal, type JSX, Match, Show, Switch } from "solid-js";
 import type { Store } from "@/store/store";
+import { IconButton } from "@/widgets/icon";
 
 export function EmptyState(props: { readonly store: Store }): JSX.Element {
   const link = () => props.store.link().kind;
@@ -51,6 +52,35 @@ export function EmptyState(props: { readonly store: Store }): JSX.Element {
             <p>It ended before any operation of nodescope ran. The console has its output.</p>
           </Match>
         </Switch>
+      </div>
+    </Show>
+  );
+}
+
+/** A handful of nodes: the user may not know that the graph grows by running. */
+const FEW_NODES = 6;
+
+/** At the first stop with a few nodes: what to press next. Gone for good once closed. */
+export function NextHint(props: { readonly store: Store }): JSX.Element {
+  const [closed, setClosed] = createSignal(false);
+  const shown = () => {
+    const nodes = props.store.model()?.graph.count ?? 0;
+    return (
+      !closed() &&
+      nodes > 0 &&
+      nodes <= FEW_NODES &&
+      props.store.stop() !== undefined &&
+      props.store.cursor().kind === "live"
+    );
+  };
+  return (
+    <Show when={shown()}>
+      <div class="next-hint" data-testid="next-hint">
+        <span>
+          The graph grows as the program runs. <kbd>F8</kbd> runs one training step, <kbd>F11</kbd>{" "}
+          one node.
+        </span>
+        <IconButton small icon="close" label="Close this hint" onClick={() => setClosed(true)} />
       </div>
     </Show>
   );

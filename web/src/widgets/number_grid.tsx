@@ -28,6 +28,8 @@ const ROW = 18;
 const COL = 74;
 /** Narrower, with fewer digits, if all columns then fit. */
 const NARROW_COL = 50;
+/** Wider, if there is room to spare. */
+const WIDE_COL = 100;
 const HEAD = 44;
 /** Windows start at multiples of this, so that a small scroll asks for nothing. */
 export const WINDOW_STEP = 64;
@@ -63,7 +65,7 @@ export function NumberGrid(props: {
       const fit = Math.floor(room / COL);
       const cols = props.vector ? Math.max(1, Math.min(fit, count)) : props.cols;
       const even = Math.floor(room / Math.max(1, cols));
-      const col = even >= NARROW_COL ? Math.min(COL, even) : COL;
+      const col = even >= NARROW_COL ? Math.min(WIDE_COL, even) : COL;
       return { cols, col, rows: props.vector ? Math.ceil(count / cols) : props.rows, count };
     },
     undefined,

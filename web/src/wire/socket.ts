@@ -35,6 +35,14 @@ export class RequestError extends Error {
   }
 }
 
+/** Any error as a line for a person. */
+export function inWords(error: unknown): string {
+  if (error instanceof RequestError) {
+    return [error.message, error.hint].filter(Boolean).join(". ");
+  }
+  return error instanceof Error ? error.message : String(error);
+}
+
 export interface WireEvents {
   onLink(link: Link): void;
   onRuns(runs: readonly RunInfo[]): void;

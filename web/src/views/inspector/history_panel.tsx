@@ -22,6 +22,9 @@ export interface HistoryData {
   readonly step: readonly number[];
   readonly durationNs: readonly number[];
   readonly measure: readonly (number | undefined)[];
+  readonly mean: readonly (number | null | undefined)[];
+  /** Elements that are NaN or Inf. */
+  readonly notFinite: readonly number[];
   /** What `measure` is: the value itself of a scalar, the norm of a tensor. */
   readonly measured: "value" | "norm";
 }
@@ -65,6 +68,8 @@ function historyData(answer: Answer<History>): HistoryData | undefined {
       if (each.nan_count > 0) return Number.NaN;
       return (scalar ? (each.preview[0] ?? each.mean) : each.norm) ?? undefined;
     }),
+    mean: summaries.map((each) => each?.mean),
+    notFinite: summaries.map((each) => (each ? each.nan_count + each.inf_count : 0)),
     measured: scalar ? "value" : "norm",
   };
 }
@@ -113,6 +118,7 @@ export function StepsPanel(props: {
     const count = props.history?.seq.length ?? 0;
     return Array.from({ length: Math.min(count, TABLE_ROWS) }, (_, i) => count - 1 - i);
   });
+  const faulty = () => props.history?.notFinite.some((count) => count > 0) ?? false;
   return (
     <Show
       when={(props.history?.total ?? 0) > 0 ? props.history : undefined}
@@ -136,7 +142,13 @@ export function StepsPanel(props: {
             <thead>
               <tr>
                 <th class="r">Step</th>
-                <th class="r">{now().measured}</th>
+                <th class="r">{now().measured === "value" ? "Value" : "Norm"}</th>
+                <Show when={now().measured === "norm"}>
+                  <th class="r">Mean</th>
+                </Show>
+                <Show when={faulty()}>
+                  <th class="r">NaN, Inf</th>
+                </Show>
                 <th class="r">Time</th>
               </tr>
             </thead>
@@ -156,6 +168,14 @@ export function StepsPanel(props: {
                     <td class="r m" classList={{ nan: Number.isNaN(now().measure[i] ?? 0) }}>
                       {formatNumber(now().measure[i])}
                     </td>
+                    <Show when={now().measured === "norm"}>
+                      <td class="r m">{formatNumber(now().mean[i])}</td>
+                    </Show>
+                    <Show when={faulty()}>
+                      <td class="r m" classList={{ nan: (now().notFinite[i] ?? 0) > 0 }}>
+                        {formatCount(now().notFinite[i] ?? 0)}
+                      </td>
+                    </Show>
                     <td class="r m">{formatDuration(now().durationNs[i] ?? Number.NaN)}</td>
                   </tr>
                 )}

@@ -87,21 +87,19 @@ export function SourcePanel(props: {
               </p>
             }
           >
-            <div class="src" tabindex={0} role="group" aria-label="Source, scrolls sideways">
-              <div class="src-lines">
-                <For each={lines()}>
-                  {(line) => (
-                    <div class="src-line" classList={{ at: line.number === at().line }}>
-                      <span class="ln">{line.number}</span>
-                      <span class="src-text">
-                        <For each={pythonTokens(line.text)}>
-                          {(token) => <span class={`tok-${token.kind}`}>{token.text}</span>}
-                        </For>
-                      </span>
-                    </div>
-                  )}
-                </For>
-              </div>
+            <div class="src">
+              <For each={lines()}>
+                {(line) => (
+                  <div class="src-line" classList={{ at: line.number === at().line }}>
+                    <span class="ln">{line.number}</span>
+                    <span class="src-text" style={{ "--hang": `${indentOf(line.text) + 2}ch` }}>
+                      <For each={pythonTokens(line.text)}>
+                        {(token) => <span class={`tok-${token.kind}`}>{token.text}</span>}
+                      </For>
+                    </span>
+                  </div>
+                )}
+              </For>
             </div>
           </Show>
           <Show when={props.stack.length > 1}>
@@ -129,6 +127,11 @@ export function SourcePanel(props: {
       )}
     </Show>
   );
+}
+
+/** Where a long line goes on, two characters further in than it begins. */
+function indentOf(text: string): number {
+  return Math.max(0, text.search(/\S/));
 }
 
 function baseName(file: string): string {

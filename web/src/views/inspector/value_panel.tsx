@@ -226,6 +226,12 @@ function Elements(
     return { row, col, rows, cols, data };
   });
   const scalar = () => elementCount(props.slice.shape) === 1;
+  /** All elements are this number. */
+  const constant = (): number | undefined => {
+    const summary = props.slice.summary;
+    if (summary === null || summary.nan_count + summary.inf_count > 0) return undefined;
+    return summary.min === summary.max ? (summary.min ?? undefined) : undefined;
+  };
   const vector = () => props.slice.grid[0] === 1 || props.slice.grid[1] === 1;
   const small = () => elementCount(props.slice.shape) <= SMALL;
   const form = () => (small() ? props.ui.smallForm() : props.ui.valueForm());
@@ -247,66 +253,79 @@ function Elements(
       }
     >
       <Show
-        when={props.slice.available}
+        when={constant() === undefined}
         fallback={
-          <div class="unkept">
-            <p class="t2">{props.slice.reason || "The elements were not kept."}</p>
-            <Show when={(props.slice.summary?.preview.length ?? 0) > 0}>
-              <p class="mi t3 ell">
-                {props.slice.summary?.preview.map((each) => formatNumber(each, 4)).join("  ")} …
-              </p>
-            </Show>
+          <>
+            <div class="scalar m">{formatNumber(constant(), 7)}</div>
+            <p class="constant t3">
+              in all {formatCount(elementCount(props.slice.shape))} elements
+            </p>
             <Statistics summary={props.slice.summary} wide={true} />
-          </div>
+          </>
         }
       >
-        <div class="row value-form">
-          <Segmented
-            label="Form"
-            active={form()}
-            options={[
-              { id: "picture", title: "Picture" },
-              { id: "numbers", title: "Numbers" },
-            ]}
-            onSelect={(now) => (small() ? props.ui.setSmallForm : props.ui.setValueForm)(now)}
-          />
-          <span class="sp" />
-          <Pager
-            slice={props.slice}
-            onWindow={props.onWindow}
-            stride={props.slice.shape.length < 2 ? VECTOR_WINDOW : WINDOW}
-            quiet={form() === "numbers"}
-          />
-        </div>
         <Show
-          when={form() === "picture"}
+          when={props.slice.available}
           fallback={
-            <>
-              <NumberGrid
-                rows={props.slice.grid[0]}
-                cols={props.slice.grid[1]}
-                vector={vector()}
-                window={window()}
-                onWindow={props.onWindow}
-              />
+            <div class="unkept">
+              <p class="t2">{props.slice.reason || "The elements were not kept."}</p>
+              <Show when={(props.slice.summary?.preview.length ?? 0) > 0}>
+                <p class="mi t3 ell">
+                  {props.slice.summary?.preview.map((each) => formatNumber(each, 4)).join("  ")} …
+                </p>
+              </Show>
               <Statistics summary={props.slice.summary} wide={true} />
-            </>
+            </div>
           }
         >
-          <div class="picture">
-            <HeatMap
-              data={window().data}
-              rows={window().rows}
-              cols={window().cols}
-              row={window().row}
-              col={window().col}
-              index={props.slice.index}
-              rank={props.slice.shape.length}
-              range={range()}
-              theme={props.theme}
+          <div class="row value-form">
+            <Segmented
+              label="Form"
+              active={form()}
+              options={[
+                { id: "picture", title: "Picture" },
+                { id: "numbers", title: "Numbers" },
+              ]}
+              onSelect={(now) => (small() ? props.ui.setSmallForm : props.ui.setValueForm)(now)}
             />
-            <Statistics summary={props.slice.summary} wide={false} />
+            <span class="sp" />
+            <Pager
+              slice={props.slice}
+              onWindow={props.onWindow}
+              stride={props.slice.shape.length < 2 ? VECTOR_WINDOW : WINDOW}
+              quiet={form() === "numbers"}
+            />
           </div>
+          <Show
+            when={form() === "picture"}
+            fallback={
+              <>
+                <NumberGrid
+                  rows={props.slice.grid[0]}
+                  cols={props.slice.grid[1]}
+                  vector={vector()}
+                  window={window()}
+                  onWindow={props.onWindow}
+                />
+                <Statistics summary={props.slice.summary} wide={true} />
+              </>
+            }
+          >
+            <div class="picture">
+              <HeatMap
+                data={window().data}
+                rows={window().rows}
+                cols={window().cols}
+                row={window().row}
+                col={window().col}
+                index={props.slice.index}
+                rank={props.slice.shape.length}
+                range={range()}
+                theme={props.theme}
+              />
+              <Statistics summary={props.slice.summary} wide={false} />
+            </div>
+          </Show>
         </Show>
       </Show>
     </Show>
