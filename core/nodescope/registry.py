@@ -66,5 +66,5 @@ class Registry(Generic[T]):
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return ``did you mean 'a' or 'b'?`` for names close to ``name``, or ``""``."""
-    close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
+    close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.65)
     return f"did you mean {' or '.join(map(repr, close))}?" if close else ""
