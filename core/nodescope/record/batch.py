@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import linecache
 import tokenize
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,20 +27,34 @@ from nodescope.events import (
     StepStarted,
 )
 from nodescope.ir.graph import Node, Value
+from nodescope.record.many import summary_rows
 from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Dropped
-from nodescope.record.schema import MAX_SOURCE_BYTES, encode, shape_text, summary_row
-from nodescope.record.summary import TensorSummary, summarise
+from nodescope.record.schema import MAX_SOURCE_BYTES, encode, shape_text
+from nodescope.record.summary import TensorSummary
 from nodescope.record.writer import Writer
+
+Timed = tuple[int, int, int, int, int, int]
+"""An execution of which nothing else is kept: seq, node, step, thread, start and end."""
 
 
 class Ran(NamedTuple):
-    """An execution on its way to the file; ``row`` is table ``execution`` without ``times``."""
+    """An execution on its way to the file."""
 
-    row: tuple[int, int, int, int, int, int, int]
-    outputs: tuple[tuple[int, Array | TensorSummary], ...]
-    latest_only: bool
-    keep_arrays: bool
-    error: str
+    timed: Timed
+    weight: int
+    flags: int = 0
+    outputs: tuple[tuple[int, Array | TensorSummary], ...] = ()
+    latest_only: bool = False
+    keep_arrays: bool = False
+    error: str = ""
+
+
+class Noted(NamedTuple):
+    """Anything but an execution, in the queue."""
+
+    seq: int
+    weight: int
+    event: Event
 
 
 class Batch:
@@ -48,56 +63,61 @@ class Batch:
     Args:
         writer: The open file.
         level: Of the run, for the run's row.
-        version: Which nodescope writes, for the run's row.
+
+    Attributes:
+        seq: The last record collected since the last commit, or 0.
+        written: The copies of outputs that the last commit wrote, which nobody needs any more.
     """
 
-    def __init__(self, writer: Writer, *, level: str, version: str) -> None:
+    def __init__(self, writer: Writer, *, level: str) -> None:
         self._writer = writer
         self._level = level
-        self._version = version
         self._times: dict[int, int] = {}
         self._producers: dict[int, int] = {}
         self._known_files: set[str] = set()
         self._time_ns = 0
+        self.written: list[Array] = []
         self._clear()
 
     def _clear(self) -> None:
-        self._seq = 0
-        self._rows: dict[str, list[tuple[Any, ...]]] = {}
+        self.seq = 0
+        self._rows: dict[str, list[tuple[Any, ...]]] = {"execution": []}
+        self._outputs: dict[int, Ran] = {}
         self._latest: dict[int, tuple[Any, ...]] = {}
         self._arrays: list[tuple[int, int, Array]] = []
         self._updates: list[tuple[str, tuple[Any, ...]]] = []
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing was collected since the last commit."""
-        return not self._seq
 
     def missed(self, node: int) -> None:
         """An execution of a node was lost; it still counts as a run of it."""
         self._times[node] = self._times.get(node, 0) + 1
 
+    def timed(self, items: list[Timed]) -> None:
+        """Collect executions of which nothing else is kept."""
+        if not items:
+            return
+        times, add = self._times, self._rows["execution"].append
+        last = self._time_ns
+        for seq, node, step, thread, start_ns, end_ns in items:
+            count = times[node] = times.get(node, 0) + 1
+            add((seq, node, step, thread, start_ns, end_ns - start_ns, 0, count))
+            if end_ns > last:
+                last = end_ns
+        self._mark(items[-1][0], last)
+
     def ran(self, item: Ran) -> None:
         """Collect an execution."""
-        row = item.row
-        seq, node, step, _thread, start_ns, duration_ns, flags = row
+        seq, node, step, thread, start_ns, end_ns = item.timed
         times = self._times[node] = self._times.get(node, 0) + 1
-        for value, content in item.outputs:
-            summary = content if isinstance(content, TensorSummary) else summarise(content)
-            flags |= HAS_SUMMARY
-            flags |= HAS_NAN if summary.nan_count else 0
-            flags |= HAS_INF if summary.inf_count else 0
-            self._add("summary", summary_row(value, seq, step, summary))
-            if item.keep_arrays and not isinstance(content, TensorSummary):
-                self._arrays.append((value, seq, content))
-        row = (*row[:6], flags, times)  # type: ignore[assignment]
+        row = (seq, node, step, thread, start_ns, end_ns - start_ns, item.flags, times)
         if item.latest_only:
             self._latest[node] = row
         else:
-            self._add("execution", row)
+            self._rows["execution"].append(row)
+        if item.outputs:
+            self._outputs[seq] = item
         if item.error:
             self._add("failure", (seq, item.error))
-        self._mark(seq, start_ns + duration_ns)
+        self._mark(seq, end_ns)
 
     def event(self, seq: int, event: Event) -> None:
         """Collect anything else."""
@@ -125,7 +145,7 @@ class Batch:
         elif isinstance(event, RunStarted):
             argv = msgspec.json.encode([_text(each) for each in event.argv]).decode()
             row = (event.run_id, _text(event.name), argv, event.pid, event.started_unix_ns)
-            self._add("run", (*row, self._level, self._version, None, "", None))
+            self._add("run", (*row, self._level, _version(), None, "", None))
         elif isinstance(event, RunFinished):
             time_ns = event.time_ns
             self._updates.append(
@@ -154,22 +174,51 @@ class Batch:
             writer.insert(table, rows.get(table, ()))
         for statement, parameters in self._updates:
             writer.execute(statement, parameters)
-        executions = rows.get("execution", [])
+        executions = rows["execution"]
         if self._latest:
             writer.forget_executions(self._latest)
-            executions = sorted([*executions, *self._latest.values()])
+            executions += self._latest.values()
+        flags = self._summaries()
+        if flags:
+            executions = [(*row[:6], row[6] | flags.get(row[0], 0), row[7]) for row in executions]
+        executions.sort()
         writer.insert("execution", executions)
         if executions:
             starts = min(each[4] for each in executions)
             ends = max(each[4] + each[5] for each in executions)
             writer.insert("span", [(executions[0][0], executions[-1][0], starts, ends)])
         writer.insert("summary", rows.get("summary", ()))
-        evicted = sum(writer.add_blob(*each) for each in self._arrays)
+        evicted = writer.add_blobs(self._arrays)
         if evicted:
             dropped = msgspec.structs.replace(dropped, blobs=dropped.blobs + evicted)
         writer.commit(seq, self._time_ns, dropped)
+        self.written = [
+            content
+            for item in self._outputs.values()
+            for _, content in item.outputs
+            if not isinstance(content, TensorSummary)
+        ]
         self._clear()
         return dropped
+
+    def _summaries(self) -> dict[int, int]:
+        """Turn the outputs into rows; the flags of their executions, by seq."""
+        items = []
+        for seq, item in self._outputs.items():
+            step = item.timed[2]
+            for value, content in item.outputs:
+                items.append((value, seq, step, content))
+                if item.keep_arrays and not isinstance(content, TensorSummary):
+                    self._arrays.append((value, seq, content))
+        if not items:
+            return {}
+        flags = dict.fromkeys(self._outputs, HAS_SUMMARY)
+        found = self._rows["summary"] = list(summary_rows(items))
+        for row in found:
+            _value, seq, *_, nan, inf, _zero, _histogram, _preview = row
+            if nan or inf:
+                flags[seq] |= (HAS_NAN if nan else 0) | (HAS_INF if inf else 0)
+        return flags
 
     def _add(self, table: str, row: tuple[Any, ...]) -> None:
         rows = self._rows.get(table)
@@ -178,7 +227,8 @@ class Batch:
         rows.append(row)
 
     def _mark(self, seq: int, time_ns: int) -> None:
-        self._seq = seq
+        if seq > self.seq:
+            self.seq = seq
         if time_ns > self._time_ns:
             self._time_ns = time_ns
 
@@ -203,6 +253,13 @@ class Batch:
         text = _read_source(file)
         if text:
             self._add("source", (_text(file), text))
+
+
+def _version() -> str:
+    try:
+        return version("nodescope")
+    except PackageNotFoundError:  # run from a source tree
+        return "unknown"
 
 
 def _read_source(file: str) -> str:

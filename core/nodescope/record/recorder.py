@@ -19,7 +19,6 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from nodescope.errors import RecordingError
@@ -37,7 +36,8 @@ from nodescope.events import (
 )
 from nodescope.ir.graph import Node
 from nodescope.ir.scopes import is_within
-from nodescope.record.batch import Batch, Ran
+from nodescope.record.batch import Batch, Noted, Ran, Timed
+from nodescope.record.buffers import Buffers
 from nodescope.record.rows import FAILED, Dropped
 from nodescope.record.summary import TensorSummary, summarise
 from nodescope.record.writer import Writer
@@ -45,6 +45,7 @@ from nodescope.record.writer import Writer
 MIB = 1 << 20
 BATCH_S = 0.05
 _BATCH_ITEMS = 32_768
+_BATCH_BYTES = 8 * MIB
 # What one queued record weighs beside its arrays.
 _RECORD_BYTES = 320
 _ARRAY_BYTES = 160
@@ -89,7 +90,11 @@ class Recorder:
         self.on_fault = on_fault or _print_fault
         self._level_of: dict[int, Level] = {}
         self._queue_bytes = queue_bytes
-        self._queue: deque[tuple[int, int, Event | Ran]] = deque()
+        # A tuple weighs _RECORD_BYTES; the others say what they weigh.
+        self._queue: deque[Timed | Ran | Noted] = deque()
+        self._buffers = Buffers(queue_bytes // 2)
+        self._plain = level == "timing" and not self._levels
+        self._awake = False
         self._queued = 0
         self._seq = 0
         self._committed = 0
@@ -107,7 +112,7 @@ class Recorder:
         self._forked = False
         self._fault = ""
         self._writer = Writer(self.path, budget_bytes=budget_bytes)
-        self._batch = Batch(self._writer, level=level, version=_version())
+        self._batch = Batch(self._writer, level=level)
         self._thread = threading.Thread(target=self._work, name="nodescope-recorder", daemon=True)
         self._thread.start()
         _recorders.add(self)
@@ -118,10 +123,26 @@ class Recorder:
         """Number an event and queue it."""
         if self._off:
             return
-        kind = type(event)
-        if kind is NodeFinished:
-            self._finished(event)  # type: ignore[arg-type]
-        elif kind is NodeStarted:
+        if event.__class__ is NodeFinished:
+            if not self._plain:
+                self._finished(event)
+                return
+            # At level timing each nanosecond counts, so this is `_finished` and `_put` in one.
+            node = event.node.id
+            step, thread = event.step, event.thread
+            start_ns, end_ns = event.start_ns, event.end_ns
+            with self._lock:
+                self._seq = seq = self._seq + 1
+                if self._queued + _RECORD_BYTES > self._queue_bytes:
+                    self._lost_executions += 1
+                    self._missed.append(node)
+                else:
+                    self._queued += _RECORD_BYTES
+                    self._queue.append((seq, node, step, thread, start_ns, end_ns))
+            self._here.seq = seq
+            if not self._awake:
+                self._wake()
+        elif isinstance(event, NodeStarted):
             pass
         elif isinstance(event, NodeFailed):
             self._failed(event)
@@ -132,7 +153,7 @@ class Recorder:
             structure = not isinstance(event, Logged)
             if isinstance(event, GraphExtended | GraphCaptured):
                 self._forget_levels(event)
-            self._put(event, bytes_, always=structure)
+            self._note(event, bytes_, always=structure)
 
     def thread_seq(self) -> int:
         """The seq of the calling thread's last record; of the last one of all if it has none."""
@@ -158,6 +179,8 @@ class Recorder:
         if self._forked or threading.current_thread() is self._thread:
             return False
         wanted = self._seq
+        if self._committed >= wanted:
+            return True
         self._hurry.set()
         self._wanted.set()
         with self._progress:
@@ -179,7 +202,7 @@ class Recorder:
     def _finished(self, event: NodeFinished) -> None:
         node = event.node
         level = self.level if not self._levels else self._level(node)
-        row = (node.id, event.step, event.thread, event.start_ns, event.end_ns - event.start_ns, 0)
+        row = (node.id, event.step, event.thread, event.start_ns, event.end_ns)
         if level == "timing" or level == "graph":
             self._put(row, _RECORD_BYTES, latest_only=level == "graph")
             return
@@ -195,10 +218,12 @@ class Recorder:
                 kept = tuple(zip(outputs, map(summarise, event.outputs), strict=False))
                 weight = _RECORD_BYTES * (1 + len(kept))
                 if level == "values":
-                    self._lost_blobs(len(kept))
+                    with self._lock:
+                        self._dropped_blobs += len(kept)
             elif self._queued + weight <= room:
+                copy = self._buffers.copy
                 kept = tuple(
-                    [(value, array.copy()) for value, array in zip(outputs, event.outputs)]  # noqa: B905
+                    [(value, copy(array)) for value, array in zip(outputs, event.outputs)]  # noqa: B905
                 )
         except MemoryError:
             kept = ()
@@ -209,42 +234,54 @@ class Recorder:
         self._put(row, weight, outputs=kept, keep_arrays=level == "values")
 
     def _failed(self, event: NodeFailed) -> None:
-        row = (event.node.id, event.step, event.thread, event.start_ns, 0, FAILED)
-        self._put(row, _RECORD_BYTES + len(event.error), error=event.error or "failed", always=True)
+        row = (event.node.id, event.step, event.thread, event.start_ns, event.start_ns)
+        error = event.error or "failed"
+        self._put(row, _RECORD_BYTES + len(error), flags=FAILED, error=error, always=True)
 
     def _put(
         self,
-        content: Event | tuple[int, int, int, int, int, int],
+        row: tuple[int, int, int, int, int],
         weight: int,
         *,
+        flags: int = 0,
         outputs: tuple[tuple[int, Array | TensorSummary], ...] = (),
         latest_only: bool = False,
         keep_arrays: bool = False,
         error: str = "",
         always: bool = False,
     ) -> None:
+        """Number an execution and queue it; ``row`` is a `Timed` without its seq."""
         with self._lock:
             self._seq = seq = self._seq + 1
             if self._queued + weight > self._queue_bytes and not always:
                 self._lost_executions += 1
-                if type(content) is tuple:
-                    self._missed.append(content[0])
-                    self._lost_summaries += len(outputs)
+                self._missed.append(row[0])
+                self._lost_summaries += len(outputs)
             else:
-                item = (
-                    Ran((seq, *content), outputs, latest_only, keep_arrays, error)
-                    if type(content) is tuple
-                    else content
-                )
                 self._queued += weight
-                self._queue.append((seq, weight, item))  # type: ignore[arg-type]
+                self._queue.append(
+                    Ran((seq, *row), weight, flags, outputs, latest_only, keep_arrays, error)
+                )
         self._here.seq = seq
-        if not self._wanted.is_set():
-            self._wanted.set()
+        if not self._awake:
+            self._wake()
 
-    def _lost_blobs(self, count: int) -> None:
+    def _note(self, event: Event, weight: int, *, always: bool) -> None:
+        """Number anything else and queue it."""
         with self._lock:
-            self._dropped_blobs += count
+            self._seq = seq = self._seq + 1
+            if self._queued + weight > self._queue_bytes and not always:
+                self._lost_executions += 1
+            else:
+                self._queued += weight
+                self._queue.append(Noted(seq, weight, event))
+        self._here.seq = seq
+        if not self._awake:
+            self._wake()
+
+    def _wake(self) -> None:
+        self._awake = True
+        self._wanted.set()
 
     def _level(self, node: Node) -> Level:
         level = self._level_of.get(node.id)
@@ -273,6 +310,7 @@ class Recorder:
                     self._hurry.wait(BATCH_S / 2)
                 self._hurry.clear()
                 self._wanted.clear()
+                self._awake = False
                 closing = self._closing
                 while self._queue or self._committed < self._seq:
                     self._write_some()
@@ -288,19 +326,27 @@ class Recorder:
     def _write_some(self) -> None:
         batch, queue = self._batch, self._queue
         deadline = time.monotonic() + BATCH_S
-        weight = taken = seq = 0
+        weight = taken = seq = outputs = 0
+        timed: list[Timed] = []
         with self._lock:
             everything = self._seq
         while queue and taken < _BATCH_ITEMS:
-            seq, size, item = queue.popleft()
-            weight += size
+            item = queue.popleft()
             taken += 1
+            if type(item) is tuple:
+                timed.append(item)  # type: ignore[arg-type]
+                continue
+            weight += item.weight  # type: ignore[union-attr]
             if type(item) is Ran:
                 batch.ran(item)
+                outputs += sum([each.nbytes for _, each in item.outputs])
+                if outputs > _BATCH_BYTES or time.monotonic() > deadline:
+                    break
             else:
-                batch.event(seq, item)  # type: ignore[arg-type]
-            if taken % 16 == 0 and time.monotonic() > deadline:
-                break
+                batch.event(item.seq, item.event)  # type: ignore[union-attr]
+        batch.timed(timed)
+        weight += len(timed) * _RECORD_BYTES
+        seq = batch.seq
         while self._missed:
             batch.missed(self._missed.popleft())
         # Records that were lost leave gaps; they are behind us once the queue is drained.
@@ -311,6 +357,9 @@ class Recorder:
         with self._lock:
             self._queued -= weight
             self._dropped_blobs += blobs
+        for copied in batch.written:
+            self._buffers.give_back(copied)
+        batch.written = []
         with self._progress:
             self._committed = max(seq, self._committed)
             self._progress.notify_all()
@@ -344,13 +393,6 @@ def _silence_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_silence_child)
-
-
-def _version() -> str:
-    try:
-        return version("nodescope")
-    except PackageNotFoundError:  # run from a source tree
-        return "unknown"
 
 
 def _print_fault(text: str) -> None:

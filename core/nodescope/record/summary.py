@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -21,9 +22,11 @@ PREVIEW = 8
 # Elements per block: what fits the second-level cache as float64.
 _BLOCK = 65_536
 # Below this, squares of float64 lose digits to underflow, and the scaled road is taken.
-_TINY = 1e-280
+TINY = 1e-280
 # Squares and sums of numbers between 2**-300 and 2**300 are safe in float64.
 _SAFE_EXPONENT = 300
+# dtype.char: float32, float64, bool and the integers convert to float64 without surprises.
+EXACT_IN_FLOAT64 = "fd?bhilqBHILQ"
 _LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -69,17 +72,22 @@ def summarise(array: np.ndarray[Any, Any], *, bins: int = BINS) -> TensorSummary
         bins: Bins of the histogram, at least 1. Where all finite elements are equal, they are all
             in the first one.
     """
-    spec = TensorSpec(array.shape, array.dtype.name)
+    spec = TensorSpec(array.shape, dtype_name(array.dtype))
     size = array.size
     if size == 0 or not _numeric(array.dtype):
         return TensorSummary(spec, array.nbytes)
     with np.errstate(all="ignore"):
-        # dtype.char: float32, float64, bool and the integers convert to float64 without surprises.
-        if size <= _BLOCK and array.dtype.char in "fd?bhilqBHILQ":
+        if size <= _BLOCK and array.dtype.char in EXACT_IN_FLOAT64:
             small = _summarise_small(array, spec, bins)
             if small is not None:
                 return small
         return _summarise_blocks(array, spec, bins)
+
+
+@lru_cache(maxsize=256)
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """``dtype.name``, which NumPy puts together anew each time, at the price of a summary."""
+    return dtype.name
 
 
 def _numeric(dtype: np.dtype[Any]) -> bool:
@@ -101,17 +109,19 @@ def _summarise_small(
     flat = array.ravel().astype(np.float64, copy=False)
     squares = float(flat.dot(flat))
     # A finite sum of squares proves every element finite.
-    if not (_TINY < squares < math.inf):
+    if not squares < math.inf:
         return None
     size = flat.size
     low = float(np.minimum.reduce(flat))
     high = float(np.maximum.reduce(flat))
+    if squares <= TINY and (low or high):
+        return None
     mean = float(np.add.reduce(flat)) / size
     span = high - low
     if span == 0.0:
         std, histogram = 0.0, (size,) + (0,) * (bins - 1)
         mean = low
-    elif span < _TINY:
+    elif span < TINY:
         return None
     else:
         centred = flat - mean

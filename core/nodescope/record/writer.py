@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,13 @@ from nodescope.record.schema import (
     SCHEMA_VERSION,
     shape_text,
 )
+from nodescope.record.summary import dtype_name
 
 _WAL_PAGES = 4000
 # The most rows of one statement; SQLite takes 32,766 parameters.
 _MOST = 2048
+# Chunks are copied into one statement up to about this size.
+_CHUNKS_BYTES = 4 << 20
 _HINT = "choose another place with --record"
 
 
@@ -92,7 +96,7 @@ class Writer:
             part = rows[start : start + count]
             self._db.execute(
                 f"INSERT INTO {table} VALUES {','.join([marks] * count)}",
-                [field for row in part for field in row],
+                list(chain.from_iterable(part)),
             )
             start += count
 
@@ -105,32 +109,46 @@ class Writer:
         marks = ",".join(map(str, nodes))
         self._db.execute(f"DELETE FROM execution WHERE node IN ({marks})")
 
-    def add_blob(self, value: int, seq: int, array: Array) -> int:
-        """Store a full array and delete the oldest ones beyond the budget.
+    def add_blobs(self, arrays: Sequence[tuple[int, int, Array]]) -> int:
+        """Store full arrays (value, seq, array) and delete the oldest ones beyond the budget.
 
         Returns:
-            How many arrays fell to the budget; this one counts if it is larger than all of it.
+            How many arrays fell to the budget; one larger than all of it counts.
         """
-        if array.dtype.hasobject or array.nbytes > self._budget_bytes:
-            return 1
-        evicted = 0
-        while self._held_bytes + array.nbytes > self._budget_bytes and self._blobs:
-            oldest = next(iter(self._blobs))
-            self._held_bytes -= self._blobs.pop(oldest)
-            self._db.execute("DELETE FROM chunk WHERE blob = ?", (oldest,))
-            self._db.execute("DELETE FROM blob WHERE id = ?", (oldest,))
-            evicted += 1
-        number = self._next_blob
-        self._next_blob += 1
-        little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-        data = little.reshape(-1).view(np.uint8)
-        row = (number, value, seq, array.dtype.name, shape_text(array.shape), array.nbytes)
-        self.insert("blob", [row])
-        for part, start in enumerate(range(0, data.size, CHUNK_BYTES)):
-            self.insert("chunk", [(number, part, data[start : start + CHUNK_BYTES].tobytes())])
-        self._blobs[number] = array.nbytes
-        self._held_bytes += array.nbytes
-        return evicted
+        fallen = gone = 0
+        kept: dict[int, tuple[int, int, Array]] = {}
+        for item in arrays:
+            array = item[2]
+            if array.dtype.hasobject or array.nbytes > self._budget_bytes:
+                fallen += 1
+                continue
+            while self._held_bytes + array.nbytes > self._budget_bytes and self._blobs:
+                gone = next(iter(self._blobs))
+                self._held_bytes -= self._blobs.pop(gone)
+                kept.pop(gone, None)
+                fallen += 1
+            kept[self._next_blob] = item
+            self._blobs[self._next_blob] = array.nbytes
+            self._held_bytes += array.nbytes
+            self._next_blob += 1
+        if gone:  # numbers grow, so all up to this one are the oldest
+            self._db.execute("DELETE FROM chunk WHERE blob <= ?", (gone,))
+            self._db.execute("DELETE FROM blob WHERE id <= ?", (gone,))
+        blobs, chunks, waiting = [], [], 0
+        for number, (value, seq, array) in kept.items():
+            spec = (dtype_name(array.dtype), shape_text(array.shape), array.nbytes)
+            blobs.append((number, value, seq, *spec))
+            little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+            data = little.reshape(-1).view(np.uint8)
+            for part, start in enumerate(range(0, data.size, CHUNK_BYTES)):
+                chunks.append((number, part, data[start : start + CHUNK_BYTES].tobytes()))
+                waiting += len(chunks[-1][2])
+                if waiting >= _CHUNKS_BYTES:
+                    self.insert("chunk", chunks)
+                    chunks, waiting = [], 0
+        self.insert("blob", blobs)
+        self.insert("chunk", chunks)
+        return fallen
 
     def commit(self, seq: int, time_ns: int, dropped: Dropped) -> None:
         """End the batch; from now on readers see it.

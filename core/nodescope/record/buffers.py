@@ -1,0 +1,70 @@
+"""Buffers: memory for copies of large arrays, used again.
+
+Fresh memory of this size comes from the system page by page, which costs more than the copy itself.
+
+Invariant: a buffer that was given back is referred to by nobody else; what lies here is bounded.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from nodescope.events import Array
+
+LARGE = 1 << 16
+"""Arrays of fewer bytes are left to NumPy, whose own memory is quick for them."""
+
+
+class Buffers:
+    """Free buffers by size.
+
+    Args:
+        most_bytes: How much may lie here unused.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._free: dict[int, list[Array]] = {}
+        self._held = 0
+        self._lock = threading.Lock()
+
+    def copy(self, array: Array) -> Array:
+        """A copy in C order.
+
+        Raises:
+            MemoryError: There is no memory for it.
+        """
+        size = array.nbytes
+        if size < LARGE or array.dtype.hasobject:
+            return array.copy()
+        with self._lock:
+            free = self._free.get(size)
+            buffer = free.pop() if free else None
+            if buffer is not None:
+                self._held -= size
+                if not free:
+                    del self._free[size]
+        if buffer is None:
+            buffer = np.empty(size, np.uint8)
+        copied = buffer.view(array.dtype).reshape(array.shape)
+        np.copyto(copied, array)
+        return copied
+
+    def give_back(self, copied: Array) -> None:
+        """Take back the memory of a copy that nobody needs any more."""
+        buffer = copied.base
+        if buffer is None or copied.nbytes < LARGE:
+            return
+        while buffer.base is not None:  # a view of a view
+            buffer = buffer.base
+        with self._lock:
+            # Other sizes make room, the first one first: most likely the program makes it no more.
+            others = [size for size in self._free if size != buffer.nbytes]
+            while others and self._held + buffer.nbytes > self._most:
+                size = others.pop(0)
+                self._held -= size * len(self._free.pop(size))
+            if self._held + buffer.nbytes <= self._most:
+                self._free.setdefault(buffer.nbytes, []).append(buffer)
+                self._held += buffer.nbytes
