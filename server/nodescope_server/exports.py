@@ -34,5 +34,5 @@ def _render(recording: str, kind: str, engine: str) -> bytes:
 
     with tempfile.TemporaryDirectory(prefix="nodescope-") as folder:
         target = Path(folder) / f"graph.{kind}"
-        export(Path(recording), target, engine=engine)
+        export(Path(recording), target, engine="dot" if engine == "dot" else "page")
         return target.read_bytes()

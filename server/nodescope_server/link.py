@@ -120,6 +120,8 @@ class Link:
         # It may have recorded more than it could still tell.
         await _catch_up(run)
         if run.peer is None and run.info.state == "live":
+            await run.fold()  # if it was killed; a program that lives on is left alone
+        if run.peer is None and run.info.state == "live":
             run.session = None
             run.change(msgspec.structs.replace(run.info, state="lost"))
             self._runs.changed()
@@ -150,6 +152,7 @@ class Link:
 
     async def _finish(self, run: Run, status: int, error: str) -> None:
         await _catch_up(run)
+        await run.fold()
         run.change(msgspec.structs.replace(run.info, state="finished", status=status, error=error))
         self._runs.changed()
 

@@ -22,6 +22,7 @@ import msgspec
 from nodescope.errors import LinkError, NodescopeError, RecordingError, UsageError
 from nodescope.events import Array
 from nodescope.protocol import Command, RunInfo, SessionInfo
+from nodescope.record.folding import fold
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Dropped
 from nodescope_server import convert, wire
@@ -54,7 +55,7 @@ class Reader:
     def __init__(self, path: str) -> None:
         self._path = path
         self._recording: Recording | None = None
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="nodescope-reader")
+        self.pool = ThreadPoolExecutor(1, thread_name_prefix="nodescope-reader")
 
     async def call(self, question: Callable[[Recording], T]) -> T:
         """``question(recording)``, in the reader's thread.
@@ -62,7 +63,7 @@ class Reader:
         Raises:
             RecordingError: There is no recording, or it cannot be read.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._ask, question)
+        return await asyncio.get_running_loop().run_in_executor(self.pool, self._ask, question)
 
     def _ask(self, question: Callable[[Recording], T]) -> T:
         if not self._path:
@@ -77,15 +78,16 @@ class Reader:
             what = f"{type(error).__name__}: {error}"
             raise RecordingError(f"{self._path} cannot be read ({what})") from error
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Close the file, in the reader's thread."""
         if self._recording is not None:
             self._recording.close()
             self._recording = None
 
     async def close(self) -> None:
         """Close the file, after the question that is being answered."""
-        await asyncio.get_running_loop().run_in_executor(self._pool, self._end)
-        self._pool.shutdown(wait=False)
+        await asyncio.get_running_loop().run_in_executor(self.pool, self.end)
+        self.pool.shutdown(wait=False)
 
 
 class Run:
@@ -195,10 +197,30 @@ class Run:
         # One browser that leaves does not take the batch away from the others.
         return await asyncio.shield(task)
 
+    async def fold(self) -> None:
+        """Make one portable file of the recording, now that its writer has ended.
+
+        The readers let go of the file for that; each opens it again at its next question.
+        """
+        if self.info.recording:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self.query.pool, self._fold)
+
+    def _fold(self) -> None:
+        # In the thread of one reader, while the thread of the other one waits for it.
+        self.query.end()
+        self.follow.pool.submit(self._fold_alone).result()
+
+    def _fold_alone(self) -> None:
+        self.follow.end()
+        fold(Path(self.info.recording))
+
     async def close(self) -> None:
         """Close the files."""
         await self.follow.close()
         await self.query.close()
+        if self.info.recording:
+            await asyncio.to_thread(fold, Path(self.info.recording))
 
 
 class Runs:

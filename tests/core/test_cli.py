@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,50 +13,17 @@ from pathlib import Path
 import pytest
 
 from nodescope.record.recording import Recording
-
-TIMEOUT_S = 60.0
-RUN = ("run", "--port", "0", "--no-browser", "--exit")
-UNSTOPPED = (*RUN, "--no-stop-on-entry")
-
-TRAIN = """
-import numpy as np
-import nodescope as ns
-w = ns.parameter(np.ones((3, 2)), name="w")
-for batch in ns.steps([np.ones((4, 3))] * 3):
-    with ns.name_scope("loss"):
-        loss = np.mean(np.square(ns.tensor(batch) @ w))
-    loss.backward()
-print("trained", float(loss.numpy()))
-"""
-
-
-def nodescope(folder: Path, *args: str, text: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a command to its end in ``folder``; ``text`` becomes ``script.py`` there."""
-    if text:
-        (folder / "script.py").write_text(text)
-    return subprocess.run(
-        [sys.executable, "-m", "nodescope", *args],
-        cwd=folder,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONUNBUFFERED": "1", "HEADLESS": "1"}
-
-
-def one_line(done: subprocess.CompletedProcess[str]) -> str:
-    """The only line on stderr, from us, without a traceback; nothing on stdout."""
-    assert done.stdout == ""
-    lines = done.stderr.splitlines()
-    assert len(lines) == 1, done.stderr
-    assert lines[0].startswith("nodescope: ")
-    return lines[0]
+from tests.integration.processes import (
+    RUN,
+    TIMEOUT_S,
+    TRAIN,
+    UNSTOPPED,
+    WATCH,
+    Program,
+    environment,
+    nodescope,
+    one_line,
+)
 
 
 def test_runs_a_script_as_python_would(tmp_path):
@@ -186,45 +152,6 @@ def test_bad_options(tmp_path, args):
     assert "Traceback" not in done.stderr
 
 
-class Program:
-    """A command that runs, with what it printed so far."""
-
-    def __init__(self, folder: Path, *args: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "nodescope", *args],
-            cwd=folder,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self.lines: list[str] = []
-        self._news = threading.Condition()
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            with self._news:
-                self.lines.append(line)
-                self._news.notify_all()
-
-    def expect(self, text: str) -> None:
-        with self._news:
-            assert self._news.wait_for(
-                lambda: any(text in line for line in self.lines), TIMEOUT_S
-            ), self.lines
-
-    def end(self) -> int:
-        status = self.process.wait(TIMEOUT_S)
-        self._reader.join(TIMEOUT_S)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        return status
-
-
 @pytest.fixture
 def programs() -> Iterator[list[Program]]:
     started: list[Program] = []
@@ -233,22 +160,6 @@ def programs() -> Iterator[list[Program]]:
         if each.process.poll() is None:
             each.process.kill()
             each.end()
-
-
-# Tells when the main thread stands in the gate.
-WATCH = """
-import sys, threading
-main = threading.get_ident()
-def watch():
-    while True:
-        frame = sys._current_frames()[main]
-        while frame is not None:
-            if frame.f_code.co_qualname == "Gate._wait":
-                print("held", flush=True)
-                return
-            frame = frame.f_back
-threading.Thread(target=watch, daemon=True).start()
-"""
 
 
 def test_ctrl_c_while_stopped_ends_the_program(tmp_path, programs):

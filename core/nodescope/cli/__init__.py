@@ -80,15 +80,34 @@ def parser() -> argparse.ArgumentParser:
         metavar="SPEC",
         help="NAME, node:NAME, op:OP, scope:PATH or glob:PATTERN, each with ' if CONDITION'",
     )
-    run.add_argument("--level", choices=LEVELS, default="summary", help="what is recorded")
-    run.add_argument("--record", type=Path, metavar="PATH", help="the recording's file")
     run.add_argument(
-        "--budget", type=size, default=256 << 20, metavar="SIZE", help="of full arrays: 256M, 2G"
+        "--level",
+        choices=LEVELS,
+        default="values",
+        help="what is kept of each node: its structure, its time, statistics of its values, or "
+        "every element (values, the default)",
     )
-    run.add_argument("--no-stop-on-entry", action="store_true", help="run at once")
-    run.add_argument("--exit", action="store_true", help="leave when the program ends")
+    run.add_argument(
+        "--record",
+        type=Path,
+        metavar="PATH",
+        help="the recording's file; without it, a new one in .nodescope/runs",
+    )
+    run.add_argument(
+        "--budget",
+        type=size,
+        default=256 << 20,
+        metavar="SIZE",
+        help="how much of full arrays is kept, the newest first: 256M (the default), 2G",
+    )
+    run.add_argument(
+        "--no-stop-on-entry", action="store_true", help="do not hold the script at its first node"
+    )
+    run.add_argument(
+        "--exit", action="store_true", help="leave when the program ends, with its status"
+    )
     _serving(run)
-    run.add_argument("script", type=Path)
+    run.add_argument("script", type=Path, help="the Python script")
     run.add_argument("args", nargs=argparse.REMAINDER, help="the script's own arguments")
 
     opening = commands.add_parser("open", help="look at a recording", allow_abbrev=False)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from nodescope import api
-from nodescope.cli.server import RefusedToStart, Server, has_screen
+from nodescope.cli.server import Server, has_screen
 from nodescope.errors import RecordingError
 from nodescope.link.address import publish, withdraw
 
@@ -29,11 +29,7 @@ def open_recording(options: argparse.Namespace) -> int:
     path: Path = options.recording
     if not path.is_file():
         raise RecordingError(f"no recording {str(path)!r}")
-    try:
-        server = Server(options.port, (path.absolute(),))
-    except RefusedToStart:
-        return 2  # It has said why.
-    return _stay(server, options)
+    return _stay(Server(options.port, (path.absolute(),)), options)
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -52,7 +48,9 @@ def _stay(server: Server, options: argparse.Namespace) -> int:
     try:
         server.show(browser=not options.no_browser)
         server.wait()
-        return server.process.returncode or 0
+        # It ends by itself only if someone else ended it.
+        print("nodescope: the server has ended", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 0
     finally:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import webbrowser
 from pathlib import Path
@@ -20,7 +22,9 @@ import msgspec
 from nodescope.errors import LinkError
 from nodescope.link.address import TOKEN_VARIABLE, Address
 
-START_S: Final = 20.0
+# A busy machine takes its time to load a web server.
+START_S: Final = 60.0
+_LAST_WORDS: Final = 8192
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -28,10 +32,6 @@ class Ready(msgspec.Struct, frozen=True):
 
     url: str
     link: str
-
-
-class RefusedToStart(LinkError):
-    """The server did not start, and has said why on stderr."""
 
 
 class Server:
@@ -51,13 +51,22 @@ class Server:
         command += ["--parent-pid", str(os.getpid())]
         for each in recordings:
             command += ["--open", str(each)]
-        self.process = subprocess.Popen(
-            command,
-            env={**os.environ, TOKEN_VARIABLE: token},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-        )
+        # What it says while it starts is shown, or becomes our one line; later it has no stderr
+        # that could write into the program's own.
+        self._overdue = False
+        self._words = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (closed by `stop`)
+        try:
+            self.process = subprocess.Popen(
+                command,
+                env={**os.environ, TOKEN_VARIABLE: token},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=self._words,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._words.close()
+            raise LinkError(f"the server cannot be started: {error.strerror}") from None
         try:
             ready = self._ready()
         except BaseException:
@@ -69,21 +78,47 @@ class Server:
     def _ready(self) -> Ready:
         assert self.process.stdout is not None
         # A server that hangs is ended, so that reading its line comes to an end, too.
-        overdue = threading.Timer(START_S, self.process.kill)
+        overdue = threading.Timer(START_S, self._hangs)
         overdue.start()
         try:
             line = self.process.stdout.readline()
         finally:
             overdue.cancel()
         try:
-            return msgspec.json.decode(line, type=Ready)
+            ready = msgspec.json.decode(line, type=Ready)
         except msgspec.MsgspecError:
-            status = self.process.wait(START_S) if not line else None
-            kind = RefusedToStart if status == 1 else LinkError
-            raise kind(
-                "the server did not start" + (f" (status {status})" if status is not None else ""),
-                hint="'nodescope doctor' shows what is missing",
-            ) from None
+            raise self._failure(line) from None
+        for said in self._said():
+            print(said, file=sys.stderr, flush=True)
+        return ready
+
+    def _failure(self, line: bytes) -> LinkError:
+        """Why it did not start, in one line."""
+        if line:
+            self.process.kill()
+        status = self.process.wait()
+        last = (self._said() or [""])[-1].strip()
+        if status == 1 and last.startswith("nodescope: "):
+            return LinkError(last.removeprefix("nodescope: "))
+        if line:
+            reason = f"it said {line[:80]!r}"
+        elif status < 0:
+            late = f"it said nothing for {START_S:g} s"
+            reason = late if self._overdue else f"it was ended by {signal.Signals(-status).name}"
+        else:
+            reason = last or f"it ended with status {status}"
+        return LinkError(
+            f"the server did not start: {reason}", hint="'nodescope doctor' shows what is missing"
+        )
+
+    def _hangs(self) -> None:
+        self._overdue = True
+        self.process.kill()
+
+    def _said(self) -> list[str]:
+        self._words.seek(0, os.SEEK_END)
+        self._words.seek(max(0, self._words.tell() - _LAST_WORDS))
+        return self._words.read().decode(errors="replace").splitlines()
 
     def show(self, *, browser: bool) -> None:
         """Print the address, which opens once, and open it where there is a browser."""
@@ -108,6 +143,7 @@ class Server:
             self.process.wait()
         if self.process.stdout is not None:
             self.process.stdout.close()
+        self._words.close()
 
 
 def has_screen() -> bool:

@@ -19,6 +19,8 @@ MAX_FRAMES: Final = 100
 MAX_CODE: Final = 500
 
 _OURS: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# What called the command line is the launcher; the script's own ``<module>`` is called from there.
+_LAUNCHER: Final = os.path.join(_OURS, "cli", "")
 _MACHINERY: Final = (os.path.abspath(threading.__file__), "<frozen runpy>", "<frozen importlib")
 
 
@@ -33,6 +35,8 @@ def user_stack() -> tuple[Frame, ...]:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and len(frames) < MAX_FRAMES:
         code = frame.f_code
+        if code.co_filename.startswith(_LAUNCHER):
+            break
         if not is_ours(code.co_filename):
             line = frame.f_lineno or code.co_firstlineno
             text = linecache.getline(code.co_filename, line, frame.f_globals).strip()[:MAX_CODE]

@@ -1,0 +1,168 @@
+"""Commands in real processes, and the pages that watch them.
+
+Invariant: everything waits with a limit and nothing sleeps; what is started is ended with the test.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import httpx
+
+from nodescope import protocol
+from nodescope.protocol import SessionInfo
+from nodescope_server import wire
+from tests.server.support import WAIT_S, Live, Page
+
+TIMEOUT_S = 60.0
+RUN = ("run", "--port", "0", "--no-browser", "--exit")
+UNSTOPPED = (*RUN, "--no-stop-on-entry")
+
+TRAIN = """
+import numpy as np
+import nodescope as ns
+w = ns.parameter(np.ones((3, 2)), name="w")
+for batch in ns.steps([np.ones((4, 3))] * 3):
+    with ns.name_scope("loss"):
+        loss = np.mean(np.square(ns.tensor(batch) @ w))
+    loss.backward()
+print("trained", float(loss.numpy()))
+"""
+
+
+def nodescope(folder: Path, *args: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a command to its end in ``folder``; ``text`` becomes ``script.py`` there."""
+    if text:
+        (folder / "script.py").write_text(text)
+    return subprocess.run(
+        [sys.executable, "-m", "nodescope", *args],
+        cwd=folder,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONUNBUFFERED": "1", "HEADLESS": "1"}
+
+
+def one_line(done: subprocess.CompletedProcess[str]) -> str:
+    """The only line on stderr, from us, without a traceback; nothing on stdout."""
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("nodescope: ")
+    return lines[0]
+
+
+class Program:
+    """A command that runs, with what it printed so far."""
+
+    def __init__(self, folder: Path, *args: str, plain: bool = False, **variables: str) -> None:
+        head = [sys.executable] if plain else [sys.executable, "-m", "nodescope"]
+        self.process = subprocess.Popen(
+            [*head, *args],
+            cwd=folder,
+            env={**environment(), **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self._news = threading.Condition()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._news:
+                self.lines.append(line)
+                self._news.notify_all()
+
+    def expect(self, text: str) -> str:
+        """Wait for a line that holds ``text``; the line."""
+        with self._news:
+            assert self._news.wait_for(
+                lambda: any(text in line for line in self.lines), TIMEOUT_S
+            ), self.lines
+            return next(line for line in self.lines if text in line)
+
+    def server_pid(self) -> int:
+        """The process of the server, which is the command's first child."""
+        process = self.process.pid
+        children = Path(f"/proc/{process}/task/{process}/children")
+        return int(children.read_text().split()[0])
+
+    def end(self) -> int:
+        """Wait for its end; its status."""
+        status = self.process.wait(TIMEOUT_S)
+        self._reader.join(TIMEOUT_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return status
+
+
+# Tells when the main thread stands in the gate.
+WATCH = """
+import sys, threading
+main = threading.get_ident()
+def watch():
+    while True:
+        frame = sys._current_frames()[main]
+        while frame is not None:
+            if frame.f_code.co_qualname == "Gate._wait":
+                print("held", flush=True)
+                return
+            frame = frame.f_back
+threading.Thread(target=watch, daemon=True).start()
+"""
+
+
+class Server(Live):
+    """A server in another process, entered by the address that it printed."""
+
+    def __init__(self, url: str) -> None:
+        answer = httpx.get(url, timeout=WAIT_S)
+        assert answer.status_code == 303, answer.text
+        self.base = url[: url.index("/?")]
+        self.port = int(self.base.rpartition(":")[2])
+        name, value = next(iter(answer.cookies.items()))
+        self.cookie = {"Cookie": f"{name}={value}"}
+
+
+def entered(program: Program) -> Server:
+    """The server of a command, as a browser sees it."""
+    line = program.expect("open http://127.0.0.1:")
+    found = re.search(r"http://\S+", line)
+    assert found is not None
+    return Server(found[0])
+
+
+def run_id(page: Page) -> str:
+    """The id of the first run that the server lists."""
+    runs = page.hello.runs or page.wait(wire.RunsChanged, lambda each: bool(each.runs)).runs
+    return str(runs[0].id)
+
+
+def stopped(page: Page, after: int = -1) -> SessionInfo:
+    """Wait for a stop whose session is newer than a version."""
+    return page.wait(
+        wire.SessionChanged,
+        lambda each: each.info.stop is not None and each.info.version > after,
+    ).info
+
+
+def control(page: Page, run: str, command: protocol.Command) -> None:
+    """Have a command taken."""
+    assert page.ask(wire.Control(run, command)) == wire.Done()

@@ -1,0 +1,227 @@
+"""A part goes away: the page, the server, the program, the file. The rest goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import deque
+from pathlib import Path
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from nodescope.protocol import (
+    CONTROLLER_GRACE_S,
+    Breakpoint,
+    Continue,
+    Detach,
+    NextStep,
+    SetBreakpoints,
+    StepNode,
+)
+from nodescope.record.recording import Recording
+from nodescope_server import wire
+from tests.integration.conftest import Open, Start
+from tests.integration.processes import RUN, TRAIN, UNSTOPPED, control, entered, run_id, stopped
+
+RECORDED = (*RUN, "--record", "run.nscope")
+
+
+def alone(folder: Path) -> None:
+    """One file is left of the recording."""
+    assert [each.name for each in folder.glob("run.nscope*")] == ["run.nscope"]
+
+
+def test_a_watched_run_leaves_one_file(tmp_path: Path, start: Start, new_page: Open) -> None:
+    program = start(*RECORDED, "script.py", text=TRAIN)
+    page = new_page(entered(program))
+    run = run_id(page)
+    page.subscribe(run)
+    stop = stopped(page).stop
+    assert stop is not None
+    # The user's frames, and not what launched them.
+    assert [(frame.function, frame.line) for frame in stop.stack] == [("<module>", 7)]
+    assert page.ask(wire.GetState(run, stop.seq)).executions.count >= 0
+    control(page, run, Continue())
+    ended = page.wait(wire.RunChanged, lambda each: each.run.state == "finished")
+    assert ended.run.status == 0
+    assert program.end() == 0
+    alone(tmp_path)
+
+
+def test_a_killed_server_lets_a_paused_run_complete(
+    tmp_path: Path, start: Start, new_page: Open
+) -> None:
+    program = start(*RECORDED, "script.py", text=TRAIN)
+    page = new_page(entered(program))
+    run = run_id(page)
+    page.subscribe(run)
+    stopped(page)
+    os.kill(program.server_pid(), signal.SIGKILL)
+    killed = time.monotonic()
+    program.expect("trained 9.0")
+    assert time.monotonic() - killed < 10.0
+    assert program.end() == 0
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        assert len(recording.steps()) == 3
+        assert recording.run().status == 0
+    alone(tmp_path)
+
+
+def test_a_closed_page_lets_a_paused_run_go_on(start: Start, new_page: Open) -> None:
+    program = start(*RECORDED, "script.py", text=TRAIN)
+    page = new_page(entered(program))
+    page.subscribe(run_id(page))
+    stopped(page)
+    page.close()
+    closed = time.monotonic()
+    program.expect("trained 9.0")
+    assert CONTROLLER_GRACE_S - 1 < time.monotonic() - closed < 10.0
+    assert program.end() == 0
+
+
+def test_a_killed_program_is_lost_and_its_recording_opens(
+    tmp_path: Path, start: Start, new_page: Open
+) -> None:
+    serving = start("serve", "--port", "0", "--no-browser")
+    text = TRAIN.replace("w = ", "ns.attach(stop_on_entry=True)\nw = ", 1) + "print(1)\n"
+    folder = tmp_path / "program"
+    folder.mkdir()
+    page = new_page(entered(serving))
+    (folder / "script.py").write_text(text)
+    program = start("script.py", folder=folder, plain=True)
+    run = run_id(page)
+    page.subscribe(run)
+    stopped(page)
+    control(page, run, NextStep())
+    stopped(page)
+    program.process.kill()
+    lost = page.wait(wire.RunChanged, lambda each: each.run.state == "lost")
+    (file,) = (folder / ".nodescope" / "runs").glob("*nscope*")
+    assert str(file.absolute()) == lost.run.recording
+    with Recording.open(file) as recording:
+        assert recording.run().status is None
+        assert recording.steps()
+    # What was there when it died can be looked at.
+    assert page.ask(wire.GetState(run, 10**6)).executions.count > 5
+
+
+def test_two_runs_of_one_server(tmp_path: Path, start: Start, new_page: Open) -> None:
+    serving = start("serve", "--port", "0", "--no-browser")
+    text = TRAIN.replace("w = ", "ns.attach(stop_on_entry=True)\nw = ", 1)
+    page = new_page(entered(serving))
+    (tmp_path / "script.py").write_text(text)
+    programs = [start("script.py", plain=True) for _ in range(2)]
+    runs = page.hello.runs
+    while len(runs) < 2:
+        runs = page.wait(wire.RunsChanged).runs
+    for each in runs:
+        page.subscribe(each.id)
+    for each in runs:
+        control(page, each.id, Detach())
+    for each in programs:
+        each.expect("trained 9.0")
+        assert each.end() == 0
+    assert len({each.recording for each in runs}) == 2
+    serving.process.send_signal(signal.SIGINT)
+    assert serving.end() == 0
+
+
+def test_two_pages_control_one_run(start: Start, new_page: Open) -> None:
+    program = start(*RECORDED, "script.py", text=TRAIN)
+    server = entered(program)
+    one, two = new_page(server), new_page(server)
+    run = run_id(one)
+    for each in (one, two):
+        each.subscribe(run)
+    version = stopped(one).version
+    assert stopped(two).version == version
+    for mover in (one, two, one):
+        control(mover, run, StepNode())
+        session = stopped(one, version)
+        assert stopped(two, version) == session
+        version = session.version
+    control(two, run, SetBreakpoints((Breakpoint(target="loss/mean"),)))
+    control(one, run, Continue())
+    for each in (one, two):
+        stop = stopped(each, version).stop
+        assert stop is not None
+        assert (stop.node_name, stop.reason) == ("loss/mean", "breakpoint")
+    one.close()  # the other one is still there, so the program stands
+    control(two, run, Detach())
+    assert program.end() == 0
+
+
+def test_a_recording_that_is_deleted_ends_the_recording_only(tmp_path: Path, start: Start) -> None:
+    text = TRAIN.replace("    loss.backward()", "    pathlib.Path('run.nscope').unlink(True)\n"
+                         "    loss.backward()")  # fmt: skip
+    program = start(
+        *UNSTOPPED, "--record", "run.nscope", "script.py", text="import pathlib\n" + text
+    )
+    program.expect("trained 9.0")
+    program.expect("the recording stopped, your program goes on")
+    assert program.end() == 0
+    assert "Traceback" not in "".join(program.lines)
+
+
+def test_a_full_disk_ends_the_recording_only(tmp_path: Path, start: Start) -> None:
+    text = (
+        "import resource, signal\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))\n"
+        + TRAIN.replace("np.ones((3, 2))", "np.ones((3, 20_000))")
+    )
+    program = start(*UNSTOPPED, "--record", "run.nscope", "script.py", text=text)
+    program.expect("trained 9.0")
+    line = program.expect("the recording stopped, your program goes on")
+    assert "disk" in line
+    assert program.end() == 0
+    assert "Traceback" not in "".join(program.lines)
+
+
+def test_a_recording_is_opened_while_it_is_written(
+    tmp_path: Path, start: Start, new_page: Open
+) -> None:
+    program = start(*RECORDED, "script.py", text=TRAIN)
+    page = new_page(entered(program))
+    run = run_id(page)
+    page.subscribe(run)
+    stopped(page)
+    control(page, run, NextStep())
+    stopped(page)
+    viewer = start("open", "--port", "0", "--no-browser", "run.nscope")
+    view = new_page(entered(viewer))
+    assert view.hello.runs[0].state == "recorded"
+    assert view.subscribe(run).executions.count > 0
+    control(page, run, Detach())
+    assert program.end() == 0
+    viewer.process.send_signal(signal.SIGINT)
+    assert viewer.end() == 0
+    alone(tmp_path)
+
+
+def test_a_wrong_token_opens_nothing(start: Start) -> None:
+    program = start(*RECORDED, "script.py", text=TRAIN)
+    server = entered(program)
+    server.cookie = {"Cookie": server.cookie["Cookie"][:-4] + "AAAA"}
+    with pytest.raises(Exception, match="401"):
+        server.socket("/api/stream", {**server.cookie, "Origin": server.base})
+    program.process.send_signal(signal.SIGINT)
+    assert program.end() == 130
+
+
+def test_a_page_that_never_reads_does_not_hold_the_program(start: Start, new_page: Open) -> None:
+    text = TRAIN.replace("* 3)", "* 3000)")
+    program = start(*RECORDED, "script.py", text=text)
+    server = entered(program)
+    deaf, page = new_page(server), new_page(server)
+    run = run_id(page)
+    page.subscribe(run)
+    stopped(page)
+    assert deaf.ask(wire.Subscribe(run, 0)) == wire.Done()  # and not a byte is read from now on
+    control(page, run, Continue())
+    page.wait(wire.RunChanged, lambda each: each.run.state == "finished")
+    assert program.end() == 0
+    with pytest.raises(ConnectionClosed):
+        deque(iter(lambda: deaf.socket.recv(10), None), maxlen=0)
