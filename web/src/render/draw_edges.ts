@@ -161,7 +161,7 @@ export function drawSaved(drawing: Drawing, node: number): void {
       Math.abs(y0 - y1) < 2 ? [start, y0, b.x, y0] : [start, y0, bend, y0, bend, y1, b.x, y1],
       false, undefined, stroke,
     );
-    if (drawn.size === 1 && bend - start > 60) {
+    if (drawn.size === 1 && bend - start > 60 && detailAt(drawing.zoom) === "near") {
       painter.text(bend - 8, y0 - 5, "saved", SMALL_SANS, palette["text-3"], "right");
     }
   }

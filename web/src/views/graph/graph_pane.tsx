@@ -283,7 +283,7 @@ function Legend(props: { readonly mode: ColourBy; readonly store: Store }): JSX.
         <Show when={props.mode === "finite"}>
           <h4>Values</h4>
           <div>
-            <span class="sw" style={{ background: "var(--ok)" }} />
+            <span class="sw ok" />
             all finite
           </div>
           <div>

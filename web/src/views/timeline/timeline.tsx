@@ -32,6 +32,9 @@ import { Canvas } from "@/widgets/canvas";
 
 const LIMIT = 4000;
 const LIVE_MS = 200;
+/** Of the words at the pointer, px. */
+const TIP_HEIGHT = 60;
+const TIP_WIDTH = 236;
 
 export interface TimelineProps {
   readonly store: Store;
@@ -45,7 +48,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
   const store = props.store;
   const [zoom, setZoom] = createSignal<readonly [number, number] | undefined>();
   const [hovered, setHovered] = createSignal<Bar | undefined>();
-  const [pointer, setPointer] = createSignal({ x: 0, y: 0, width: 0 });
+  const [pointer, setPointer] = createSignal({ x: 0, y: 0, width: 0, height: 0 });
   let placed: Placed | undefined;
 
   const beat = throttled(store.tick, LIVE_MS);
@@ -177,10 +180,8 @@ export function Timeline(props: TimelineProps): JSX.Element {
     return {
       title: props.store.model()?.graph.nodes[bar.node]?.name ?? (bar.scope || bar.phase),
       rows: [
-        `${formatDuration(bar.end - bar.start)}${bar.node > 0 ? "" : " in all"}`,
-        bar.phase,
-        bar.step > 0 ? `step ${formatCount(bar.step)}` : "before the first step",
-        `${formatDuration(bar.start - span().zero)} from the start of step ${steps().now?.step ?? 0}`,
+        `${formatDuration(bar.end - bar.start)}, ${bar.phase}`,
+        `${bar.step > 0 ? `step ${formatCount(bar.step)}` : "before the first step"}, at ${formatDuration(bar.start - span().zero)}`,
       ],
     };
   };
@@ -226,6 +227,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
               x: event.offsetX,
               y: event.offsetY,
               width: event.currentTarget.clientWidth,
+              height: event.currentTarget.clientHeight,
             });
           },
           onPointerUp: (event) => {
@@ -246,8 +248,8 @@ export function Timeline(props: TimelineProps): JSX.Element {
             class="tip"
             data-testid="timeline-tip"
             style={{
-              left: `${Math.max(4, Math.min(pointer().x + 12, pointer().width - 236))}px`,
-              bottom: `calc(100% - ${pointer().y - 10}px)`,
+              left: `${Math.max(4, Math.min(pointer().x + 12, pointer().width - TIP_WIDTH))}px`,
+              top: `${Math.max(0, Math.min(pointer().y + 16, pointer().height - TIP_HEIGHT))}px`,
             }}
           >
             <b class="ell">{now().title}</b>
