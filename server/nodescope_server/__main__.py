@@ -25,6 +25,7 @@ from nodescope_server.listen import allow_many_files, bind, uvicorn_config
 DEFAULT_PORT = 7711
 TOKEN_VARIABLE = "NODESCOPE_LINK_TOKEN"
 _PARENT_INTERVAL_S = 0.5
+_QUIET_CHECKS = 6
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -74,7 +75,7 @@ async def _serve(
     for path in options.open:
         await app.runs.open(path)
     port = listener.getsockname()[1]
-    parent = asyncio.ensure_future(_end_with(options.parent_pid, server))
+    parent = asyncio.ensure_future(_end_with(options.parent_pid, server, app))
     announce = asyncio.ensure_future(_announce(app, server, port))
     try:
         await server.serve(sockets=[listener])
@@ -91,16 +92,29 @@ async def _announce(app: App, server: uvicorn.Server, port: int) -> None:
     print(msgspec.json.encode(ready).decode(), flush=True)
 
 
-async def _end_with(parent: int | None, server: uvicorn.Server) -> None:
-    """Ask the server to stop once the process ``parent`` is gone."""
+async def _end_with(parent: int | None, server: uvicorn.Server, app: App) -> None:
+    """Ask the server to stop once the process ``parent`` is gone, and no page is looking any more.
+
+    A program that was killed leaves its recording to whoever was debugging it.
+    """
     if parent is None:
         return
+    await _gone(parent)
+    # A page that is reloaded is away for a moment.
+    quiet = 0 if app.runs.watched else _QUIET_CHECKS
+    while quiet < _QUIET_CHECKS:
+        await asyncio.sleep(_PARENT_INTERVAL_S)
+        quiet = 0 if app.runs.watched else quiet + 1
+    server.should_exit = True
+
+
+async def _gone(parent: int) -> None:
+    """Return when the process ``parent`` has ended."""
     if hasattr(os, "pidfd_open"):
         try:
             gone = asyncio.Event()
             handle = os.pidfd_open(parent)
         except ProcessLookupError:
-            server.should_exit = True
             return
         except OSError:
             pass  # an old kernel: ask from time to time
@@ -112,12 +126,10 @@ async def _end_with(parent: int | None, server: uvicorn.Server) -> None:
             finally:
                 loop.remove_reader(handle)
                 os.close(handle)
-            server.should_exit = True
             return
     is_child = os.getppid() == parent
     while _is_alive(parent) and (os.getppid() == parent or not is_child):
         await asyncio.sleep(_PARENT_INTERVAL_S)
-    server.should_exit = True
 
 
 def _is_alive(process: int) -> bool:

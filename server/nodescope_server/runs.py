@@ -231,6 +231,11 @@ class Runs:
         self._watchers: set[Follower] = set()
         self.version = 0
 
+    @property
+    def watched(self) -> bool:
+        """Whether any page is open."""
+        return bool(self._watchers)
+
     def infos(self) -> tuple[RunInfo, ...]:
         """What a list of runs shows."""
         return tuple(each.info for each in self._runs.values())

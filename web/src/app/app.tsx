@@ -29,7 +29,7 @@ import { EmptyState, NextHint } from "@/views/empty_state";
 import { GraphPane } from "@/views/graph/graph_pane";
 import { Inspector } from "@/views/inspector/inspector";
 import { KeysHelp, type KeyGroup } from "@/views/keys_help";
-import { LinkBanner, Notices } from "@/views/notices";
+import { LinkBanner, LostRun, Notices } from "@/views/notices";
 import { Outline } from "@/views/outline";
 import { Palette } from "@/views/palette";
 import { createProblems, Problems } from "@/views/problems";
@@ -149,6 +149,7 @@ export function App(props: AppProps): JSX.Element {
   return (
     <div class="app" ref={root} classList={{ "outline-open": ui.outlineOpen() }}>
       <LinkBanner store={store} onRetry={() => props.retry()} />
+      <LostRun store={store} />
       <header class="top">
         <div class="brand">
           <Logo />

@@ -62,6 +62,9 @@ export function DebuggerBar(props: { readonly store: Store }): JSX.Element {
   const running = (): boolean => live() && props.store.session()?.phase === "running";
   const why = (): string => {
     if (!linked()) return "not connected";
+    const state = props.store.model()?.info.state;
+    if (state === "recorded") return "this is a recording; start the program to debug it";
+    if (state === "lost") return "the program is gone";
     if (!live()) return "the program has ended";
     return running() ? "the program is running" : "not now";
   };
@@ -81,7 +84,7 @@ export function DebuggerBar(props: { readonly store: Store }): JSX.Element {
       </button>
       <IconButton
         icon="pause"
-        label="Pause (F6)"
+        label={running() ? "Pause (F6)" : `Pause (F6): ${stopped() ? "it stands already" : why()}`}
         testid="pause"
         disabled={!running()}
         onClick={() => send({ type: "pause" })}

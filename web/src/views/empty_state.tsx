@@ -70,6 +70,7 @@ export function NextHint(props: { readonly store: Store }): JSX.Element {
       nodes > 0 &&
       nodes <= FEW_NODES &&
       props.store.stop() !== undefined &&
+      props.store.step() <= 1 &&
       props.store.cursor().kind === "live"
     );
   };

@@ -19,8 +19,12 @@ export function LinkBanner(props: { readonly store: Store; onRetry(): void }): J
       case "lost": {
         const left = Math.ceil(CONTROLLER_GRACE_S - (now() - link.since) / 1000);
         if (props.store.model()?.info.state !== "live") return "Connection lost. Reconnecting…";
-        const fate = props.store.session()?.phase === "stopped" && left > 0 ? ` in ${left} s` : "";
-        return `Connection lost. The program goes on${fate}; reconnecting…`;
+        if (props.store.session()?.phase !== "stopped") {
+          return "Connection lost. The program goes on without the page; reconnecting…";
+        }
+        return left > 0
+          ? `Connection lost. If the program still runs, it goes on in ${left} s; reconnecting…`
+          : "Connection lost. Reconnecting… If the program still runs, it has gone on by itself.";
       }
       case "refused":
         return link.message || "The server refused this page. Reload it.";
@@ -44,6 +48,30 @@ export function LinkBanner(props: { readonly store: Store; onRetry(): void }): J
               Try now
             </button>
           </Show>
+        </div>
+      )}
+    </Show>
+  );
+}
+
+/** A run that died: said where it is seen, and that what there is can be looked at. */
+export function LostRun(props: { readonly store: Store }): JSX.Element {
+  const [closed, setClosed] = createSignal("");
+  const shown = () => {
+    const info = props.store.model()?.info;
+    const open = props.store.link().kind === "open" && info?.state === "lost";
+    return open && closed() !== info?.id ? info : undefined;
+  };
+  return (
+    <Show when={shown()}>
+      {(info) => (
+        <div class="banner" role="alert" data-testid="lost-run">
+          <span class="lamp bad" aria-hidden="true" />
+          <span>
+            The program is gone: it was killed or crashed. Everything that was recorded until then
+            can still be looked at.
+          </span>
+          <IconButton small icon="close" label="Close" onClick={() => setClosed(info().id)} />
         </div>
       )}
     </Show>

@@ -3,7 +3,7 @@
 // Integers arrive as numbers; those beyond 2^53 (started_unix_ns) are rounded.
 
 export const PROTOCOL_VERSION = 1;
-export const CONTROLLER_GRACE_S = 8.0;
+export const CONTROLLER_GRACE_S = 5.0;
 export const HAS_NAN = 1;
 export const HAS_INF = 2;
 export const FAILED = 4;
