@@ -16,7 +16,7 @@ from nodescope.events import Level
 PROTOCOL_VERSION = 1
 
 # How long a stopped program waits for a lost controller before it goes on by itself.
-CONTROLLER_GRACE_S = 8.0
+CONTROLLER_GRACE_S = 5.0
 
 SessionPhase = Literal["running", "stopped", "finished", "detached"]
 StopReason = Literal["entry", "breakpoint", "step", "pause", "run_to", "exception"]

@@ -155,6 +155,12 @@ def run_id(page: Page) -> str:
     return str(runs[0].id)
 
 
+def standing(page: Page, run: str) -> SessionInfo:
+    """Follow a run that stands or is about to; where it stands."""
+    session = page.subscribe(run).session
+    return session if session is not None and session.stop is not None else stopped(page)
+
+
 def stopped(page: Page, after: int = -1) -> SessionInfo:
     """Wait for a stop whose session is newer than a version."""
     return page.wait(

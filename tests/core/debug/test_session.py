@@ -292,8 +292,8 @@ def test_a_page_that_comes_back_in_time_keeps_the_stop():
 
 def test_a_lost_server_resumes_even_the_entry_stop():
     given = play(session(stop_on_entry=True)).give(LinkChanged(True, 0.0), reach(MATMUL, "before"))
-    given.give(LinkChanged(False, 100.0), Tick(107.0)).expect(stopped("entry", when="before"))
-    given.give(Tick(108.0)).expect(running)
+    given.give(LinkChanged(False, 100.0), Tick(104.0)).expect(stopped("entry", when="before"))
+    given.give(Tick(105.0)).expect(running)
 
 
 def test_a_server_that_comes_back_lets_the_entry_wait_again():
