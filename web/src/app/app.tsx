@@ -34,6 +34,7 @@ import { Outline } from "@/views/outline";
 import { Palette } from "@/views/palette";
 import { createProblems, Problems } from "@/views/problems";
 import { RunList, RunSelect } from "@/views/runs";
+import { SearchBox } from "@/views/search_box";
 import { Scrubber } from "@/views/scrubber";
 import { StateStrip } from "@/views/state_strip";
 import { StatusBar } from "@/views/status_bar";
@@ -215,25 +216,14 @@ export function App(props: AppProps): JSX.Element {
         </div>
         <Switch>
           <Match when={ui.outlineTab() === "outline"}>
-            <div class="search">
-              <Icon name="search" size={13} />
-              <input
-                ref={searchField}
-                data-testid="search"
-                value={ui.search()}
-                spellcheck={false}
-                placeholder="name or op:matmul"
-                title="Part of a name, op:matmul, family:loss, scope:, phase:, nan:true, inf:true"
-                aria-label="Search the outline"
-                onInput={(event) => ui.setSearch(event.currentTarget.value)}
-                onKeyDown={(event) => {
-                  if (event.key !== "Escape" || ui.search() === "") return;
-                  ui.setSearch("");
-                  event.stopPropagation();
-                }}
-              />
-              <kbd>/</kbd>
-            </div>
+            <SearchBox
+              store={store}
+              ui={ui}
+              go={go}
+              ref={(field) => {
+                searchField = field;
+              }}
+            />
             <Outline
               store={store}
               ui={ui}

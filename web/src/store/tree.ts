@@ -150,6 +150,17 @@ export function search(graph: RunGraph, columns: NodeColumns, query: Query): Rea
   return found;
 }
 
+/** Of the nodes found, the one that is named exactly so, else the one that was made first. */
+export function firstMatch(
+  graph: RunGraph,
+  found: ReadonlySet<number>,
+  text: string,
+): number | undefined {
+  const exact = graph.byName.get(text.trim());
+  if (exact !== undefined && found.has(exact)) return exact;
+  return graph.nodes.find((node) => node !== undefined && found.has(node.id))?.id;
+}
+
 /** Scopes to open at first: breadth first, as long as what is visible stays within `limit` rows. */
 export function firstOpen(tree: Tree, limit: number): ReadonlySet<string> {
   const open = new Set<string>();

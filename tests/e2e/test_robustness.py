@@ -1,0 +1,195 @@
+"""What goes wrong around a debugging session, and how the page says it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.e2e.conftest import SAMPLE, Debuggee
+from tests.e2e.test_first_flow import by, expand, row
+
+Start = Callable[..., Debuggee]
+
+NAN = """
+import numpy as np
+import nodescope as ns
+
+w = ns.parameter(np.ones((3, 4), np.float32), name="w")
+for k in ns.steps(range(3)):
+    with ns.name_scope("outer"), ns.name_scope("inner"):
+        y = np.log(ns.tensor(np.full((2, 3), 2.0 - 3.0 * k, np.float32)) @ w)
+    print("step", k, "mean", np.mean(y).item())
+"""
+
+
+def server_of(program: Debuggee) -> int:
+    """The process id of the server that a program started."""
+    children = Path(f"/proc/{program.process.pid}/task/{program.process.pid}/children")
+    if not children.exists():
+        pytest.fail("this system does not list the children of a process under /proc")
+    for child in children.read_text().split():
+        if "nodescope_server" in Path(f"/proc/{child}/cmdline").read_text():
+            return int(child)
+    raise AssertionError("the program has no server")
+
+
+def test_a_killed_server_is_said_and_the_program_goes_on(start: Start, page: Page) -> None:
+    program = start("run", "--no-browser", "--exit", SAMPLE, "--epochs", "1")
+    page.goto(program.address)
+    expect(by(page, "state")).to_contain_text("Stopped")
+    os.kill(server_of(program), signal.SIGKILL)
+    expect(by(page, "banner")).to_contain_text("Connection lost")
+    expect(by(page, "link")).to_contain_text("Connection lost")
+    expect(by(page, "continue")).to_be_disabled()
+    # nobody can continue it any more: it does so by itself
+    program.expect(r"accuracy 0\.\d+", timeout_s=25)
+    assert program.process.wait(20) == 0
+
+
+def test_a_killed_program_leaves_what_was_recorded(start: Start, page: Page) -> None:
+    program = start("run", "--no-browser", "--level", "values", SAMPLE, "--epochs", "1")
+    page.goto(program.address)
+    by(page, "next-step").click()
+    expect(by(page, "state")).to_contain_text(re.compile("step 2", re.S))
+    program.process.kill()
+    expect(by(page, "state")).to_contain_text("Lost", timeout=15_000)
+    expect(by(page, "lost-run")).to_contain_text("can still be looked at")
+    expect(by(page, "continue")).to_be_disabled()
+    expect(by(page, "continue")).to_have_attribute("title", re.compile("gone"))
+    # values are still read from the file
+    expand(page, "loss")
+    row(page, "loss/mean").click()
+    expect(by(page, "inspector-value")).to_contain_text(re.compile(r"\d\.\d+"))
+
+
+def test_a_recording_opens_and_cannot_be_stepped(start: Start, page: Page, tmp_path: Path) -> None:
+    made = start("run", "--no-browser", "--no-stop-on-entry", "--exit", "--record",
+                 "one.nscope", SAMPLE, "--epochs", "1")  # fmt: skip
+    assert made.process.wait(60) == 0
+    opened = start("open", "--no-browser", tmp_path / "one.nscope")
+    page.goto(opened.address)
+    expect(by(page, "state")).to_contain_text("Recording")
+    for button in ("continue", "pause", "next-step", "step-node"):
+        expect(by(page, button)).to_be_disabled()
+        expect(by(page, button)).to_have_attribute("title", re.compile("recording"))
+    expand(page, "loss")
+    row(page, "loss/mean").click()
+    latest = by(page, "inspector-value").inner_text()
+    by(page, "slider").focus()
+    page.keyboard.press("Home")
+    expect(by(page, "state")).to_contain_text("In the past")
+    expect(by(page, "inspector-value")).not_to_have_text(latest, use_inner_text=True)
+
+
+def test_two_pages_follow_one_run(start: Start, page: Page) -> None:
+    program = start("run", "--no-browser", SAMPLE, "--epochs", "1")
+    page.goto(program.address)
+    expect(by(page, "state")).to_contain_text("Stopped")
+    other = page.context.new_page()
+    other.goto(page.url)
+    expect(by(other, "state")).to_contain_text("Stopped")
+    by(page, "next-step").click()
+    for each in (page, other):
+        expect(by(each, "state")).to_contain_text(re.compile("Stopped.*step 2", re.S))
+    by(other, "next-step").click()
+    for each in (page, other):
+        expect(by(each, "state")).to_contain_text(re.compile("Stopped.*step 3", re.S))
+
+
+def test_a_wrong_condition_is_said_at_its_field(start: Start, page: Page, tmp_path: Path) -> None:
+    script = tmp_path / "nan.py"
+    script.write_text(NAN)
+    program = start("run", "--no-browser", script)
+    page.goto(program.address)
+    by(page, "next-step").click()
+    expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 1", re.S))
+    by(page, "breakpoint-new").click()
+    by(page, "breakpoint-target").fill("outer/inner/log")
+    by(page, "breakpoint-condition").fill("value > > 3")
+    by(page, "breakpoint-add").click()
+    expect(by(page, "condition-error")).to_contain_text("column 9")
+    expect(by(page, "breakpoint-row")).to_have_count(0)
+    by(page, "breakpoint-condition").fill("isnan(value).any()")
+    expect(by(page, "condition-error")).to_have_count(0)
+    by(page, "breakpoint-add").click()
+    field = by(page, "breakpoint-row-condition")
+    field.fill("unknown > 3")
+    field.press("Enter")
+    expect(by(page, "condition-error")).to_contain_text("unknown")
+    field.fill("isnan(value).any()")
+    field.press("Enter")
+    expect(by(page, "condition-error")).to_have_count(0)
+
+    # and it stops where the first NaN is made, which the problems name
+    by(page, "continue").click()
+    expect(by(page, "inspector-reason")).to_contain_text("isnan(value).any()")
+    by(page, "tab-problems").click()
+    expect(by(page, "problems")).to_contain_text(re.compile("outer/inner/log.*NaN.*first", re.S))
+    row(page, "outer").click()
+    page.keyboard.press("n")
+    expect(by(page, "inspector-title")).to_contain_text("log")
+
+
+def test_keys_alone_are_enough(start: Start, page: Page) -> None:
+    program = start("run", "--no-browser", SAMPLE, "--epochs", "1")
+    page.goto(program.address)
+    expect(by(page, "state")).to_contain_text("Stopped")
+    page.keyboard.press("F8")
+    expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 2", re.S))
+    page.keyboard.press("/")
+    page.keyboard.type("loss/mean")
+    page.keyboard.press("Enter")
+    expect(by(page, "inspector-title")).to_contain_text("mean")
+    page.keyboard.press("F9")
+    expect(by(page, "breakpoint-row")).to_contain_text("loss/mean")
+    page.keyboard.press("F5")
+    expect(by(page, "inspector-reason")).to_contain_text("Breakpoint")
+
+
+OVERLAPS = """
+() => {
+  const shown = [...document.querySelectorAll('.top > *, .top button, .canvas-head > *')]
+    .filter((each) => each.getClientRects().length > 0 && !each.classList.contains('sr')
+      && !each.classList.contains('sp'));
+  const faults = [];
+  for (const each of shown) {
+    const box = each.getBoundingClientRect();
+    const frame = each.closest('.top, .canvas-head').getBoundingClientRect();
+    if (box.left < frame.left - 1 || box.right > frame.right + 1) {
+      faults.push('clipped: ' + each.className);
+    }
+    for (const other of shown) {
+      if (other === each || other.contains(each) || each.contains(other)) continue;
+      const next = other.getBoundingClientRect();
+      const wide = Math.min(box.right, next.right) - Math.max(box.left, next.left);
+      const high = Math.min(box.bottom, next.bottom) - Math.max(box.top, next.top);
+      if (wide > 1 && high > 1) faults.push(each.className + ' over ' + other.className);
+    }
+  }
+  for (const [name, least] of [['.graph-host', 150], ['.insp', 200], ['.timeline', 100]]) {
+    const box = document.querySelector(name).getBoundingClientRect();
+    if (box.width < least || box.height < 40) faults.push('too small: ' + name);
+    if (box.right > innerWidth + 1 || box.bottom > innerHeight + 1) faults.push('outside: ' + name);
+  }
+  return faults;
+}
+"""
+
+
+@pytest.mark.parametrize(("width", "height"), [(1600, 1000), (1280, 800), (1000, 700)])
+def test_nothing_overlaps(start: Start, page: Page, width: int, height: int) -> None:
+    program = start("run", "--no-browser", SAMPLE, "--epochs", "1")
+    page.set_viewport_size({"width": width, "height": height})
+    page.goto(program.address)
+    by(page, "next-step").click()
+    expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 2", re.S))
+    assert page.evaluate(OVERLAPS) == []
+    by(page, "theme").click()
+    assert page.evaluate(OVERLAPS) == []
+    assert len(page.screenshot()) > 10_000
