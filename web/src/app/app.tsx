@@ -66,15 +66,16 @@ export function App(props: AppProps): JSX.Element {
     store.select(item);
     view()?.reveal(item);
   };
-  const toggleBreakpoint = (node: number): void => {
-    const name = store.model()?.graph.nodes[node]?.name;
-    if (name === undefined) return;
+  const toggle = (target: string | undefined, kind: "node" | "scope"): void => {
+    if (target === undefined) return;
     if (store.model()?.info.state !== "live") {
       store.notify("info", "This run is over: nothing stops any more.");
       return;
     }
-    void store.setBreakpoints(toggled(store.session()?.breakpoints ?? [], name));
+    void store.setBreakpoints(toggled(store.session()?.breakpoints ?? [], target, kind));
   };
+  const toggleBreakpoint = (node: number): void =>
+    toggle(store.model()?.graph.nodes[node]?.name, "node");
   const exportSvg = (): void => {
     const svg = view()?.toSvg();
     if (svg === undefined) return;
@@ -228,6 +229,7 @@ export function App(props: AppProps): JSX.Element {
               store={store}
               ui={ui}
               toggleBreakpoint={toggleBreakpoint}
+              toggleScopeBreakpoint={(path) => toggle(path, "scope")}
               reveal={(row) =>
                 view()?.reveal(
                   row.entry.kind === "node"

@@ -26,27 +26,34 @@ export function drawMarks(drawing: Drawing, marks: Marks): void {
     drawOutline(drawing, model.boxOf(marks.selection), "select");
   }
   if (marks.hover !== undefined) drawOutline(drawing, model.boxOf(marks.hover), "hover");
+  if (marks.edge !== undefined) drawHoveredEdge(drawing, marks.edge.edge);
   drawCurrent(drawing, marks);
   drawNotFinite(drawing);
   drawBreakpoints(drawing, marks);
-  if (marks.edge !== undefined) drawHoveredEdge(drawing, marks.edge);
+  if (marks.edge !== undefined) drawEdgeWords(drawing, marks.edge);
 }
 
-/** The edge in full, and what it carries in words beside the pointer, at the screen's own size. */
-function drawHoveredEdge(drawing: Drawing, { edge, at }: EdgeHover): void {
+function drawHoveredEdge(drawing: Drawing, edge: number): void {
+  const { painter, palette, model, zoom } = drawing;
+  if (edge >= model.scene.edges) return;
+  painter.route(edgeRoute(model, edge, true), {
+    colour: palette["text-2"],
+    width: Math.max(edgeWidth(model.scene.bytes[edge]!), 2, 1.5 / zoom),
+  });
+}
+
+/** What an edge carries, beside the pointer, at the screen's own size. */
+function drawEdgeWords(drawing: Drawing, { edge, at }: EdgeHover): void {
   const { painter, palette, model, zoom, view } = drawing;
   const { scene, hierarchy } = model;
   if (edge >= scene.edges) return;
-  painter.route(edgeRoute(model, edge, true), {
-    colour: palette["text-2"], width: Math.max(edgeWidth(scene.bytes[edge]!), 2, 1.5 / zoom),
-  });
   const { shape, size } = edgeWords(model, edge);
   const from = printable(hierarchy.nodes[scene.producer[edge]!]?.label ?? "", 60);
   const words = [from, shape, size].filter(Boolean).join(" · ");
   const font: Font = { ...SMALL_MONO, size: 10.5 / zoom };
   const width = textWidth(words, font) + 12 / zoom;
-  const x = Math.min(at.x + 10 / zoom, view.x + view.width - width - 4 / zoom);
-  const y = at.y - 26 / zoom < view.y ? at.y + 14 / zoom : at.y - 26 / zoom;
+  const x = Math.min(at.x + 14 / zoom, view.x + view.width - width - 4 / zoom);
+  const y = at.y - 9 / zoom;
   painter.rect(x, y, width, 19 / zoom, 4 / zoom, palette["bg-overlay"], {
     colour: palette["line-strong"], width: 1 / zoom,
   });

@@ -8,15 +8,16 @@ import type { Breakpoint, BreakpointStatus } from "@/wire/types.gen";
 
 export type Mark = "enabled" | "disabled" | "unverified";
 
-/** The set without the breakpoint on exactly this node, or with a new one. */
+/** The set without the breakpoint on exactly this node or scope, or with a new one. */
 export function toggled(
   statuses: readonly BreakpointStatus[],
-  node: string,
+  target: string,
+  kind: "node" | "scope" = "node",
 ): readonly Breakpoint[] {
   const set = statuses.map((each) => each.breakpoint);
-  const without = set.filter((each) => !(each.kind === "node" && each.target === node));
+  const without = set.filter((each) => !(each.kind === kind && each.target === target));
   if (without.length < set.length) return without;
-  return [...set, made({ kind: "node", target: node })];
+  return [...set, made({ kind, target })];
 }
 
 /** The set with one breakpoint changed. */

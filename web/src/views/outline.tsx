@@ -19,6 +19,7 @@ export interface OutlineProps {
   readonly store: Store;
   readonly ui: Ui;
   toggleBreakpoint(node: number): void;
+  toggleScopeBreakpoint(path: string): void;
   /** Brings an item into sight on the canvas. */
   reveal(row: Row): void;
 }
@@ -233,10 +234,17 @@ export function Outline(props: OutlineProps): JSX.Element {
               tabindex={-1}
               data-testid="gutter"
               aria-label={mark() === undefined ? "Set a breakpoint" : "Remove the breakpoint"}
-              disabled={row().entry.kind === "scope"}
+              title={
+                mark() !== undefined
+                  ? "Remove the breakpoint"
+                  : node() > 0
+                    ? "Stop after this node"
+                    : "Stop at each node of this scope"
+              }
               onClick={(event) => {
                 event.stopPropagation();
                 if (node() > 0) props.toggleBreakpoint(node());
+                else props.toggleScopeBreakpoint(row().entry.path);
               }}
             >
               <span class={`bdot ${mark() ?? "none"}`} />

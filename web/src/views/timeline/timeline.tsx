@@ -199,7 +199,8 @@ export function Timeline(props: TimelineProps): JSX.Element {
             zero: span().zero,
             moment: span().moment,
             now: span().now,
-            before: span().before,
+            // What is expected next; a program that is gone does nothing more.
+            before: store.model()?.info.state === "live" ? span().before : undefined,
             hovered: hovered(),
             pauses: pauses().pauses,
             current:
