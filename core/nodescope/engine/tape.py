@@ -31,7 +31,7 @@ from nodescope.engine.tensor import (
 )
 from nodescope.errors import GradientError, ShapeError
 from nodescope.ops.op import Op
-from nodescope.ops.rules import same, unbroadcast
+from nodescope.ops.rules import same, times_left, times_right, unbroadcast
 
 ALIAS = Op(
     name="alias",
@@ -163,6 +163,7 @@ def _pull(
     cts: dict[int, Any] = {id(root): ct}
     ends: dict[int, Tensor] = {}
     heap: list[tuple[int, Tensor]] = []
+    sums: set[int] = set()
     edge: Edge | None = root.edge
     if edge is FREED:
         raise _used_twice()
@@ -174,7 +175,9 @@ def _pull(
     only: Tensor | None = root
     waiting, take = cts.get, cts.pop
     push, pop = heapq.heappush, heapq.heappop
-    kind, leaf, freed = Tensor, LEAF, FREED  # locals: this loop is the engine's hottest
+    # Locals: this loop is the engine's hottest.
+    kind, leaf, freed, array = Tensor, LEAF, FREED, np.ndarray
+    multiply, by_right, by_left = F.multiply, times_right, times_left
     while True:
         if only is not None:
             tensor, only = only, None
@@ -186,16 +189,19 @@ def _pull(
         op: Any  # an op with rules, or the tensor would have no edge
         args: Any
         _, op, inputs, attrs = tensor.edge  # type: ignore[misc]
+        pair = False
         if raw:
             out: Any = tensor.data
-            if len(inputs) == 2:  # most ops, unrolled
+            if len(inputs) == 2 and not attrs:  # most ops, unrolled
+                pair = True
+                args = ()
                 left, right = inputs
-                args = (
-                    left.data if left.__class__ is kind else left,
-                    right.data if right.__class__ is kind else right,
-                )
+                if left.__class__ is kind:
+                    left = left.data
+                if right.__class__ is kind:
+                    right = right.data
             else:
-                args = [each.data if each.__class__ is Tensor else each for each in inputs]
+                args = [each.data if each.__class__ is kind else each for each in inputs]
         else:
             out, args = tensor, inputs
             if observed is not None:
@@ -204,16 +210,20 @@ def _pull(
         rules = op.vjp
         if op.variadic:
             rules = [functools.partial(rules[0], port=port) for port in range(len(inputs))]
-        port = -1
-        for each in inputs:
-            port += 1
+        for each, rule in zip(inputs, rules):  # noqa: B905 (a rule per input; strict costs time)
             if each.__class__ is not kind or (edge := each.edge) is None:
                 continue
-            rule = rules[port]
             if rule is same:
                 found = ct
             elif rule is None:
                 continue
+            elif pair:
+                if rule is by_right:
+                    found = multiply(ct, right)
+                elif rule is by_left:
+                    found = multiply(ct, left)
+                else:
+                    found = rule(F, ct, out, left, right)
             elif attrs:
                 found = rule(F, ct, out, *args, **attrs)
             else:
@@ -229,7 +239,16 @@ def _pull(
             key = id(each)
             before = waiting(key)
             if before is not None:
-                cts[key] = add(before, found)
+                if edge is leaf and raw:
+                    if key in sums:
+                        add(before, found, before)
+                        continue
+                    # Made here and held here alone: the next one is added in place.
+                    total = cts[key] = add(before, found)
+                    if total.__class__ is array:
+                        sums.add(key)
+                else:
+                    cts[key] = add(before, found)
                 continue
             cts[key] = found
             if edge is leaf or (targets is not None and key in targets):

@@ -12,7 +12,7 @@ import numpy as np
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
 from nodescope.ops.op import Op, Operand, Rule, Sample, one_per_output
-from nodescope.ops.rules import same, zeros
+from nodescope.ops.rules import same, times_left, times_right, zeros
 from nodescope.ops.shapes import broadcast, dtype_of, like_ufunc
 
 
@@ -124,12 +124,7 @@ _binary(
     same,
     lambda F, ct, out, a, b: F.negative(ct),
 )
-_binary(
-    "multiply",
-    np.multiply,
-    lambda F, ct, out, a, b: F.multiply(ct, b),
-    lambda F, ct, out, a, b: F.multiply(ct, a),
-)
+_binary("multiply", np.multiply, times_right, times_left)
 _binary(
     "divide",
     np.divide,

@@ -41,3 +41,13 @@ def zeros(F: Any, ct: Any, out: Any, x: Any, *rest: Any, **attrs: Any) -> Any:
 def same(F: Any, ct: Any, out: Any, *inputs: Any, **attrs: Any) -> Any:
     """The rule of sums: the cotangent itself. The tape knows it and saves the call."""
     return ct
+
+
+def times_right(F: Any, ct: Any, out: Any, left: Any, right: Any) -> Any:
+    """The rule of a product's left operand. The tape knows it, as `same`."""
+    return F.multiply(ct, right)
+
+
+def times_left(F: Any, ct: Any, out: Any, left: Any, right: Any) -> Any:
+    """The rule of a product's right operand. The tape knows it, as `same`."""
+    return F.multiply(ct, left)
