@@ -88,8 +88,8 @@ class Run:
         )
         self.info = RunInfo(
             id=secrets.token_hex(8),
-            name=name or Path(sys.argv[0] or "program").name,
-            argv=argv or tuple(sys.argv),
+            name=_text(name or Path(sys.argv[0] or "program").name),
+            argv=tuple(map(_text, argv or sys.argv)),
             pid=os.getpid(),
             started_unix_ns=self._started_unix_ns,
             level=level,
@@ -166,7 +166,7 @@ class Run:
     def log(self, stream: Any, text: str) -> None:
         """Record a line that the program wrote to ``stdout`` or ``stderr``."""
         if self._active:
-            self.bus.emit(Logged(stream, text, self.step, self.bus.now_ns()))
+            self.bus.emit(Logged(stream, _text(text), self.step, self.bus.now_ns()))
 
     def finish(self, status: int = 0, error: str = "") -> None:
         """Stop observing, complete the recording and tell the server. Takes at most 4 s."""
@@ -324,7 +324,13 @@ def recording_path(stem: str, say: Callable[[str], None]) -> Path:
 def last_line(error: BaseException) -> str:
     """The last line of the error's traceback: ``ValueError: no``."""
     text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
+    name = type(error).__name__
+    return _text(f"{name}: {text.splitlines()[0]}") if text else name
+
+
+def _text(text: str) -> str:
+    """The text with the bytes of odd file names, which are no Unicode, written as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def version() -> str:

@@ -145,7 +145,7 @@ def test_two_pages_control_one_run(start: Start, new_page: Open) -> None:
         session = stopped(one, version)
         assert stopped(two, version) == session
         version = session.version
-    control(two, run, SetBreakpoints((Breakpoint(target="loss/mean"),)))
+    control(two, run, SetBreakpoints((Breakpoint("node", "loss/mean"),)))
     control(one, run, Continue())
     for each in (one, two):
         stop = stopped(each, version).stop

@@ -28,7 +28,11 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status."""
-    options = parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if not given:
+        parser().print_help(sys.stderr)
+        return 2
+    options = parser().parse_args(given)
     try:
         return _commands()[options.command](options)
     except ConditionError as error:

@@ -48,6 +48,11 @@ def run(options: argparse.Namespace) -> int:
         raise
     try:
         observed.finish(ending.status, ending.error)
+        if observed.gate is not None and not observed.gate.nodes and ending.status == 0:
+            say(
+                "the program computed nothing with nodescope's tensors, so there is no graph "
+                "(they are made by ns.tensor and ns.parameter)"
+            )
         if server is not None and not options.exit and ending.status != INTERRUPTED:
             _stay(server, ending.status)
     except KeyboardInterrupt:
@@ -68,7 +73,7 @@ def _serve(observed: api.Run, options: argparse.Namespace) -> Server | None:
             server.stop()
         elif observed.gate is not None:
             observed.gate.link_lost()
-        say(f"{error}; the program runs without a page, recorded to {observed.info.recording}")
+        say(f"{error.message}; the program runs without a page, recorded to {observed.info.recording}")
         return None
     server.show(browser=not options.no_browser)
     return server

@@ -47,7 +47,8 @@ def load(path: Path) -> types.CodeType | Ending:
     except OSError as error:
         raise UsageError(f"cannot read {str(path)!r}: {error.strerror}") from None
     try:
-        return compile(source, str(path), "exec", dont_inherit=True)
+        # The whole path, as Python has it: the script may change the folder.
+        return compile(source, str(path.absolute()), "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         traceback.print_exception(error.with_traceback(None))
         return Ending(1, last_line(error))
@@ -67,6 +68,7 @@ def run_script(
     module = types.ModuleType("__main__")
     file = str(path.absolute())
     module.__dict__.update(
+        __annotations__={},
         __file__=file,
         __builtins__=builtins,
         __cached__=None,

@@ -123,6 +123,11 @@ class Gate:
         """The session as controllers see it."""
         return info_of(self._state)
 
+    @property
+    def nodes(self) -> int:
+        """How many nodes the program has had so far."""
+        return len(self._catalog.nodes)
+
     # ------------------------------------------------------------ the program's side
 
     def emit(self, event: Event) -> None:

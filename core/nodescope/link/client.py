@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -51,9 +51,28 @@ PING_INTERVAL_S: Final = 2.0
 PING_TIMEOUT_S: Final = 2.5
 BACKOFF_S: Final = (0.1, 2.0)
 
-_encode = msgspec.msgpack.Encoder().encode
+_encode_text = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(FromServer).decode
 _FAILURES: Final = (OSError, TimeoutError, WebSocketException, LinkError)
+
+
+def _encode(message: FromDebuggee) -> bytes:
+    try:
+        return _encode_text(message)
+    except UnicodeEncodeError:
+        # A name of the program holds bytes that are no Unicode.
+        plain = msgspec.to_builtins(message, builtin_types=(bytes,))
+        return _encode_text(_escaped(plain))
+
+
+def _escaped(plain: Any) -> Any:
+    if isinstance(plain, str):
+        return plain.encode("utf-8", "backslashreplace").decode()
+    if isinstance(plain, dict):
+        return {_escaped(key): _escaped(each) for key, each in plain.items()}
+    if isinstance(plain, list | tuple):
+        return [_escaped(each) for each in plain]
+    return plain
 
 
 @dataclass(frozen=True)

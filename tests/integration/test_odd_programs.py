@@ -1,0 +1,176 @@
+"""Programs that do what programs do: they run as under plain Python, and nothing of ours shows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nodescope.record.recording import Recording
+from tests.integration.processes import RUN, TIMEOUT_S, TRAIN, UNSTOPPED, environment
+
+NUMPY = "import numpy as np\nimport nodescope as ns\n"
+RECORDED = (*UNSTOPPED, "--record", "run.nscope")
+
+
+def both(
+    folder: Path, text: str, given: bytes = b"", name: str = "script.py"
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a script plainly and under nodescope; the latter, which did what the former did."""
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    plain, watched = (
+        subprocess.run(
+            [sys.executable, *head, name],
+            cwd=folder,
+            env=environment(),
+            input=given,
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        for head in ([], ["-m", "nodescope", *RECORDED])
+    )
+    assert watched.returncode == plain.returncode, watched.stderr
+    assert watched.stdout == plain.stdout
+    ours = b"nodescope: "
+    said = [line for line in watched.stderr.splitlines(True) if not line.startswith(ours)]
+    assert b"".join(said) == plain.stderr
+    return watched
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import sys\nsys.stdout.buffer.write(bytes(range(256)))\n",
+        "import sys\nsys.stdout.reconfigure(encoding='latin-1')\nprint('\\xe9')\n",
+        "print(input('name? '), input())\n",
+        "import os\nprint('out', flush=True)\nos._exit(4)\n",
+        "import sys\nsys.exit('words')\n",
+        "x: int = 3\nprint(sorted(globals()), __annotations__)\n",
+        "import os\nos.chdir('/')\nprint(__file__)\n1 / 0\n",
+        "import sys, io\nold, sys.stdout = sys.stdout, io.StringIO()\nprint('in')\n"
+        "old.write(sys.stdout.getvalue())\nsys.stdout = None\n",
+        "import sys\nsys.argv[:] = []\nsys.stdout.write('no end')\n",
+        "import signal, os\nfor each in (signal.SIGINT, signal.SIGTERM):\n"
+        "    signal.signal(each, lambda *_: print('mine', flush=True))\n"
+        "    os.kill(os.getpid(), each)\n",
+        "import pickle\nclass A:\n    pass\n"
+        "if __name__ == '__main__':\n    print(type(pickle.loads(pickle.dumps(A()))))\n",
+        "import atexit, threading\natexit.register(print, 'bye')\n"
+        "threading.Timer(0.05, print, ['later']).start()\n",
+        "import os\nchild = os.fork()\nprint('child' if child == 0 else os.waitpid(child, 0)[1])\n",
+        "raise ExceptionGroup('two', [ValueError(1), KeyError(2)])\n",
+        "import sys\nprint('\\udcff', file=sys.stderr)\nraise ValueError('\\udcff')\n",
+        "from . import other\n",
+        "x = (1,\n",
+    ],
+)  # fmt: skip
+def test_a_program_does_what_it_does(tmp_path: Path, text: str) -> None:
+    done = both(tmp_path, text, b"one\ntwo\n")
+    assert b"recording stopped" not in done.stderr
+
+
+def test_modules_beside_the_script_are_found(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "beside.py").write_text("value = 5\n")
+    both(tmp_path, "import beside\nprint(beside.value)\n", name="lib/script.py")
+
+
+def test_many_lines_are_printed_and_recorded(tmp_path: Path) -> None:
+    both(tmp_path, "for each in range(100_000):\n    print(each)\n")
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        texts = [row.text for row in recording.logs() if row.stream == "stdout"]
+    assert texts == [str(each) for each in range(100_000)]
+
+
+def test_a_program_without_tensors_is_told(tmp_path: Path) -> None:
+    done = both(tmp_path, "print(1)\n")
+    assert b"computed nothing with nodescope's tensors" in done.stderr
+
+
+def test_text_that_is_no_unicode_ends_no_recording(tmp_path: Path) -> None:
+    text = "import sys\nprint('\\udcff', file=sys.stderr)\n" + NUMPY + "np.exp(ns.tensor(1.0))\n"
+    both(tmp_path, text)
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        assert "\\udcff" in [row.text for row in recording.logs()]
+        assert recording.run().status == 0
+
+
+def test_names_of_any_kind(tmp_path: Path) -> None:
+    names = ("<script>alert(1)</script>", "مرحبا\u202eabc", "a" * 10_000, "\x00\n", "\"'&", "é🎉")
+    text = NUMPY + (
+        f"for name in {names!r}:\n    with ns.name_scope(name):\n"
+        "        w = ns.parameter(np.ones(2), name=name)\n        np.log(w * np.nan)\n"
+        "print('end')\n"
+    )
+    done = both(tmp_path, text)
+    assert done.stdout == b"end\n"
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        assert recording.run().status == 0
+        nodes = recording.nodes()
+        assert len({row.node.scope for row in nodes}) >= len(names)
+        log = next(row.node for row in nodes if row.node.op == "log")
+        value = recording.latest_at(log.outputs[0])
+        assert value is not None
+        assert value.summary.nan_count == 2
+
+
+def test_twenty_thousand_nodes_in_a_step(tmp_path: Path) -> None:
+    text = NUMPY + (
+        "for _ in ns.steps(range(2)):\n    x = ns.tensor(np.ones(4))\n"
+        "    for _ in range(20_000):\n        x = np.sin(x)\nprint(float(x.sum()))\n"
+    )
+    both(tmp_path, text)
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        assert len(recording.nodes()) >= 20_000
+        kept = len(recording.executions()) + recording.dropped().executions
+        assert kept >= 40_000
+
+
+def test_threads_stand_with_the_main_thread_and_all_end(tmp_path: Path) -> None:
+    text = NUMPY + (
+        "import threading\nall_here = threading.Barrier(4)\n"
+        "def work():\n    all_here.wait()\n"
+        "    for _ in range(200):\n        np.exp(ns.tensor(np.ones(3)))\n"
+        "threads = [threading.Thread(target=work) for _ in range(4)]\n"
+        "[each.start() for each in threads]\n[each.join() for each in threads]\nprint('end')\n"
+    )
+    both(tmp_path, text)
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        executions = recording.executions()
+    assert len({each.thread for each in executions}) == 4
+
+
+def test_no_arguments_show_the_help(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "nodescope"], cwd=tmp_path, capture_output=True, text=True,
+        timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "nodescope run train.py" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_server_that_does_not_start_is_one_line_and_the_program_runs(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(TRAIN)
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "uvicorn.py").write_text("raise ImportError('uvicorn is broken here')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "nodescope", *RUN, "script.py"],
+        cwd=tmp_path,
+        env={**environment(), "PYTHONPATH": str(broken)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stdout == "trained 9.0\n"
+    (line,) = done.stderr.splitlines()
+    assert "the server did not start: ImportError: uvicorn is broken here" in line
+    assert "the program runs without a page" in line
