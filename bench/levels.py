@@ -20,6 +20,7 @@ from nodescope.engine import tracer
 from nodescope.events import LEVELS, Bus, Event, NodeFinished, Probe
 from nodescope.ir.graph import Node
 from nodescope.record.recorder import Recorder
+from nodescope.record.recording import Recording
 from nodescope.record.summary import summarise
 
 SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "digits_mlp.py"
@@ -113,6 +114,7 @@ def _summaries() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         recorder = Recorder(Path(folder) / "bench.nscope", level="summary")
         for size in (4, 1_000, 100_000, 1_000_000):
+            before = _lost(recorder)
             array = rng.standard_normal(size).astype(np.float32)
             node = Node(1, "exp", "exp", "elementwise", outputs=(1,))
             event = NodeFinished(node, (), (array,), 1, 0, 0, 1)
@@ -131,20 +133,33 @@ def _summaries() -> Iterator[Row]:
                 budget_s=0.005,
             )
             exp = median_ns(times, "exp")
+            lost = _lost(recorder) - before
             for name, which, must, aim in (
                 ("summary level, the program's thread", "emit", 1, 0.65),
                 ("summary itself, the writer's thread", "summarise", None, None),
             ):
                 took = median_ns(times, which)
+                note = f"; the queue was full {lost:,} times: dropped, not copied" if lost else ""
                 yield Row(
                     f"{name}, {size:,} float32",
                     "np.exp, after 3 us",
                     max(took - SUMMARY_CONSTANT_NS, 0) / exp,
                     must=must,
                     aim=aim,
-                    detail=f"{took / 1e3:.1f} us, np.exp {exp / 1e3:.1f} us",
+                    detail=f"{took / 1e3:.1f} us, np.exp {exp / 1e3:.1f} us"
+                    + (note if which == "emit" else ""),
                 )
         recorder.close(timeout_s=30)
+
+
+def _lost(recorder: Recorder) -> int:
+    """How many outputs were dropped so far, from the recording itself."""
+    recorder.flush(timeout_s=30)
+    recording = Recording.open(recorder.path)
+    try:
+        return recording.dropped().summaries
+    finally:
+        recording.close()
 
 
 @contextlib.contextmanager
