@@ -23,7 +23,7 @@ import nodescope as ns
 w = ns.parameter(np.ones((3, 4), np.float32), name="w")
 for k in ns.steps(range(3)):
     with ns.name_scope("outer"), ns.name_scope("inner"):
-        y = np.log(ns.tensor(np.full((2, 3), 2.0 - 3.0 * k, np.float32)) @ w)
+        y = np.log(ns.tensor(np.full((2, 3), 3.0 - 2.0 * k, np.float32)) @ w)
     print("step", k, "mean", np.mean(y).item())
 """
 
@@ -108,7 +108,7 @@ def test_a_wrong_condition_is_said_at_its_field(start: Start, page: Page, tmp_pa
     program = start("run", "--no-browser", script)
     page.goto(program.address)
     by(page, "next-step").click()
-    expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 1", re.S))
+    expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 2", re.S))
     by(page, "breakpoint-new").click()
     by(page, "breakpoint-target").fill("outer/inner/log")
     by(page, "breakpoint-condition").fill("value > > 3")
@@ -134,6 +134,20 @@ def test_a_wrong_condition_is_said_at_its_field(start: Start, page: Page, tmp_pa
     row(page, "outer").click()
     page.keyboard.press("n")
     expect(by(page, "inspector-title")).to_contain_text("log")
+
+
+def test_a_scope_is_broken_on_at_its_gutter(start: Start, page: Page) -> None:
+    program = start("run", "--no-browser", SAMPLE, "--epochs", "1")
+    page.goto(program.address)
+    by(page, "next-step").click()
+    expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 2", re.S))
+    row(page, "loss").get_by_test_id("gutter").click()
+    expect(by(page, "breakpoint-row")).to_contain_text("scope loss")
+    by(page, "continue").click()
+    expect(by(page, "inspector-reason")).to_contain_text("Breakpoint")
+    expect(row(page, "loss/max")).to_have_attribute("aria-current", "step")
+    row(page, "loss").get_by_test_id("gutter").click()
+    expect(by(page, "breakpoint-row")).to_have_count(0)
 
 
 def test_keys_alone_are_enough(start: Start, page: Page) -> None:
