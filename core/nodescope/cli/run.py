@@ -16,6 +16,7 @@ from nodescope.cli.script import INTERRUPTED, Ending, load, run_script
 from nodescope.cli.server import Server
 from nodescope.debug.breakpoints import parse_breakpoint
 from nodescope.errors import NodescopeError
+from nodescope.protocol import Detach
 
 
 def run(options: argparse.Namespace) -> int:
@@ -71,9 +72,10 @@ def _serve(observed: api.Run, options: argparse.Namespace) -> Server | None:
     except NodescopeError as error:
         if server is not None:
             server.stop()
-        elif observed.gate is not None:
-            observed.gate.link_lost()
-        say(f"{error.message}; the program runs without a page, recorded to {observed.info.recording}")
+        if observed.gate is not None:
+            observed.gate.command(Detach())  # nobody can come, so nothing waits for anybody
+        where = observed.info.recording
+        say(f"{error.message}; the program runs without a page, recorded to {where}")
         return None
     server.show(browser=not options.no_browser)
     return server
