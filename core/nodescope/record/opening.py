@@ -44,6 +44,10 @@ def connect(path: Path) -> sqlite3.Connection:
                     f"{path} is damaged: {verdict[0] if verdict else 'unreadable'}",
                     hint="it was cut or changed after it was written; record again",
                 )
+        if not database.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
+            raise RecordingError(
+                f"{path} holds nothing yet", hint="its program has just started, or died there"
+            )
         database.execute("SELECT seq FROM progress").fetchone()
     except (sqlite3.Error, UnicodeDecodeError) as error:
         database.close()

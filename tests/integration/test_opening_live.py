@@ -1,0 +1,68 @@
+"""A recording that is opened while it is written does not stay as it was at that moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nodescope.errors import RecordingError
+from nodescope.record.folding import fold
+from nodescope.record.recorder import Recorder
+from nodescope.record.recording import Recording
+from nodescope.record.writer import Writer
+from tests.core.record.runs import chain, finished
+
+MANY = 400
+
+
+@pytest.mark.parametrize("level", ["graph", "values"])
+def test_it_goes_on_with_its_writer(tmp_path: Path, level: str) -> None:
+    path = tmp_path / "run.nscope"
+    recorder = Recorder(path, level=level)  # type: ignore[arg-type]
+    with Recording.open(path) as early:
+        assert early.last_seq() == 0
+        graph = chain(("loss/add",))
+        recorder.emit(graph)
+        for _ in range(3):  # past several checkpoints, each of which may empty the log
+            for step in range(MANY):
+                recorder.emit(finished(graph.nodes[0], np.zeros((64, 64), np.float32), step=step))
+            assert recorder.flush(20.0)
+            with Recording.open(path) as late:
+                assert late.last_seq() == early.last_seq() == recorder.last_seq
+        assert recorder.close(20.0)
+    assert fold(path)
+    assert [each.name for each in tmp_path.iterdir()] == ["run.nscope"]
+    with Recording.open(path) as whole:
+        assert whole.last_seq() == recorder.last_seq
+
+
+def test_a_living_writer_is_not_folded(tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    recorder = Recorder(path)
+    assert not fold(path)
+    recorder.emit(chain(("add",)))
+    assert recorder.flush(20.0)
+    assert recorder.close(20.0)
+    assert not recorder.fault
+
+
+def test_one_that_has_just_been_made_says_so(tmp_path: Path) -> None:
+    full = tmp_path / "full.nscope"
+    writer = Writer(full, budget_bytes=0)
+    # The main file as it is before the first checkpoint, without the log that holds the rest.
+    bare = tmp_path / "bare.nscope"
+    bare.write_bytes(full.read_bytes())
+    writer.finish()
+    with pytest.raises(RecordingError, match=r"holds nothing yet"):
+        Recording.open(bare)
+
+
+def test_what_is_no_recording_is_not_folded(tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    path.write_bytes(b"something else")
+    log = tmp_path / "run.nscope-wal"
+    log.write_bytes(b"kept")
+    assert not fold(path)
+    assert log.read_bytes() == b"kept"
