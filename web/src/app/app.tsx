@@ -301,7 +301,9 @@ export function App(props: AppProps): JSX.Element {
               <span class="sp" />
               <Show when={ui.dockTab() === "timeline"}>
                 <PhaseKey />
-                <span class="m t3 ell timeline-words">{timelineWords()}</span>
+                <span class="m t3 ell timeline-words" title={timelineWords()}>
+                  {timelineWords()}
+                </span>
               </Show>
               <Show when={ui.dockTab() === "console"}>
                 <CopyConsole store={store} />

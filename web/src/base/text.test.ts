@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { elementCount, tensorBytes } from "@/base/dtypes";
 import { finiteRange, paintElements, parseHex, scaleTable } from "@/base/colour_scale";
-import { pythonTokens } from "@/base/python_tokens";
+import { dedented, pythonTokens } from "@/base/python_tokens";
 import { ancestors, isWithin, leafName, parentScope } from "@/base/scopes";
 
 describe("Python lines", () => {
@@ -44,6 +44,12 @@ test("scopes", () => {
   expect(isWithin("x", "")).toBe(true);
 });
 
+test("lines lose the indentation that all of them have", () => {
+  expect(dedented(["    a", "", "\tb(", "        c"])).toEqual(["a", "", "b(", "    c"]);
+  expect(dedented(["def f():", "    pass"])).toEqual(["def f():", "    pass"]);
+  expect(dedented(["", "   "])).toEqual(["", ""]);
+});
+
 test("sizes", () => {
   expect(tensorBytes([2, 3], "float32")).toBe(24);
   expect(tensorBytes([], "float64")).toBe(8);
@@ -65,6 +71,11 @@ describe("colours of values", () => {
     expect([...pixels.slice(4, 7)]).toEqual([255, 255, 255]);
     expect([...pixels.slice(8, 11)]).toEqual([255, 0, 200]);
     expect([...pixels.slice(12, 15)]).toEqual([120, 0, 255]);
+  });
+
+  test("elements that are all alike stand in the middle of the scale", () => {
+    const pixels = paintElements(Float64Array.of(3, 3), [3, 3], paint);
+    expect([...pixels.slice(0, 3)]).toEqual([128, 128, 128]);
   });
 
   test("the range is of the finite elements", () => {

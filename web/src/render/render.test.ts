@@ -8,7 +8,7 @@ import { NestedLayout } from "@/layout/nested";
 import { fitted, READABLE_ZOOM, revealing, seen, toScreen, toWorld, zoomAt } from "@/render/camera";
 import { renderSvg } from "@/render/export_entry";
 import { formatBytes, formatCount, formatTime } from "@/render/format";
-import { hitTest, neighbourOf } from "@/render/hit";
+import { edgeAt, hitTest, neighbourOf, pointedAt } from "@/render/hit";
 import { heat, liveState, SHARES } from "@/render/live";
 import { SceneModel } from "@/render/model";
 import { FAMILIES, literalPalette, mix, TOKENS } from "@/render/palette";
@@ -242,5 +242,48 @@ describe("the palette", () => {
     expect(mix("#000000", "#ffffff", 0.5)).toBe("#808080");
     expect(mix("#fff", "#000000ff", 1)).toBe("#000000");
     expect(mix("red", "#000000", 0.5)).toBe("red");
+  });
+});
+
+describe("edges under the pointer", () => {
+  const shown = model(CHAIN, "all");
+  const edgeOf = (producer: number): number =>
+    [...shown.scene.producer].indexOf(shown.hierarchy.indexOf.get(producer)!);
+  const middle = (edge: number) => {
+    const { start, points } = shown.scene;
+    const [a, b] = [start[edge]!, start[edge + 1]! - 1];
+    return {
+      x: (points[2 * a]! + points[2 * b]!) / 2, y: (points[2 * a + 1]! + points[2 * b + 1]!) / 2,
+    };
+  };
+
+  it("are found within a few px, and not from further away", () => {
+    const edge = edgeOf(2);
+    const { x, y } = middle(edge);
+    expect(edgeAt(shown, { x: x + 3, y }, 5)).toBe(edge);
+    expect(edgeAt(shown, { x: x + 40, y }, 5)).toBe(-1);
+    // Zoomed out, a px of the screen is more of the world.
+    expect(pointedAt(shown, { x: x + 8, y }, 1).edge).toBeUndefined();
+    expect(pointedAt(shown, { x: x + 8, y }, 0.5).edge?.edge).toBe(edge);
+  });
+
+  it("yield to the box above them", () => {
+    const box = shown.nodeBox[shown.hierarchy.indexOf.get(2)!]!;
+    const rect = shown.rect(box);
+    const at = { x: rect.x + rect.width / 2, y: rect.y + rect.height - 2 };
+    expect(pointedAt(shown, at, 1)).toMatchObject({
+      hover: { kind: "node", id: 2 }, edge: undefined,
+    });
+  });
+});
+
+describe("text in SVG", () => {
+  it("names the room it was measured for, so that no other font runs over its neighbours", () => {
+    const svg = renderSvg(JSON.stringify({ nodes: CHAIN, values: VALUES, open: "all" }));
+    const texts = svg.match(/<text [^>]*>/g) ?? [];
+    expect(texts.length).toBeGreaterThan(4);
+    for (const text of texts) {
+      expect(text).toMatch(/ textLength="[\d.]+" lengthAdjust="spacingAndGlyphs"/);
+    }
   });
 });

@@ -65,3 +65,14 @@ test("marks", () => {
   );
   expect([...marks]).toEqual([[9, "enabled"]]);
 });
+
+test("a scope's breakpoint is another than that of a node of the same name", () => {
+  const set = toggled(SET, "loss/mean", "scope");
+  expect(set.map((each) => [each.kind, each.target])).toEqual([
+    ["node", "loss/mean"],
+    ["op", "softmax"],
+    ["scope", "loss/mean"],
+  ]);
+  const statuses = [...SET, status(3, "loss", { kind: "scope" })];
+  expect(toggled(statuses, "loss", "scope").map((each) => each.id)).toEqual([1, 2]);
+});

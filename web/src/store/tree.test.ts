@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { NodeColumns } from "@/store/columns";
 import { type RunGraph, update } from "@/store/run_model";
-import { buildTree, firstOpen, parseQuery, search, visibleRows } from "@/store/tree";
+import { buildTree, firstMatch, firstOpen, parseQuery, search, visibleRows } from "@/store/tree";
 import { decodeExecutions } from "@/wire/decode";
 import { columns, node, snapshot } from "@/wire/fixtures";
 
@@ -18,6 +18,12 @@ function labels(open: readonly string[], matches?: ReadonlySet<number>): readonl
     (row) => `${"  ".repeat(row.depth)}${row.label}`,
   );
 }
+
+test("the first match is the node of that name, else the one made first", () => {
+  expect(firstMatch(GRAPH, new Set([4, 2]), "matmul")).toBe(2);
+  expect(firstMatch(GRAPH, new Set([2, 4]), " net/b/matmul ")).toBe(4);
+  expect(firstMatch(GRAPH, new Set(), "loss/mean")).toBeUndefined();
+});
 
 describe("rows", () => {
   test("only open scopes cost any", () => {
