@@ -171,3 +171,26 @@ def test_what_is_dropped_is_freed_without_backward() -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_sums_of_many_uses_touch_nothing_that_is_shared() -> None:
+    given = np.array([1.0, 2.0], np.float32)
+    x, y = (ns.parameter(np.ones(2, np.float32), name=name) for name in "xy")
+    # x + x, y + y: all of them are handed the given cotangent itself, over and over.
+    total = ((x + y) + (x + y)) + ((x + x) + y)
+    total.backward(given, retain_graph=True)
+    first = x.grad
+    assert first is not None
+    assert y.grad is not None
+    total.backward(given)
+    np.testing.assert_array_equal(given, [1.0, 2.0])
+    np.testing.assert_array_equal(first.numpy(), [4.0, 8.0])
+    np.testing.assert_array_equal(x.grad.numpy(), [8.0, 16.0])
+    np.testing.assert_array_equal(y.grad.numpy(), [6.0, 12.0])
+
+
+def test_sums_of_scalars_add_up() -> None:
+    x = ns.parameter(np.float64(3.0), name="x")
+    (x * x * x + x + x + x).backward()
+    assert x.grad is not None
+    assert x.grad.item() == 30.0
