@@ -77,7 +77,7 @@ export function Console(props: { readonly store: Store }): JSX.Element {
       row={(line) => (
         <div
           class={`log ${line().row.stream}`}
-          title={`Written at record ${formatCount(line().row.seq)}. Double click: go there`}
+          title={`${line().text}\n\nrecord ${formatCount(line().row.seq)}; double click: go there`}
           onDblClick={() => jump(line())}
         >
           <span class="log-step mi t3">

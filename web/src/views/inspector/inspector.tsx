@@ -29,7 +29,7 @@ import { SourcePanel } from "@/views/inspector/source_panel";
 import { ValuePanel } from "@/views/inspector/value_panel";
 import { Tabs } from "@/widgets/controls";
 import { IconButton } from "@/widgets/icon";
-import type { Frame, Node, ValueSlice } from "@/wire/types.gen";
+import { FAILED, type Frame, type Node, type Stop, type ValueSlice } from "@/wire/types.gen";
 
 export interface InspectorProps {
   readonly store: Store;
@@ -146,6 +146,10 @@ function NodeInspector(
     const now = props.store.cursor().kind === "live" ? props.store.stop() : undefined;
     return now?.node === id() ? now : undefined;
   });
+  const failed = createMemo(() => {
+    ran();
+    return ((props.store.shown().flags[id()] ?? 0) & FAILED) !== 0;
+  });
   const absent = () =>
     props.store.cursor().kind === "past"
       ? "Not computed yet at this moment. Move the slider to the right."
@@ -194,7 +198,7 @@ function NodeInspector(
           <div class="stop" data-testid="inspector-reason">
             <span class={`bdot ${why().breakpoint > 0 ? "enabled" : "here"}`} />
             <span class="stop-text">
-              <b>{stopWords(why().when)}</b> {leafName(why().node_name)}. {why().text}
+              <b>{stopWords(why())}</b> {leafName(why().node_name)}. {why().text}
             </span>
             <Show when={hits(props.store, why().breakpoint)}>
               {(count) => <span class="mi t2">hit {count()}</span>}
@@ -229,7 +233,14 @@ function NodeInspector(
         <Switch>
           <Match when={props.ui.inspectorTab() === "value"}>
             <section class="sec" data-testid="inspector-value">
-              <Show when={value()} fallback={<p class="empty">It has no output.</p>}>
+              <Show
+                when={failed() ? undefined : value()}
+                fallback={
+                  <p class="empty">
+                    {failed() ? "It raised an error: there is no value." : "It has no output."}
+                  </p>
+                }
+              >
                 {(at) => (
                   <ValuePanel
                     store={props.store}
@@ -319,8 +330,9 @@ function NodeInspector(
   );
 }
 
-function stopWords(when: "before" | "after"): string {
-  return when === "before" ? "Stopped before" : "Stopped after";
+function stopWords(stop: Stop): string {
+  if (stop.reason === "exception") return "Stopped at the error of";
+  return stop.when === "before" ? "Stopped before" : "Stopped after";
 }
 
 function hits(store: Store, breakpoint: number): number | undefined {

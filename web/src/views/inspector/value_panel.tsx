@@ -112,8 +112,13 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
               when={now().summary}
               fallback={
                 <p class="empty">
-                  No statistics at the capture level {props.store.model()?.info.level}. Run with{" "}
-                  <code>--level summary</code> to have them.
+                  <Show
+                    when={["graph", "timing"].includes(props.store.model()?.info.level ?? "")}
+                    fallback="No statistics were kept of this execution."
+                  >
+                    No statistics at the capture level {props.store.model()?.info.level}. Run with{" "}
+                    <code>--level summary</code> to have them.
+                  </Show>
                 </p>
               }
             >
