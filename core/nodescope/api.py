@@ -227,7 +227,8 @@ def attach(
             recording_path(stem, _say), level=level, debugger=True, stop_on_entry=stop_on_entry
         )
         try:
-            run.connect(where)
+            # The rest of the 250 ms is for the recording, which is made and removed again.
+            run.connect(where, timeout_s=0.2)
             run.start()
         except NodescopeError:
             run.finish()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import time
 from pathlib import Path
@@ -146,6 +147,7 @@ def test_two_pages_control_one_run(start: Start, new_page: Open) -> None:
         assert stopped(two, version) == session
         version = session.version
     control(two, run, SetBreakpoints((Breakpoint("node", "loss/mean"),)))
+    version = stopped(one, version).version
     control(one, run, Continue())
     for each in (one, two):
         stop = stopped(each, version).stop
@@ -225,3 +227,46 @@ def test_a_page_that_never_reads_does_not_hold_the_program(start: Start, new_pag
     page.wait(wire.RunChanged, lambda each: each.run.state == "finished")
     program.process.send_signal(signal.SIGINT)
     assert program.end() == 0
+
+
+def test_a_server_that_hangs_lets_a_paused_run_go_on(start: Start, new_page: Open) -> None:
+    program = start(*RECORDED, "script.py", text=TRAIN)
+    page = new_page(entered(program))
+    standing(page, run_id(page))
+    os.kill(program.server_pid(), signal.SIGSTOP)
+    held = time.monotonic()
+    program.expect("trained 9.0")
+    assert time.monotonic() - held < 11.0  # ten, and what a busy machine adds
+    assert program.end() == 0
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_a_running_program_ends_when_told(tmp_path: Path, start: Start, sign: int) -> None:
+    text = TRAIN.replace("np.ones((4, 3))] * 3", "np.ones((4, 3))] * 10**7").replace(
+        "    loss.backward()", "    loss.backward()\n    print('step', flush=True)"
+    )
+    program = start(*UNSTOPPED, "--record", "run.nscope", "script.py", text=text)
+    program.expect("step")
+    server = program.server_pid()
+    program.process.send_signal(sign)
+    told = time.monotonic()
+    status = program.end()
+    assert time.monotonic() - told < 5.0
+    assert status == (130 if sign == signal.SIGINT else -sign)
+    assert os.path.join("core", "nodescope") not in "".join(program.lines)
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        # A signal that Python does not see leaves what was written until then.
+        assert recording.steps() or sign == signal.SIGTERM
+    assert gone(server)
+
+
+def gone(process: int) -> bool:
+    """Whether a process ends within a moment."""
+    try:
+        handle = os.pidfd_open(process)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], 5.0)[0])
+    finally:
+        os.close(handle)
