@@ -92,7 +92,7 @@ class Recorder:
         self._queue_bytes = queue_bytes
         # A tuple weighs _RECORD_BYTES; the others say what they weigh.
         self._queue: deque[Timed | Ran | Noted] = deque()
-        self._buffers = Buffers(queue_bytes // 2)
+        self._buffers = Buffers(queue_bytes - queue_bytes // 4)
         self._plain = level == "timing" and not self._levels
         self._awake = False
         self._queued = 0
@@ -231,7 +231,7 @@ class Recorder:
             weight = _RECORD_BYTES
             with self._lock:
                 self._lost_summaries += len(event.outputs)
-        self._put(row, weight, outputs=kept, keep_arrays=level == "values")
+        self._put(row, weight, 0, kept, False, level == "values")
 
     def _failed(self, event: NodeFailed) -> None:
         row = (event.node.id, event.step, event.thread, event.start_ns, event.start_ns)
@@ -242,7 +242,6 @@ class Recorder:
         self,
         row: tuple[int, int, int, int, int],
         weight: int,
-        *,
         flags: int = 0,
         outputs: tuple[tuple[int, Array | TensorSummary], ...] = (),
         latest_only: bool = False,
