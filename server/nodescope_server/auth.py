@@ -5,6 +5,11 @@ its own page (Origin, where a browser sends one) and carries a secret of this la
 a browser, or the bearer token of a program. The address that is printed holds a token that works
 once and is exchanged for the cookie.
 
+Browsers send cookies by host, whatever the port: another server on this machine that is opened in
+the same browser sees ours. The name holds our port and the secret ends with this launch; who must
+share a machine with hostile servers opens the page in a private window. A host name of its own
+(``x.localhost``) would keep the cookie apart, but not every browser resolves one.
+
 Invariant: whoever adds a route gets all of this without asking for it; no route can opt out.
 Secrets are compared in constant time and never logged.
 """

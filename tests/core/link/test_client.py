@@ -266,3 +266,11 @@ def test_a_broken_handler_is_an_answer(server, program):
     assert server.next() == CommandTaken(1, "RuntimeError: broken", "this is a defect")
     assert link.connected
     link.goodbye(0, "")
+
+
+def test_text_that_is_no_unicode_travels_as_escapes(server, program):
+    link = program.link(server)
+    link.connect(TIMEOUT_S)
+    server.next()
+    assert link.goodbye(1, "OSError: \udcff", TIMEOUT_S)
+    assert server.next() == Goodbye(1, "OSError: \\udcff")
