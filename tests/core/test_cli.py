@@ -101,10 +101,10 @@ def test_endings(tmp_path, code, status, last):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("opp:log", "no kind of breakpoint is named 'opp'; did you mean 'op' or 'scope'?"),
+        ("opp:log", "no kind of breakpoint is named 'opp'; did you mean 'op'?"),
         ("op:", "a op breakpoint needs a name"),
         ("op:log if __import__('os')", "unknown function '__import__'"),
-        ("op:log if vlaue > 1", "did you mean 'value' or 'elapsed'? (column 1)"),
+        ("op:log if vlaue > 1", "did you mean 'value'? (column 1)"),
         ("op:log if 9**9**9", "too large"),
     ],
 )
