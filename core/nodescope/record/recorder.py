@@ -92,7 +92,7 @@ class Recorder:
         self._queue_bytes = queue_bytes
         # A tuple weighs _RECORD_BYTES; the others say what they weigh.
         self._queue: deque[Timed | Ran | Noted] = deque()
-        self._buffers = Buffers(queue_bytes // 2)
+        self._buffers = Buffers(queue_bytes - queue_bytes // 4)
         self._plain = level == "timing" and not self._levels
         self._awake = False
         self._queued = 0
