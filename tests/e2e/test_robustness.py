@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import SAMPLE, Debuggee
-from tests.e2e.test_first_flow import by, expand, row
+from tests.e2e.test_first_flow import by, expand, node_id, row
 
 Start = Callable[..., Debuggee]
 
@@ -207,3 +207,35 @@ def test_nothing_overlaps(start: Start, page: Page, width: int, height: int) -> 
     by(page, "theme").click()
     assert page.evaluate(OVERLAPS) == []
     assert len(page.screenshot()) > 10_000
+
+
+IN_SIGHT = """
+id => {
+  const box = window.__nodescope.view.boundsOf({ kind: 'node', id });
+  const host = document.querySelector('[data-testid="graph"]');
+  return box !== undefined && box.x >= 0 && box.y >= 0
+    && box.x + box.width <= host.clientWidth && box.y + box.height <= host.clientHeight;
+}
+"""
+
+
+def test_the_current_node_stays_in_sight(start: Start, page: Page) -> None:
+    program = start("run", "--no-browser", SAMPLE, "--epochs", "1")
+    page.goto(program.address)
+    by(page, "next-step").click()
+    expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 2", re.S))
+    expand(page, "loss")
+    row(page, "loss/mean").click()
+    page.keyboard.press("F9")
+    expect(by(page, "breakpoint-row")).to_contain_text("loss/mean")
+    page.keyboard.press("F5")
+    expect(by(page, "inspector-reason")).to_contain_text("Breakpoint")
+    loss = node_id(page, "loss/mean")
+    page.wait_for_function(IN_SIGHT, arg=loss)
+    # the user has taken the camera in hand
+    by(page, "graph").hover()
+    page.mouse.wheel(0, -40)
+    page.wait_for_function(IN_SIGHT, arg=loss)
+    for width, height in ((1000, 700), (1280, 800)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_function(IN_SIGHT, arg=loss)

@@ -64,8 +64,7 @@ class CanvasGraphView implements GraphView {
   private badge: NodeBadge | undefined;
   private selection: GraphItem | undefined;
   private pointed: Pointed = NOWHERE;
-  /** The size of the canvas for which the camera was last set. */
-  private lastView: Viewport = { width: 0, height: 0 };
+  private lastView: Viewport;
   private colourBy: ColourBy = "family";
   private matchIds: ReadonlySet<number> | undefined;
   private dirty = { still: true, overlay: true, overview: true };
@@ -77,6 +76,7 @@ class CanvasGraphView implements GraphView {
     this.palette = readPalette(host);
     this.screen = new Screen(host, () => this.resized());
     this.stage = this.screen.stage;
+    this.lastView = this.stage.view;
     this.panel = new OverviewPanel(
       (point) => this.centreOn(point), () => this.invalidate("overview"),
     );
@@ -330,10 +330,10 @@ class CanvasGraphView implements GraphView {
         fit: this.unfitted || !this.touched, node: this.current?.node,
         focus: focusRect(model, this.current?.node),
       });
-      this.lastView = view;
       this.unfitted = false;
       this.tween = this.glide = undefined;
     }
+    if (view.width > 0) this.lastView = view;
     this.redraw();
   }
 
