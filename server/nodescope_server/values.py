@@ -169,7 +169,10 @@ async def _live(run: Run, request: wire.GetValue, seq: int) -> tuple[Array | Non
 
 def _why_not_kept(run: Run) -> str:
     if run.info.level == "values":
-        return "It was dropped to stay within the budget for full values."
+        return (
+            "Its elements were not kept: the budget for full values was used up, or the program "
+            "outran the recorder. Its statistics are exact."
+        )
     return f"Full values are not kept at level {run.info.level}; run with --level values."
 
 

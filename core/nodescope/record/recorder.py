@@ -213,14 +213,15 @@ class Recorder:
         room = self._queue_bytes - self._queue_bytes // _RESERVED
         kept: tuple[tuple[int, Array | TensorSummary], ...] = ()
         try:
-            if weight > room:
-                # It never fits, so its statistics are taken here and now, without a copy.
+            if self._queued + weight > room:
+                # No copy fits now, so the statistics are taken on this very thread. That costs the
+                # program time, never accuracy, and lets the writer catch up.
                 kept = tuple(zip(outputs, map(summarise, event.outputs), strict=False))
                 weight = _RECORD_BYTES * (1 + len(kept))
                 if level == "values":
                     with self._lock:
                         self._dropped_blobs += len(kept)
-            elif self._queued + weight <= room:
+            else:
                 copy = self._buffers.copy
                 kept = tuple(
                     [(value, copy(array)) for value, array in zip(outputs, event.outputs)]  # noqa: B905

@@ -79,11 +79,11 @@ def test_overflow_drops_values_first_and_counts(tmp_path: Path) -> None:
         assert go.wait(20)
 
     path = tmp_path / "r.nscope"
-    recorder = Recorder(path, level="summary", queue_bytes=200_000, on_commit=block)
+    recorder = Recorder(path, level="values", queue_bytes=200_000, on_commit=block)
     graph = chain(["x"])
     recorder.emit(graph)
     assert reached.wait(20)
-    array = np.zeros(1000)
+    array = np.full(1000, np.nan)
     for _ in range(1000):
         recorder.emit(finished(graph.nodes[0], array))
     go.set()
@@ -93,9 +93,13 @@ def test_overflow_drops_values_first_and_counts(tmp_path: Path) -> None:
         assert recording.last_seq() == 1001
         assert dropped.executions > 0
         assert len(kept) + dropped.executions == 1000
-        with_summary = sum(bool(each.flags & HAS_SUMMARY) for each in kept)
-        assert 0 < with_summary < len(kept)
-        assert with_summary + dropped.summaries == 1000
+        # What is kept at all is kept with exact statistics; arrays fall first.
+        assert all(each.flags == HAS_SUMMARY | HAS_NAN for each in kept)
+        assert len(kept) + dropped.summaries == 1000
+        _, _, points = recording.history(1)
+        whole = sum(point is not None and point.summary.blob for point in points)
+        assert 0 < whole < len(kept)
+        assert whole + dropped.blobs == 1000
 
 
 def test_the_budget_keeps_the_newest_arrays(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@
 
 import {
   createEffect,
+  createRenderEffect,
   createSignal,
   type JSX,
   Match,
@@ -100,7 +101,8 @@ export function App(props: AppProps): JSX.Element {
   const commands = pageCommands(page);
   onMount(() => onCleanup(listen(window, commands, page)));
 
-  createEffect(() => {
+  // Before the effects that draw: they read the theme's colours from the document.
+  createRenderEffect(() => {
     document.documentElement.dataset.theme = preferences.theme();
   });
   createEffect(() => {

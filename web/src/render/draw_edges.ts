@@ -157,14 +157,33 @@ export function drawSaved(drawing: Drawing, node: number): void {
     const bend = b.x - 18;
     const stroke: Stroke = { colour: palette["line-node"], width: 1.5, dash: "dotted" };
     const start = a.x + a.width + 4;
+    const lane = freeLane(model, from, start, bend, y0);
+    const out = lane === y0 ? [start, y0] : [start, y0, start + 4, y0, start + 4, lane];
     painter.lines(
-      Math.abs(y0 - y1) < 2 ? [start, y0, b.x, y0] : [start, y0, bend, y0, bend, y1, b.x, y1],
+      lane === y0 && Math.abs(y0 - y1) < 2
+        ? [start, y0, b.x, y0]
+        : [...out, bend, lane, bend, y1, b.x, y1],
       false, undefined, stroke,
     );
     if (drawn.size === 1 && bend - start > 60 && detailAt(drawing.zoom) === "near") {
-      painter.text(bend - 8, y0 - 5, "saved", SMALL_SANS, palette["text-3"], "right");
+      painter.text(bend - 8, lane - 5, "saved", SMALL_SANS, palette["text-3"], "right");
     }
   }
+}
+
+/** A height at which a level line from `start` to `end` crosses no node; `y` itself if it can. */
+export function freeLane(
+  model: SceneModel, from: number, start: number, end: number, y: number,
+): number {
+  const inTheWay = (lane: number) =>
+    model.boxesIn({ x: start, y: lane - 2, width: end - start, height: 4 })
+      .filter((box) => box !== from && model.scene.kind[box] !== BOX_SCOPE)
+      .map((box) => model.rect(box));
+  const first = inTheWay(y);
+  if (first.length === 0) return y;
+  const below = Math.max(...first.map((rect) => rect.y + rect.height)) + 7;
+  const above = Math.min(...first.map((rect) => rect.y)) - 7;
+  return [below, above].find((lane) => inTheWay(lane).length === 0) ?? y;
 }
 
 export function edgeWords(model: SceneModel, edge: number): { shape: string; size: string } {
