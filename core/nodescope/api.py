@@ -24,7 +24,13 @@ from nodescope.debug.conditions import compile_condition
 from nodescope.debug.gate import Gate
 from nodescope.debug.vocabulary import Scene
 from nodescope.engine import modes, tracer
-from nodescope.errors import ConditionError, LinkError, NodescopeError, UsageError
+from nodescope.errors import (
+    ConditionError,
+    LinkError,
+    NodescopeError,
+    RecordingError,
+    UsageError,
+)
 from nodescope.events import LEVELS, Bus, Event, Level, Logged, RunFinished, RunStarted
 from nodescope.link.address import Address, find
 from nodescope.link.client import Handlers, Link
@@ -124,7 +130,7 @@ class Run:
         """Connect to a server, whose pages can then stop this run.
 
         Raises:
-            LinkError: There is none within ``timeout_s``, or it refuses; the run is unattended.
+            LinkError: None listens within ``timeout_s``, or it refuses; the run is unattended.
         """
         gate = self.gate
         if gate is None:
@@ -207,8 +213,8 @@ def attach(
 ) -> Run | None:
     """Connect this process to a debugger that waits (``nodescope serve``).
 
-    Under ``nodescope run`` it returns the run that is there. Where no server answers within 250 ms,
-    one line says so and the program goes on unobserved.
+    Under ``nodescope run`` it returns the run that is there. Where no server listens, which takes
+    250 ms at most to find out, one line says so and the program goes on unobserved.
 
     Args:
         address: ``ws://127.0.0.1:7711/link``; without it the server that was started last.
@@ -314,12 +320,21 @@ def recording_path(stem: str, say: Callable[[str], None]) -> Path:
     except OSError as error:
         folder = Path(tempfile.mkdtemp(prefix="nodescope-"))
         say(f"{home.absolute()} cannot be written ({error.strerror}); recording to {folder}")
-    path = folder / f"{name}.nscope"
-    count = 2
-    while path.exists():
-        path = folder / f"{name}-{count}.nscope"
-        count += 1
-    return path
+    path, count = folder / f"{name}.nscope", 1
+    while True:
+        try:
+            # Taken at once: another program may start in this folder within the same second.
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            count += 1
+            path = folder / f"{name}-{count}.nscope"
+        except OSError as error:
+            raise RecordingError(
+                f"cannot write the recording {path}: {error.strerror or error}",
+                hint="choose another place with --record",
+            ) from error
+        else:
+            return path
 
 
 def last_line(error: BaseException) -> str:

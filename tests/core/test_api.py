@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -173,3 +174,16 @@ def test_a_forked_child_is_inert(tmp_path):
                 os._exit(2)
         _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_recordings_of_the_same_second_have_names_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said: list[str] = []
+    with ThreadPoolExecutor(8) as pool:
+        paths = list(pool.map(lambda _: api.recording_path("train", said.append), range(24)))
+    assert len(set(paths)) == 24
+    assert not said
+    with ns.record(paths[0]):
+        ns.tensor([1.0])
+    with Recording.open(paths[0]) as recording:
+        assert recording.nodes()

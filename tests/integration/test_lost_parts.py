@@ -135,24 +135,31 @@ def test_two_runs_of_one_server(tmp_path: Path, start: Start, new_page: Open) ->
     assert serving.end() == 0
 
 
+def reach(page: Page, name: str, reason: str) -> None:
+    """Wait until the page is told of this stop, whatever else it is told of the session."""
+    page.wait(
+        wire.SessionChanged,
+        lambda each: (
+            each.info.stop is not None
+            and (each.info.stop.node_name, each.info.stop.reason) == (name, reason)
+        ),
+    )
+
+
 def test_two_pages_control_one_run(start: Start, new_page: Open) -> None:
     program = start(*RECORDED, "script.py", text=TRAIN)
     server = entered(program)
     one, two = new_page(server), new_page(server)
     run = run_id(one)
-    version = max(standing(one, run).version, standing(two, run).version)
-    for mover in (one, two, one):
+    standing(one, run), standing(two, run)
+    for mover, name in ((one, "loss/matmul"), (two, "loss/square"), (one, "loss/mean")):
         control(mover, run, StepNode())
-        session = stopped(one, version)
-        assert stopped(two, version) == session
-        version = session.version
+        for each in (one, two):
+            reach(each, name, "step")
     control(two, run, SetBreakpoints((Breakpoint("node", "loss/mean"),)))
-    version = stopped(one, version).version
     control(one, run, Continue())
     for each in (one, two):
-        stop = stopped(each, version).stop
-        assert stop is not None
-        assert (stop.node_name, stop.reason) == ("loss/mean", "breakpoint")
+        reach(each, "loss/mean", "breakpoint")
     one.close()  # the other one is still there, so the program stands
     control(two, run, Detach())
     assert program.end() == 0

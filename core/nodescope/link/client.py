@@ -10,12 +10,14 @@ recorder: it is given callables.
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 import numpy as np
@@ -133,22 +135,35 @@ class Link:
         """Whether the server has taken this run in and is there."""
         return self._connection is not None
 
-    def connect(self, timeout_s: float = 0.25) -> None:
+    def connect(self, timeout_s: float = 0.25, *, patience_s: float = 2.0) -> None:
         """Try to reach the server, then keep the connection up in the background.
 
+        Args:
+            timeout_s: Where nothing listens, this is known after so long at the latest.
+            patience_s: What listens may take so long to answer: the machine may be busy.
+
         Raises:
-            LinkError: It cannot be reached within ``timeout_s``, or refuses; the link is inert.
+            LinkError: It is not there, does not answer in time, or refuses; the link is inert.
         """
+        parts = urlsplit(self._url)
+        try:
+            socket.create_connection((parts.hostname, parts.port), timeout_s).close()
+        except (OSError, ValueError):
+            self._ended = True
+            raise self._unreached() from None
         threading.Thread(
-            target=self._run, args=(timeout_s,), name="nodescope-link", daemon=True
+            target=self._run, args=(patience_s,), name="nodescope-link", daemon=True
         ).start()
         with self._changed:
-            self._changed.wait_for(lambda: self.connected or self._ended, timeout_s)
+            self._changed.wait_for(lambda: self.connected or self._ended, patience_s)
             if self.connected:
                 return
             self._ended = True
             self._changed.notify_all()
-        raise LinkError(
+        raise self._unreached()
+
+    def _unreached(self) -> LinkError:
+        return LinkError(
             self._why or f"no nodescope server answers at {self._url}",
             hint="" if self._why else "start one with 'nodescope serve'",
         )

@@ -197,10 +197,13 @@ def _create(path: Path) -> None:
                     f"{path} is there already and is not a recording",
                     hint="choose another name with --record",
                 )
-            path.unlink()
+            if path.stat().st_size:
+                path.unlink()
         for side in ("-wal", "-shm", "-journal"):
             path.with_name(path.name + side).unlink(missing_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        # An empty file stays: whoever made it has reserved the name for this recording.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        path.chmod(0o600)
     except RecordingError:
         raise
     except (OSError, ValueError) as error:

@@ -236,7 +236,7 @@ def test_a_mute_server_is_inert_too(program):
         mute.listen()
         start = time.monotonic()
         with pytest.raises(LinkError):
-            program.link(mute.getsockname()[1]).connect()
+            program.link(mute.getsockname()[1]).connect(patience_s=0.2)
         assert time.monotonic() - start < 0.5
 
 
