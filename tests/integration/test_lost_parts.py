@@ -33,6 +33,7 @@ from tests.integration.processes import (
     standing,
     stopped,
 )
+from tests.server.support import Page
 
 STAYING = ("--port", "0", "--no-browser", "--record", "run.nscope")
 RECORDED = (*RUN, "--record", "run.nscope")
