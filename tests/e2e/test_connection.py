@@ -1,0 +1,66 @@
+"""The page's line to the server: broken, restored, and of another version."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from tests.e2e.conftest import SAMPLE, Debuggee
+from tests.e2e.test_first_flow import by
+
+Start = Callable[..., Debuggee]
+
+# Lets a test cut the page's sockets, and keep new ones from being opened.
+CUTTABLE = """
+const Real = WebSocket;
+window.cut = { sockets: [], off: false };
+window.WebSocket = class extends Real {
+  constructor(address) {
+    super(window.cut.off ? address.replace("/api/stream", "/nowhere") : address);
+    window.cut.sockets.push(this);
+  }
+};
+"""
+
+# Raises the protocol number in the page's first request: msgpack of {"protocol": 1}.
+OTHER_VERSION = """
+const send = WebSocket.prototype.send;
+WebSocket.prototype.send = function (data) {
+  const bytes = new Uint8Array(data.buffer ? data.buffer.slice(
+    data.byteOffset, data.byteOffset + data.byteLength) : data);
+  const word = [...new TextEncoder().encode("protocol")];
+  const at = bytes.findIndex((_, i) => word.every((each, k) => bytes[i + k] === each));
+  if (at >= 0) bytes[at + word.length] = 99;
+  return send.call(this, bytes);
+};
+"""
+
+
+def test_a_cut_line_is_said_and_mended_and_nothing_is_missed(start: Start, page: Page) -> None:
+    page.add_init_script(CUTTABLE)
+    program = start("run", "--no-browser", SAMPLE, "--epochs", "1")
+    page.goto(program.address)
+    by(page, "next-step").click()
+    expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 2", re.S))
+    seq = page.evaluate("window.__nodescope.store.model().seq")
+    page.evaluate("() => { cut.off = true; cut.sockets.at(-1).close(); }")
+    expect(by(page, "banner")).to_contain_text("Connection lost")
+    expect(by(page, "continue")).to_be_disabled()
+    page.evaluate("() => { cut.off = false; }")
+    # it comes back by itself, before the program would have gone on alone
+    expect(by(page, "banner")).to_have_count(0, timeout=15_000)
+    expect(by(page, "state")).to_contain_text("Stopped")
+    expect(by(page, "continue")).to_be_enabled()
+    assert page.evaluate("window.__nodescope.store.model().seq") == seq
+    by(page, "continue").click()
+    expect(by(page, "state")).to_contain_text("Finished", timeout=60_000)
+
+
+def test_a_page_of_another_version_is_told_so(start: Start, page: Page) -> None:
+    page.add_init_script(OTHER_VERSION)
+    program = start("run", "--no-browser", SAMPLE, "--epochs", "1")
+    page.goto(program.address)
+    expect(page.locator("body")).to_contain_text(re.compile("protocol 99"), timeout=15_000)
+    expect(page.locator("body")).to_contain_text("protocol 1")
