@@ -25,18 +25,24 @@ export function lerp(from: number, to: number, t: number): number {
 }
 
 export function contains(rect: Rect, point: Point): boolean {
-  return point.x >= rect.x && point.x <= rect.x + rect.width
-    && point.y >= rect.y && point.y <= rect.y + rect.height;
+  return (
+    point.x >= rect.x &&
+    point.x <= rect.x + rect.width &&
+    point.y >= rect.y &&
+    point.y <= rect.y + rect.height
+  );
 }
 
 export function overlaps(a: Rect, b: Rect): boolean {
-  return a.x < b.x + b.width && b.x < a.x + a.width
-    && a.y < b.y + b.height && b.y < a.y + a.height;
+  return a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
 }
 
 export function grow(rect: Rect, by: number): Rect {
   return {
-    x: rect.x - by, y: rect.y - by, width: rect.width + 2 * by, height: rect.height + 2 * by,
+    x: rect.x - by,
+    y: rect.y - by,
+    width: rect.width + 2 * by,
+    height: rect.height + 2 * by,
   };
 }
 
@@ -45,7 +51,8 @@ export function union(a: Rect | undefined, b: Rect): Rect {
   const x = Math.min(a.x, b.x);
   const y = Math.min(a.y, b.y);
   return {
-    x, y,
+    x,
+    y,
     width: Math.max(a.x + a.width, b.x + b.width) - x,
     height: Math.max(a.y + a.height, b.y + b.height) - y,
   };

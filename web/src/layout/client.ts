@@ -5,7 +5,11 @@
  */
 
 import {
-  LayoutSession, plainNode, plainValue, type LayoutReply, type LayoutRequest,
+  LayoutSession,
+  plainNode,
+  plainValue,
+  type LayoutReply,
+  type LayoutRequest,
 } from "@/layout/session";
 import type { LayoutNode, LayoutValue, Scene } from "@/layout/types";
 
@@ -27,13 +31,19 @@ export class LayoutClient {
   private lastOpen: readonly string[] = [];
   private graph: LayoutRequest | undefined;
 
-  constructor(private readonly listener: LayoutListener, allowWorker = true) {
+  constructor(
+    private readonly listener: LayoutListener,
+    allowWorker = true,
+  ) {
     this.engine = (allowWorker ? this.startWorker() : undefined) ?? this.inPlace();
   }
 
   setGraph(nodes: readonly LayoutNode[], values: Iterable<LayoutValue>, version: number): void {
     this.graph = {
-      kind: "graph", version, nodes: nodes.map(plainNode), values: Array.from(values, plainValue),
+      kind: "graph",
+      version,
+      nodes: nodes.map(plainNode),
+      values: Array.from(values, plainValue),
     };
     this.engine.post(this.graph);
   }

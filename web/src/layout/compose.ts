@@ -7,12 +7,26 @@
  */
 
 import {
-  COLUMN_BACKWARD, COLUMN_OPTIMIZER, isPort, isStub, stubOf, type Hierarchy,
+  COLUMN_BACKWARD,
+  COLUMN_OPTIMIZER,
+  isPort,
+  isStub,
+  stubOf,
+  type Hierarchy,
 } from "@/layout/hierarchy";
 import { NestedLayout, type GroupLayout, type WantedY } from "@/layout/nested";
 import {
-  BOX_FOLD, BOX_INPUT, BOX_NODE, BOX_SCOPE, BOX_STUB, EDGE_BACK, EDGE_INTO_SCOPE,
-  EDGE_OUT_OF_SCOPE, LINK_GRADIENTS, LINK_SEED, type Scene,
+  BOX_FOLD,
+  BOX_INPUT,
+  BOX_NODE,
+  BOX_SCOPE,
+  BOX_STUB,
+  EDGE_BACK,
+  EDGE_INTO_SCOPE,
+  EDGE_OUT_OF_SCOPE,
+  LINK_GRADIENTS,
+  LINK_SEED,
+  type Scene,
 } from "@/layout/types";
 
 const COLUMN_GAP = 64;
@@ -20,7 +34,9 @@ const ABOVE_GAP = 34;
 
 /** Lays out the picture for a set of open scope paths. */
 export function composeScene(
-  layout: NestedLayout, open: "all" | ReadonlySet<string>, version: number,
+  layout: NestedLayout,
+  open: "all" | ReadonlySet<string>,
+  version: number,
 ): Scene {
   const { hierarchy } = layout;
   const groups = new Set<number>();
@@ -53,7 +69,9 @@ interface Column {
 }
 
 function placeBackward(
-  picture: Picture, backward: number, forward: GroupLayout,
+  picture: Picture,
+  backward: number,
+  forward: GroupLayout,
 ): Column | undefined {
   if (backward < 0) return undefined;
   const { layout } = picture;
@@ -63,13 +81,18 @@ function placeBackward(
     const box = picture.group(backward, left, laid.wishedTop, laid.width, laid.height, -1);
     picture.place(laid, left, laid.wishedTop, box);
     return {
-      left, top: laid.wishedTop, right: left + laid.width, bottom: laid.wishedTop + laid.height,
+      left,
+      top: laid.wishedTop,
+      right: left + laid.width,
+      bottom: laid.wishedTop + laid.height,
     };
   }
   const { width, height } = layout.groupSize(backward);
   const seed = picture.boxOf(layout.hierarchy.seed[0]);
-  const level = seed < 0 ? forward.height - height / 2
-    : picture.y[seed]! + Math.min(picture.height[seed]!, 400) / 2;
+  const level =
+    seed < 0
+      ? forward.height - height / 2
+      : picture.y[seed]! + Math.min(picture.height[seed]!, 400) / 2;
   const top = Math.round(level - height / 2);
   picture.group(backward, left, top, width, height, -1);
   return { left, top, right: left + width, bottom: top + height };
@@ -92,7 +115,10 @@ function counterparts(picture: Picture, backward: number): WantedY {
 }
 
 function placeOptimizer(
-  picture: Picture, optimizer: number, forward: GroupLayout, backward: number,
+  picture: Picture,
+  optimizer: number,
+  forward: GroupLayout,
+  backward: number,
   column: Column | undefined,
 ): void {
   if (optimizer < 0) return;
@@ -106,8 +132,10 @@ function placeOptimizer(
     picture.place(layout.of(optimizer), left, top, box);
     return;
   }
-  const left = column === undefined ? right + COLUMN_GAP
-    : Math.round((column.left + column.right - width) / 2);
+  const left =
+    column === undefined
+      ? right + COLUMN_GAP
+      : Math.round((column.left + column.right - width) / 2);
   const top = column === undefined ? 0 : column.top - ABOVE_GAP - height;
   picture.group(optimizer, Math.max(left, forward.width + COLUMN_GAP), top, width, height, -1);
 }
@@ -141,7 +169,13 @@ class Picture {
   }
 
   private box(
-    kind: number, ref: number, x: number, y: number, width: number, height: number, parent: number,
+    kind: number,
+    ref: number,
+    x: number,
+    y: number,
+    width: number,
+    height: number,
+    parent: number,
   ): number {
     this.kind.push(kind);
     this.ref.push(ref);
@@ -155,7 +189,12 @@ class Picture {
   }
 
   group(
-    group: number, x: number, y: number, width: number, height: number, parent: number,
+    group: number,
+    x: number,
+    y: number,
+    width: number,
+    height: number,
+    parent: number,
   ): number {
     const kind = this.layout.isOpen(group) ? BOX_SCOPE : BOX_FOLD;
     const box = this.box(kind, group, x, y, width, height, parent);
@@ -194,15 +233,21 @@ class Picture {
   }
 
   private edges(
-    laid: GroupLayout, dx: number, dy: number, boxes: ReadonlyMap<number, number>,
+    laid: GroupLayout,
+    dx: number,
+    dy: number,
+    boxes: ReadonlyMap<number, number>,
   ): void {
     const { start, points, shared, reversed } = laid.route;
     laid.edges.forEach((edge, k) => {
       if (start[k] === start[k + 1]) return;
       this.source.push(boxes.get(edge.from)!);
       this.target.push(boxes.get(edge.to)!);
-      this.flags.push((reversed[k] === 1 ? EDGE_BACK : 0)
-        | (isPort(edge.to) ? EDGE_OUT_OF_SCOPE : 0) | (isPort(edge.from) ? EDGE_INTO_SCOPE : 0));
+      this.flags.push(
+        (reversed[k] === 1 ? EDGE_BACK : 0) |
+          (isPort(edge.to) ? EDGE_OUT_OF_SCOPE : 0) |
+          (isPort(edge.from) ? EDGE_INTO_SCOPE : 0),
+      );
       this.producer.push(edge.producer);
       this.value.push(edge.value);
       this.bundle.push(edge.bundle);
@@ -253,17 +298,30 @@ class Picture {
     }
     if (this.kind.length === 0) left = top = right = bottom = 0;
     return {
-      version, boxes: this.kind.length, left, top, right, bottom,
-      kind: Uint8Array.from(this.kind), ref: Int32Array.from(this.ref),
+      version,
+      boxes: this.kind.length,
+      left,
+      top,
+      right,
+      bottom,
+      kind: Uint8Array.from(this.kind),
+      ref: Int32Array.from(this.ref),
       parent: Int32Array.from(this.parent),
-      x: Float32Array.from(this.x), y: Float32Array.from(this.y),
-      width: Float32Array.from(this.width), height: Float32Array.from(this.height),
+      x: Float32Array.from(this.x),
+      y: Float32Array.from(this.y),
+      width: Float32Array.from(this.width),
+      height: Float32Array.from(this.height),
       edges: this.source.length,
-      source: Int32Array.from(this.source), target: Int32Array.from(this.target),
-      edgeFlags: Uint8Array.from(this.flags), producer: Int32Array.from(this.producer),
-      value: Float64Array.from(this.value), bundle: Int32Array.from(this.bundle),
-      bytes: Float64Array.from(this.bytes), start: Int32Array.from(this.start),
-      points: Float32Array.from(this.points), shared: Int32Array.from(this.shared),
+      source: Int32Array.from(this.source),
+      target: Int32Array.from(this.target),
+      edgeFlags: Uint8Array.from(this.flags),
+      producer: Int32Array.from(this.producer),
+      value: Float64Array.from(this.value),
+      bundle: Int32Array.from(this.bundle),
+      bytes: Float64Array.from(this.bytes),
+      start: Int32Array.from(this.start),
+      points: Float32Array.from(this.points),
+      shared: Int32Array.from(this.shared),
       links: Int32Array.from(this.links),
     };
   }

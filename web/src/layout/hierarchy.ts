@@ -105,7 +105,8 @@ export function portValue(key: number): number {
 }
 
 const COLUMN_NAMES: ReadonlyMap<string, number> = new Map([
-  ["backward", COLUMN_BACKWARD], ["optimizer", COLUMN_OPTIMIZER],
+  ["backward", COLUMN_BACKWARD],
+  ["optimizer", COLUMN_OPTIMIZER],
 ]);
 
 export function isLeaf(node: LayoutNode): boolean {
@@ -118,7 +119,8 @@ function isParameter(node: LayoutNode): boolean {
 
 /** Builds the tree. Linear in nodes and edges, times the depth of scopes for edges between them. */
 export function buildHierarchy(
-  nodes: readonly LayoutNode[], values: ReadonlyMap<number, LayoutValue>,
+  nodes: readonly LayoutNode[],
+  values: ReadonlyMap<number, LayoutValue>,
 ): Hierarchy {
   const indexOf = new Map(nodes.map((node, index) => [node.id, index]));
   const producerOf = new Map<number, number>();
@@ -153,8 +155,10 @@ export function buildHierarchy(
   nodes.forEach((node, index) => {
     const reads = readers[index]!;
     const forward = reads.filter((reader) => column[reader] === COLUMN_FORWARD);
-    const inside = isLeaf(node) && reads.length > 0
-      && (isParameter(node) || (forward.length === 0 && column[index] === COLUMN_FORWARD));
+    const inside =
+      isLeaf(node) &&
+      reads.length > 0 &&
+      (isParameter(node) || (forward.length === 0 && column[index] === COLUMN_FORWARD));
     if (!inside) {
       const group = groupFor(node.scope);
       groupOf[index] = group;
@@ -188,25 +192,48 @@ export function buildHierarchy(
     groups[groups[group]!.parent]!.ops += groups[group]!.ops;
   }
   const hierarchy = {
-    nodes, values, indexOf, groups, groupAt, groupOf, stubs, chips, host, producerOf,
-    crossing: [] as [number, number][], seed: seedOf(nodes, indexOf, column),
+    nodes,
+    values,
+    indexOf,
+    groups,
+    groupAt,
+    groupOf,
+    stubs,
+    chips,
+    host,
+    producerOf,
+    crossing: [] as [number, number][],
+    seed: seedOf(nodes, indexOf, column),
   };
   addSegments(hierarchy, column, stubAt);
   return hierarchy;
 }
 
 function newGroup(
-  index: number, path: string, parent: number, column: number, above?: Group,
+  index: number,
+  path: string,
+  parent: number,
+  column: number,
+  above?: Group,
 ): Group {
   return {
-    index, path, name: path.slice(path.lastIndexOf("/") + 1), parent,
-    depth: above === undefined ? 0 : above.depth + 1, column,
-    groups: [], nodes: [], stubs: [], segments: [], ops: 0,
+    index,
+    path,
+    name: path.slice(path.lastIndexOf("/") + 1),
+    parent,
+    depth: above === undefined ? 0 : above.depth + 1,
+    column,
+    groups: [],
+    nodes: [],
+    stubs: [],
+    segments: [],
+    ops: 0,
   };
 }
 
 function readersOf(
-  nodes: readonly LayoutNode[], producerOf: ReadonlyMap<number, number>,
+  nodes: readonly LayoutNode[],
+  producerOf: ReadonlyMap<number, number>,
 ): number[][] {
   const readers: number[][] = nodes.map(() => []);
   nodes.forEach((node, index) => {
@@ -222,7 +249,9 @@ function readersOf(
 
 /** The first node of the backward column with the forward node that it differentiates. */
 function seedOf(
-  nodes: readonly LayoutNode[], indexOf: ReadonlyMap<number, number>, column: Int32Array,
+  nodes: readonly LayoutNode[],
+  indexOf: ReadonlyMap<number, number>,
+  column: Int32Array,
 ): readonly [number, number] {
   for (let index = 0; index < nodes.length; index++) {
     if (column[index] !== COLUMN_BACKWARD) continue;
@@ -233,7 +262,8 @@ function seedOf(
 }
 
 function addSegments(
-  hierarchy: Hierarchy & { crossing: [number, number][] }, column: Int32Array,
+  hierarchy: Hierarchy & { crossing: [number, number][] },
+  column: Int32Array,
   stubAt: ReadonlyMap<number, ReadonlyMap<number, number>>,
 ): void {
   const { nodes, groups, groupOf, producerOf, host, crossing } = hierarchy;

@@ -58,8 +58,14 @@ export function layoutLayered(input: LayeredInput): LayeredResult {
   const order = orderLayers(layered, count);
   const { leave, enter } = orientedOffsets(input, graph);
   const x = placeInLayers({
-    count, layered, order, topological: ranking.topological, width: input.width,
-    sourceOffset: leave, targetOffset: enter, trunkOffset: trunkOffsets(graph, layered, leave),
+    count,
+    layered,
+    order,
+    topological: ranking.topological,
+    width: input.width,
+    sourceOffset: leave,
+    targetOffset: enter,
+    trunkOffset: trunkOffsets(graph, layered, leave),
     nodeGap: input.nodeGap,
   });
   const lines = layerLines(input, layered, ranking.rank);
@@ -73,7 +79,8 @@ export function layoutLayered(input: LayeredInput): LayeredResult {
   if (count === 0) left = right = 0;
   for (let v = 0; v < layered.total; v++) x[v]! -= left;
   const y = Float64Array.from(
-    ranking.rank, (layer) => (lines.top[layer]! + lines.bottom[layer]!) / 2,
+    ranking.rank,
+    (layer) => (lines.top[layer]! + lines.bottom[layer]!) / 2,
   );
   const arrival = spreadArrivals(input, graph, layered, x, leave, enter);
   const routes = routeEdges(input, graph, layered, x, y, lines, leave, arrival, right - left);
@@ -81,16 +88,22 @@ export function layoutLayered(input: LayeredInput): LayeredResult {
   const first = input.upward ? layered.layers - 1 : 0;
   const last = input.upward ? 0 : layered.layers - 1;
   return {
-    x: x.slice(0, count), y, rank: ranking.rank,
+    x: x.slice(0, count),
+    y,
+    rank: ranking.rank,
     width: right - left + lanes,
-    top: lines.top[first] ?? 0, bottom: lines.bottom[last] ?? 0,
-    reversed: graph.reversed, crossings: order.crossings, ...routes,
+    top: lines.top[first] ?? 0,
+    bottom: lines.bottom[last] ?? 0,
+    reversed: graph.reversed,
+    crossings: order.crossings,
+    ...routes,
   };
 }
 
 /** Offsets by flow direction: a reversed edge leaves where it was to enter. */
 function orientedOffsets(
-  input: LayeredInput, graph: Directed,
+  input: LayeredInput,
+  graph: Directed,
 ): { leave: Float32Array; enter: Float32Array } {
   const leave = input.sourceOffset.slice();
   const enter = input.targetOffset.slice();
@@ -142,8 +155,10 @@ function layerLines(input: LayeredInput, layered: Layered, rank: Int32Array): Li
     const port = pinned[at(line)] === 1 || (line + 1 < layers && pinned[at(line + 1)] === 1);
     return port ? input.portGap : input.layerGap;
   });
-  const wanted = input.wantedY === undefined ? undefined
-    : Float64Array.from(heights, (_, line) => sum[at(line)]! / wishes[at(line)]!);
+  const wanted =
+    input.wantedY === undefined
+      ? undefined
+      : Float64Array.from(heights, (_, line) => sum[at(line)]! / wishes[at(line)]!);
   const tops = placeLayers(ordered, gaps, wanted);
   const top = new Float64Array(layers);
   const bottom = new Float64Array(layers);
@@ -162,14 +177,19 @@ const STRAIGHT = 2;
  * side that it comes from, so that arrows into one node can be told apart.
  */
 function spreadArrivals(
-  input: LayeredInput, graph: Directed, layered: Layered, x: Float64Array,
-  leave: Float32Array, enter: Float32Array,
+  input: LayeredInput,
+  graph: Directed,
+  layered: Layered,
+  x: Float64Array,
+  leave: Float32Array,
+  enter: Float32Array,
 ): Float32Array {
   const arrival = enter.slice();
   const before = (edge: number): number => {
     const from = graph.source[edge]!;
     const span = layered.layerOf[graph.target[edge]!]! - layered.layerOf[from]!;
-    return span > 1 && layered.lane[edge] === 0 ? x[layered.trunk[from]! + span - 2]!
+    return span > 1 && layered.lane[edge] === 0
+      ? x[layered.trunk[from]! + span - 2]!
       : x[from]! + leave[edge]!;
   };
   for (let node = 0; node < graph.count; node++) {
@@ -183,7 +203,10 @@ function spreadArrivals(
     const leftward = into.filter((edge) => before(edge) < middle - STRAIGHT).reverse();
     const rightward = into.filter((edge) => before(edge) > middle + STRAIGHT);
     const straight = into.length > leftward.length + rightward.length;
-    for (const [side, sign] of [[leftward, -1], [rightward, 1]] as const) {
+    for (const [side, sign] of [
+      [leftward, -1],
+      [rightward, 1],
+    ] as const) {
       const step = Math.min(SPREAD_STEP, room / Math.max(1, side.length));
       const first = straight || (leftward.length > 0 && rightward.length > 0) ? 1 : 0;
       side.forEach((edge, k) => {
@@ -201,8 +224,15 @@ interface Routes {
 }
 
 function routeEdges(
-  input: LayeredInput, graph: Directed, layered: Layered, x: Float64Array, y: Float64Array,
-  lines: Lines, leave: Float32Array, arrival: Float32Array, width: number,
+  input: LayeredInput,
+  graph: Directed,
+  layered: Layered,
+  x: Float64Array,
+  y: Float64Array,
+  lines: Lines,
+  leave: Float32Array,
+  arrival: Float32Array,
+  width: number,
 ): Routes {
   const { source, target, reversed } = graph;
   const { layerOf, trunk, lane } = layered;

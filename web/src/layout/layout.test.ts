@@ -5,7 +5,13 @@ import { layoutLayered } from "@/layout/layered";
 import { NestedLayout } from "@/layout/nested";
 import { isotonic } from "@/layout/position";
 import {
-  BOX_FOLD, BOX_NODE, BOX_SCOPE, BOX_STUB, EDGE_BACK, type LayoutNode, type LayoutValue,
+  BOX_FOLD,
+  BOX_NODE,
+  BOX_SCOPE,
+  BOX_STUB,
+  EDGE_BACK,
+  type LayoutNode,
+  type LayoutValue,
   type Scene,
 } from "@/layout/types";
 
@@ -22,37 +28,74 @@ function random(seed: number): () => number {
 
 function node(id: number, over: Partial<LayoutNode> = {}): LayoutNode {
   return {
-    id, label: `op_${id}`, op: "add", family: "elementwise", scope: "", phase: "forward",
-    inputs: [], outputs: [1000 + id], detail: "", forward: undefined, ...over,
+    id,
+    label: `op_${id}`,
+    op: "add",
+    family: "elementwise",
+    scope: "",
+    phase: "forward",
+    inputs: [],
+    outputs: [1000 + id],
+    detail: "",
+    forward: undefined,
+    ...over,
   };
 }
 
-const SCOPES = ["", "a", "a/x", "a/x/deep", "a/y", "b", "backward", "backward/a", "backward/a/x",
-  "backward/b", "optimizer", "optimizer/a"];
+const SCOPES = [
+  "",
+  "a",
+  "a/x",
+  "a/x/deep",
+  "a/y",
+  "b",
+  "backward",
+  "backward/a",
+  "backward/a/x",
+  "backward/b",
+  "optimizer",
+  "optimizer/a",
+];
 
 function randomGraph(
-  seed: number, count: number,
+  seed: number,
+  count: number,
 ): { nodes: LayoutNode[]; values: Map<number, LayoutValue> } {
   const draw = random(seed);
-  const pick = <T,>(list: readonly T[]): T => list[Math.floor(draw() * list.length)]!;
+  const pick = <T>(list: readonly T[]): T => list[Math.floor(draw() * list.length)]!;
   const nodes: LayoutNode[] = [];
   for (let id = 1; id <= count; id++) {
     const kind = draw();
     const leaf = kind < 0.15;
-    const inputs = leaf ? [] : Array.from({ length: 1 + Math.floor(draw() * 3) },
-      // Now and then a value made later: a parameter that is written and read again.
-      () => 1000 + 1 + Math.floor(draw() * (draw() < 0.04 ? count : Math.max(1, id - 1))));
-    nodes.push(node(id, {
-      scope: pick(SCOPES), inputs, family: leaf ? "leaf" : "matmul",
-      op: leaf ? pick(["parameter", "tensor", "constant"]) : "matmul",
-      detail: draw() < 0.3 ? "axis -1" : "",
-      forward: id > 3 && draw() < 0.5 ? 1 + Math.floor(draw() * (id - 1)) : undefined,
-      label: "w".repeat(1 + Math.floor(draw() * 30)),
-    }));
+    const inputs = leaf
+      ? []
+      : Array.from(
+          { length: 1 + Math.floor(draw() * 3) },
+          // Now and then a value made later: a parameter that is written and read again.
+          () => 1000 + 1 + Math.floor(draw() * (draw() < 0.04 ? count : Math.max(1, id - 1))),
+        );
+    nodes.push(
+      node(id, {
+        scope: pick(SCOPES),
+        inputs,
+        family: leaf ? "leaf" : "matmul",
+        op: leaf ? pick(["parameter", "tensor", "constant"]) : "matmul",
+        detail: draw() < 0.3 ? "axis -1" : "",
+        forward: id > 3 && draw() < 0.5 ? 1 + Math.floor(draw() * (id - 1)) : undefined,
+        label: "w".repeat(1 + Math.floor(draw() * 30)),
+      }),
+    );
   }
-  const values = new Map(nodes.map(({ id }) => [1000 + id, {
-    id: 1000 + id, shape: [id, 3], bytes: id * 100,
-  }]));
+  const values = new Map(
+    nodes.map(({ id }) => [
+      1000 + id,
+      {
+        id: 1000 + id,
+        shape: [id, 3],
+        bytes: id * 100,
+      },
+    ]),
+  );
   return { nodes, values };
 }
 
@@ -79,8 +122,11 @@ function check(laid: Scene): void {
     for (const a of group) {
       for (const b of group) {
         if (a >= b) continue;
-        const apart = right(a) <= laid.x[b]! || right(b) <= laid.x[a]!
-          || bottom(a) <= laid.y[b]! || bottom(b) <= laid.y[a]!;
+        const apart =
+          right(a) <= laid.x[b]! ||
+          right(b) <= laid.x[a]! ||
+          bottom(a) <= laid.y[b]! ||
+          bottom(b) <= laid.y[a]!;
         expect(apart, `boxes ${a} and ${b} overlap`).toBe(true);
       }
     }
@@ -142,17 +188,23 @@ describe("folding", () => {
 
 describe("a chain", () => {
   it("stands in one straight line", () => {
-    const nodes = Array.from({ length: 12 }, (_, k) => node(k + 1, {
-      inputs: k === 0 ? [] : [1000 + k], label: "x".repeat(1 + (k * 7) % 20),
-    }));
+    const nodes = Array.from({ length: 12 }, (_, k) =>
+      node(k + 1, {
+        inputs: k === 0 ? [] : [1000 + k],
+        label: "x".repeat(1 + ((k * 7) % 20)),
+      }),
+    );
     const laid = composeScene(new NestedLayout(buildHierarchy(nodes, new Map())), "all", 1);
     const middles = [...laid.x].map((x, box) => x + laid.width[box]! / 2);
     for (const middle of middles) expect(Math.abs(middle - middles[0]!)).toBeLessThanOrEqual(1);
   });
 
   it("survives being a cycle", () => {
-    const nodes = [node(1, { inputs: [1003] }), node(2, { inputs: [1001] }),
-      node(3, { inputs: [1002] })];
+    const nodes = [
+      node(1, { inputs: [1003] }),
+      node(2, { inputs: [1001] }),
+      node(3, { inputs: [1002] }),
+    ];
     const laid = composeScene(new NestedLayout(buildHierarchy(nodes, new Map())), "all", 1);
     check(laid);
     expect([...laid.edgeFlags].filter((flags) => (flags & EDGE_BACK) !== 0)).toHaveLength(1);
@@ -180,7 +232,8 @@ describe("grouping", () => {
   it("draws a parameter of several scopes beside each of them", () => {
     const nodes = [
       node(1, { op: "parameter", family: "leaf", label: "w" }),
-      node(2, { inputs: [1001], scope: "a" }), node(3, { inputs: [1001], scope: "b" }),
+      node(2, { inputs: [1001], scope: "a" }),
+      node(3, { inputs: [1001], scope: "b" }),
     ];
     const laid = composeScene(new NestedLayout(buildHierarchy(nodes, values)), "all", 1);
     expect([...laid.kind].filter((kind) => kind === BOX_STUB)).toHaveLength(2);
@@ -190,7 +243,8 @@ describe("grouping", () => {
   it("counts operations, not leaves, through nested scopes", () => {
     const nodes = [
       node(1, { op: "tensor", family: "leaf", scope: "a" }),
-      node(2, { inputs: [1001], scope: "a/b" }), node(3, { inputs: [1002], scope: "a/b/c" }),
+      node(2, { inputs: [1001], scope: "a/b" }),
+      node(3, { inputs: [1002], scope: "a/b/c" }),
     ];
     const hierarchy = buildHierarchy(nodes, values);
     expect(hierarchy.groups[hierarchy.groupAt.get("a")!]!.ops).toBe(2);
@@ -198,21 +252,25 @@ describe("grouping", () => {
 
   it("keeps forward and backward apart and level with each other", () => {
     const nodes = [
-      node(1, { scope: "a" }), node(2, { scope: "b", inputs: [1001] }),
+      node(1, { scope: "a" }),
+      node(2, { scope: "b", inputs: [1001] }),
       node(3, { scope: "backward/b", phase: "backward", inputs: [1002], forward: 2 }),
       node(4, { scope: "backward/a", phase: "backward", inputs: [1003, 1001], forward: 1 }),
     ];
     const hierarchy = buildHierarchy(nodes, values);
     const laid = composeScene(new NestedLayout(hierarchy), new Set(["backward"]), 1);
-    const box = (path: string): number => [...laid.ref].findIndex((ref, at) =>
-      (laid.kind[at] === BOX_FOLD || laid.kind[at] === BOX_SCOPE)
-      && hierarchy.groups[ref]!.path === path);
+    const box = (path: string): number =>
+      [...laid.ref].findIndex(
+        (ref, at) =>
+          (laid.kind[at] === BOX_FOLD || laid.kind[at] === BOX_SCOPE) &&
+          hierarchy.groups[ref]!.path === path,
+      );
     for (const path of ["a", "b"]) {
-      expect(Math.abs(laid.y[box(path)]! - laid.y[box(`backward/${path}`)]!))
-        .toBeLessThanOrEqual(1);
+      expect(Math.abs(laid.y[box(path)]! - laid.y[box(`backward/${path}`)]!)).toBeLessThanOrEqual(
+        1,
+      );
     }
-    expect(laid.x[box("backward")]!)
-      .toBeGreaterThan(laid.x[box("a")]! + laid.width[box("a")]!);
+    expect(laid.x[box("backward")]!).toBeGreaterThan(laid.x[box("a")]! + laid.width[box("a")]!);
   });
 });
 
@@ -227,14 +285,24 @@ it("lays out ten thousand nodes of one flat group well within a second", () => {
   const count = 10_000;
   const draw = random(99);
   const source = Int32Array.from({ length: count - 1 }, (_, k) =>
-    Math.max(0, k - Math.floor(draw() ** 6 * 40)));
+    Math.max(0, k - Math.floor(draw() ** 6 * 40)),
+  );
   const target = Int32Array.from({ length: count - 1 }, (_, k) => k + 1);
   const begin = performance.now();
   const laid = layoutLayered({
-    width: new Float64Array(count).fill(120), height: new Float64Array(count).fill(36),
-    pin: new Uint8Array(count), spread: new Uint8Array(count), source, target,
-    sourceOffset: new Float32Array(count - 1), targetOffset: new Float32Array(count - 1),
-    nodeGap: 16, layerGap: 30, portGap: 16, upward: false, wantedY: undefined,
+    width: new Float64Array(count).fill(120),
+    height: new Float64Array(count).fill(36),
+    pin: new Uint8Array(count),
+    spread: new Uint8Array(count),
+    source,
+    target,
+    sourceOffset: new Float32Array(count - 1),
+    targetOffset: new Float32Array(count - 1),
+    nodeGap: 16,
+    layerGap: 30,
+    portGap: 16,
+    upward: false,
+    wantedY: undefined,
   });
   expect(laid.x).toHaveLength(count);
   // Generous, for a busy machine: the usual time is a tenth of this.

@@ -7,13 +7,28 @@
  */
 
 import {
-  COLUMN_BACKWARD, groupKey, inPortKey, isOutPort, isPort, isStub, outPortKey, stubKey, stubOf,
-  type Group, type Hierarchy,
+  COLUMN_BACKWARD,
+  groupKey,
+  inPortKey,
+  isOutPort,
+  isPort,
+  isStub,
+  outPortKey,
+  stubKey,
+  stubOf,
+  type Group,
+  type Hierarchy,
 } from "@/layout/hierarchy";
 import { layoutLayered, type LayeredResult } from "@/layout/layered";
 import { PIN_FIRST, PIN_LAST } from "@/layout/rank";
 import {
-  foldSize, HEADER_HEIGHT, headerWidth, inputSize, nodeSize, SCOPE_PADDING, type Size,
+  foldSize,
+  HEADER_HEIGHT,
+  headerWidth,
+  inputSize,
+  nodeSize,
+  SCOPE_PADDING,
+  type Size,
 } from "@/layout/sizes";
 
 /** One group laid out; coordinates from its left top corner. */
@@ -70,7 +85,8 @@ export class NestedLayout {
   /** Replaces the set of open groups; forgets what the change touches. */
   setOpen(open: ReadonlySet<number>): void {
     this.fresh = 0;
-    const changed = [...open].filter((group) => !this.open.has(group))
+    const changed = [...open]
+      .filter((group) => !this.open.has(group))
       .concat([...this.open].filter((group) => !open.has(group)));
     for (const group of changed) {
       for (let at = group; at >= 0; at = this.hierarchy.groups[at]!.parent) this.kept.delete(at);
@@ -123,12 +139,17 @@ export class NestedLayout {
       spread[k] = isPort(key) || this.openGroup(key) >= 0 ? 0 : 1;
     });
     const result = layoutLayered({
-      width, height, pin, spread,
+      width,
+      height,
+      pin,
+      spread,
       source: Int32Array.from(edges, (edge) => at.get(edge.from)!),
       target: Int32Array.from(edges, (edge) => at.get(edge.to)!),
       sourceOffset: Float32Array.from(edges, (edge) => edge.leave),
       targetOffset: Float32Array.from(edges, (edge) => edge.enter),
-      nodeGap: NODE_GAP, layerGap: LAYER_GAP, portGap: PORT_GAP,
+      nodeGap: NODE_GAP,
+      layerGap: LAYER_GAP,
+      portGap: PORT_GAP,
       upward: group.column === COLUMN_BACKWARD,
       wantedY: wanted === undefined ? undefined : Float64Array.from(items, wanted),
     });
@@ -145,11 +166,21 @@ export class NestedLayout {
     const y = Float64Array.from(items, (_, k) => result.y[k]! - height[k]! / 2 + dy);
     stretchPorts(items, edges, at, result, dy, bottom, group.column === COLUMN_BACKWARD);
     return {
-      width: total, height: bottom, items, x, y, itemWidth: width, itemHeight: height,
-      ports: new Map([...ports].map(
-        ([key, port]) => [key, result.x[at.get(port)!]! + dx - total / 2],
-      )),
-      edges, route: result, dx, dy, wishedTop: result.top - header,
+      width: total,
+      height: bottom,
+      items,
+      x,
+      y,
+      itemWidth: width,
+      itemHeight: height,
+      ports: new Map(
+        [...ports].map(([key, port]) => [key, result.x[at.get(port)!]! + dx - total / 2]),
+      ),
+      edges,
+      route: result,
+      dx,
+      dy,
+      wishedTop: result.top - header,
     };
   }
 
@@ -174,13 +205,14 @@ export class NestedLayout {
     }
     if (key >= hierarchy.nodes.length) return this.groupSize(key - hierarchy.nodes.length);
     return hierarchy.nodes[key]!.family === "leaf"
-      ? inputSize(hierarchy, key) : nodeSize(hierarchy, key);
+      ? inputSize(hierarchy, key)
+      : nodeSize(hierarchy, key);
   }
 
   /** Where a value enters or leaves an open child, from its centre; 0 for anything else. */
   private portOffset(item: number, port: number): number {
     const open = this.openGroup(item);
-    return open < 0 ? 0 : this.of(open).ports.get(port) ?? 0;
+    return open < 0 ? 0 : (this.of(open).ports.get(port) ?? 0);
   }
 
   /**
@@ -188,7 +220,8 @@ export class NestedLayout {
    * leads from every port to the one that stands for it.
    */
   private bundleEdges(
-    group: Group, items: readonly number[],
+    group: Group,
+    items: readonly number[],
   ): { edges: GroupEdge[]; ports: Map<number, number> } {
     const members = new Set(items);
     const ports = mergedPorts(group);
@@ -204,7 +237,15 @@ export class NestedLayout {
       const bundle = bundles.get(key);
       if (bundle === undefined) {
         bundles.set(key, {
-          from, to, producer, value, bundle: 1, bytes, leave, enter, largest: bytes,
+          from,
+          to,
+          producer,
+          value,
+          bundle: 1,
+          bytes,
+          leave,
+          enter,
+          largest: bytes,
         });
         continue;
       }
@@ -242,7 +283,9 @@ function mergedPorts(group: Group): Map<number, number> {
  * do not wander off to the side that their last operation happens to be on.
  */
 function alignThrough(
-  ports: readonly number[], edges: readonly GroupEdge[], at: ReadonlyMap<number, number>,
+  ports: readonly number[],
+  edges: readonly GroupEdge[],
+  at: ReadonlyMap<number, number>,
   result: LayeredResult,
 ): void {
   const main = (out: boolean): number => {
@@ -260,8 +303,10 @@ function alignThrough(
   const exit = main(true);
   if (entry < 0 || exit < 0) return;
   const x = result.x[at.get(entry)!]!;
-  const crowded = ports.some((port) => port !== exit && isOutPort(port)
-    && Math.abs(result.x[at.get(port)!]! - x) < PORT_DISTANCE);
+  const crowded = ports.some(
+    (port) =>
+      port !== exit && isOutPort(port) && Math.abs(result.x[at.get(port)!]! - x) < PORT_DISTANCE,
+  );
   if (crowded) return;
   result.x[at.get(exit)!] = x;
   edges.forEach((edge, k) => {
@@ -274,8 +319,13 @@ function alignThrough(
 
 /** Pieces that begin or end at a port reach the border itself, past header and padding. */
 function stretchPorts(
-  items: readonly number[], edges: readonly GroupEdge[], at: ReadonlyMap<number, number>,
-  result: LayeredResult, dy: number, height: number, upward: boolean,
+  items: readonly number[],
+  edges: readonly GroupEdge[],
+  at: ReadonlyMap<number, number>,
+  result: LayeredResult,
+  dy: number,
+  height: number,
+  upward: boolean,
 ): void {
   edges.forEach((edge, k) => {
     const begin = result.start[k]!;

@@ -78,16 +78,28 @@ export function insertDummies(graph: Directed, ranking: Ranking): Layered {
   const segmentsFrom = from.slice(0, used);
   const segmentsTo = to.slice(0, used);
   return {
-    total, layerOf, layers: ranking.layers, trunk, trunkLength, lane,
-    from: segmentsFrom, to: segmentsTo, edgeOf: edgeOf.slice(0, used),
-    down: adjacencyBy(segmentsFrom, total), up: adjacencyBy(segmentsTo, total),
+    total,
+    layerOf,
+    layers: ranking.layers,
+    trunk,
+    trunkLength,
+    lane,
+    from: segmentsFrom,
+    to: segmentsTo,
+    edgeOf: edgeOf.slice(0, used),
+    down: adjacencyBy(segmentsFrom, total),
+    up: adjacencyBy(segmentsTo, total),
   };
 }
 
 /** Turns the longest edges into lanes until the budget holds; returns the dummies that remain. */
 function cutTrunks(
-  trunkLength: Int32Array, lane: Uint8Array, budget: number, dummies: number,
-  graph: Directed, span: (edge: number) => number,
+  trunkLength: Int32Array,
+  lane: Uint8Array,
+  budget: number,
+  dummies: number,
+  graph: Directed,
+  span: (edge: number) => number,
 ): number {
   const sorted = trunkLength.slice().sort();
   let rest = dummies;
@@ -135,8 +147,15 @@ export function orderLayers(layered: Layered, count: number): Order {
   const position = new Int32Array(total);
   depthFirstOrder(layered, count, below, above, start, sequence, position);
   const state: Sweep = {
-    start, sequence, position, down, up, below, above,
-    key: new Float64Array(total), tree: new Int32Array(widest(start) + 2),
+    start,
+    sequence,
+    position,
+    down,
+    up,
+    below,
+    above,
+    key: new Float64Array(total),
+    tree: new Int32Array(widest(start) + 2),
   };
   let best = sequence.slice();
   let fewest = countCrossings(state, layers);
@@ -187,8 +206,13 @@ function widest(start: Int32Array): number {
 
 /** Visits what feeds a node before what it feeds, so that a leaf stands beside its reader. */
 function depthFirstOrder(
-  layered: Layered, count: number, below: Int32Array, above: Int32Array,
-  start: Int32Array, sequence: Int32Array, position: Int32Array,
+  layered: Layered,
+  count: number,
+  below: Int32Array,
+  above: Int32Array,
+  start: Int32Array,
+  sequence: Int32Array,
+  position: Int32Array,
 ): void {
   const { total, layerOf, down, up } = layered;
   const fill = start.slice(0, layered.layers);
@@ -222,7 +246,8 @@ function barycentre(state: Sweep, v: number, fromAbove: boolean): number {
   if (begin === end) {
     // A source has nothing above: it follows its readers.
     return fromAbove && state.down.offset[v] !== state.down.offset[v + 1]
-      ? barycentre(state, v, false) : state.position[v]!;
+      ? barycentre(state, v, false)
+      : state.position[v]!;
   }
   let sum = 0;
   for (let at = begin; at < end; at++) sum += state.position[others[at]!]!;
@@ -275,8 +300,8 @@ const TRANSPOSE_PAIRS = 400;
 function transpose(state: Sweep, layers: number): number {
   const { start, sequence, position, down, up, below, above } = state;
   const cost = (left: number, right: number): number =>
-    crossingPairs(left, right, up, above, position)
-    + crossingPairs(left, right, down, below, position);
+    crossingPairs(left, right, up, above, position) +
+    crossingPairs(left, right, down, below, position);
   let removed = 0;
   for (let pass = 0; pass < TRANSPOSE_PASSES; pass++) {
     let gained = 0;
@@ -284,8 +309,9 @@ function transpose(state: Sweep, layers: number): number {
       for (let at = start[layer]!; at + 1 < start[layer + 1]!; at++) {
         const left = sequence[at]!;
         const right = sequence[at + 1]!;
-        const pairs = (down.offset[left + 1]! - down.offset[left]!)
-          * (down.offset[right + 1]! - down.offset[right]!);
+        const pairs =
+          (down.offset[left + 1]! - down.offset[left]!) *
+          (down.offset[right + 1]! - down.offset[right]!);
         if (pairs > TRANSPOSE_PAIRS) continue;
         const now = cost(left, right);
         if (now === 0) continue;
@@ -305,7 +331,11 @@ function transpose(state: Sweep, layers: number): number {
 }
 
 function crossingPairs(
-  left: number, right: number, adjacency: Adjacency, others: Int32Array, position: Int32Array,
+  left: number,
+  right: number,
+  adjacency: Adjacency,
+  others: Int32Array,
+  position: Int32Array,
 ): number {
   const { offset } = adjacency;
   let crossings = 0;

@@ -75,9 +75,12 @@ export function placeInLayers(input: PositionInput): Float64Array {
   // Trunks first stand off a little, so that there is room at the end to put nodes in line.
   let slack = TRUNK_SLACK;
   const gap = (left: number, right: number): number =>
-    (width[left]! + width[right]!) / 2
-    + (left >= count && right >= count ? input.nodeGap / 2
-      : left >= count || right >= count ? input.nodeGap + slack : input.nodeGap);
+    (width[left]! + width[right]!) / 2 +
+    (left >= count && right >= count
+      ? input.nodeGap / 2
+      : left >= count || right >= count
+        ? input.nodeGap + slack
+        : input.nodeGap);
   const x = new Float64Array(total);
   for (let layer = 0; layer < layers; layer++) {
     let at = 0;
@@ -109,9 +112,7 @@ export function placeInLayers(input: PositionInput): Float64Array {
     for (let v = 0; v < total; v++) if (runSize[v]! > 0) runMean[v]! /= runSize[v]!;
   };
 
-  const place = (
-    layer: number, useAbove: boolean, useBelow: boolean, straighten: number,
-  ): void => {
+  const place = (layer: number, useAbove: boolean, useBelow: boolean, straighten: number): void => {
     const begin = start[layer]!;
     const size = start[layer + 1]! - begin;
     const wanted = new Float64Array(size);
@@ -173,8 +174,9 @@ export function placeInLayers(input: PositionInput): Float64Array {
       const goal = runMean[run[v]!]! + runOffset[v]!;
       const left = k > start[layer]! ? sequence[k - 1]! : -1;
       const right = k + 1 < start[layer + 1]! ? sequence[k + 1]! : -1;
-      const clear = (left < 0 || goal - x[left]! >= gap(left, v) - 0.01)
-        && (right < 0 || x[right]! - goal >= gap(v, right) - 0.01);
+      const clear =
+        (left < 0 || goal - x[left]! >= gap(left, v) - 0.01) &&
+        (right < 0 || x[right]! - goal >= gap(v, right) - 0.01);
       const inLine = v < count && runSize[run[v]!]! > 1;
       if (inLine && clear && Math.abs(goal - x[v]!) < NEARLY) x[v] = goal;
     }
@@ -185,9 +187,15 @@ export function placeInLayers(input: PositionInput): Float64Array {
 
 /** Each trunk goes to one x, as near its mean as the boxes beside it allow. */
 function straightenTrunks(
-  input: PositionInput, x: Float64Array, gap: (left: number, right: number) => number,
+  input: PositionInput,
+  x: Float64Array,
+  gap: (left: number, right: number) => number,
 ): void {
-  const { count, layered: { total, layerOf, trunk, trunkLength }, order } = input;
+  const {
+    count,
+    layered: { total, layerOf, trunk, trunkLength },
+    order,
+  } = input;
   const place = new Int32Array(total);
   order.sequence.forEach((v, at) => {
     place[v] = at;
@@ -241,9 +249,14 @@ function segmentWeights(layered: Layered, count: number): Weights {
   for (let segment = 0; segment < from.length; segment++) {
     const a = from[segment]!;
     const b = to[segment]!;
-    const weight = a >= count && b >= count ? TRUNK_PULL
-      : a >= count || b >= count ? TRUNK_END_PULL
-      : outOf[a] === 1 && into[b] === 1 ? SPINE_PULL : 1;
+    const weight =
+      a >= count && b >= count
+        ? TRUNK_PULL
+        : a >= count || b >= count
+          ? TRUNK_END_PULL
+          : outOf[a] === 1 && into[b] === 1
+            ? SPINE_PULL
+            : 1;
     below[segment] = weight;
     above[segment] = leaf[a] === 1 ? LEAF_PULL : weight;
   }
@@ -261,9 +274,7 @@ interface Runs {
  * What should stand in one straight line: trunks, and paths in which each node is the best reader
  * of the one before and that one its best source.
  */
-function straightRuns(
-  input: PositionInput, pull: Weights, shift: Float64Array,
-): Runs {
+function straightRuns(input: PositionInput, pull: Weights, shift: Float64Array): Runs {
   const { layered, count, topological } = input;
   const { total, trunk, trunkLength, down, up, from, to } = layered;
   const run = Int32Array.from({ length: total }, (_, v) => v);
@@ -305,7 +316,9 @@ function straightRuns(
  * what they mirror, never closer than the gaps.
  */
 export function placeLayers(
-  heights: Float64Array, gaps: Float64Array, wanted: Float64Array | undefined,
+  heights: Float64Array,
+  gaps: Float64Array,
+  wanted: Float64Array | undefined,
 ): Float64Array {
   const layers = heights.length;
   const top = new Float64Array(layers);

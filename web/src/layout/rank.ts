@@ -63,7 +63,10 @@ export function breakCycles(count: number, from: Int32Array, to: Int32Array): Di
     }
   }
   return {
-    count, source, target, reversed,
+    count,
+    source,
+    target,
+    reversed,
     outgoing: adjacencyBy(source, count),
     incoming: adjacencyBy(target, count),
   };

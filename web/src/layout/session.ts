@@ -11,11 +11,11 @@ import type { LayoutNode, LayoutValue, Scene } from "@/layout/types";
 
 export type LayoutRequest =
   | {
-    readonly kind: "graph";
-    readonly version: number;
-    readonly nodes: readonly LayoutNode[];
-    readonly values: readonly LayoutValue[];
-  }
+      readonly kind: "graph";
+      readonly version: number;
+      readonly nodes: readonly LayoutNode[];
+      readonly values: readonly LayoutValue[];
+    }
   | { readonly kind: "layout"; readonly ticket: number; readonly open: readonly string[] };
 
 export type LayoutReply =
@@ -49,8 +49,15 @@ export class LayoutSession {
 /** A node with nothing but what the layout reads: a store's proxies cannot be posted. */
 export function plainNode(node: LayoutNode): LayoutNode {
   return {
-    id: node.id, label: node.label, op: node.op, family: node.family, scope: node.scope,
-    phase: node.phase, inputs: [...node.inputs], outputs: [...node.outputs], detail: node.detail,
+    id: node.id,
+    label: node.label,
+    op: node.op,
+    family: node.family,
+    scope: node.scope,
+    phase: node.phase,
+    inputs: [...node.inputs],
+    outputs: [...node.outputs],
+    detail: node.detail,
     forward: node.forward,
   };
 }

@@ -103,7 +103,8 @@ export function inputSize(hierarchy: Hierarchy, node: number): Size {
   const shape = textWidth(inputText(hierarchy, node), SMALL_MONO);
   const name = textWidth(leafName(leaf), NAME_FONT);
   return {
-    width: stepped(20 + name + (shape > 0 ? shape + 8 : 0), 48, 200), height: 20,
+    width: stepped(20 + name + (shape > 0 ? shape + 8 : 0), 48, 200),
+    height: 20,
   };
 }
 

@@ -11,7 +11,11 @@ const session = new LayoutSession();
 self.onmessage = (event: MessageEvent<LayoutRequest>): void => {
   const reply: LayoutReply | undefined = session.handle(event.data);
   if (reply === undefined) return;
-  const transfer = reply.kind === "scene"
-    ? Object.values(reply.scene).filter(ArrayBuffer.isView).map((view) => view.buffer) : [];
+  const transfer =
+    reply.kind === "scene"
+      ? Object.values(reply.scene)
+          .filter(ArrayBuffer.isView)
+          .map((view) => view.buffer)
+      : [];
   (self as unknown as DedicatedWorkerGlobalScope).postMessage(reply, transfer as Transferable[]);
 };

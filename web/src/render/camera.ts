@@ -26,7 +26,10 @@ const FIT_MARGIN = 28;
 
 export function seen(camera: Camera, view: Viewport): Rect {
   return {
-    x: camera.x, y: camera.y, width: view.width / camera.zoom, height: view.height / camera.zoom,
+    x: camera.x,
+    y: camera.y,
+    width: view.width / camera.zoom,
+    height: view.height / camera.zoom,
   };
 }
 
@@ -73,7 +76,9 @@ function snap(zoom: number): number {
 function settle(camera: Camera): Camera {
   const { zoom } = camera;
   return {
-    x: Math.round(camera.x * zoom) / zoom, y: Math.round(camera.y * zoom) / zoom, zoom,
+    x: Math.round(camera.x * zoom) / zoom,
+    y: Math.round(camera.y * zoom) / zoom,
+    zoom,
   };
 }
 
@@ -87,7 +92,8 @@ function keepInside(camera: Camera, bounds: Rect, view: Viewport): Camera {
   const width = view.width / camera.zoom;
   const height = view.height / camera.zoom;
   const axis = (at: number, size: number, from: number, length: number): number =>
-    length + 2 * margin <= size ? from + length / 2 - size / 2
+    length + 2 * margin <= size
+      ? from + length / 2 - size / 2
       : clamp(at, from - margin, from + length + margin - size);
   return {
     x: axis(camera.x, width, bounds.x, bounds.width),
@@ -113,7 +119,9 @@ export function revealing(camera: Camera, rect: Rect, view: Viewport): Camera {
     return clamp(at, start + length + margin - size, start - margin);
   };
   return settle({
-    x: axis(from.x, width, rect.x, rect.width), y: axis(from.y, height, rect.y, rect.height), zoom,
+    x: axis(from.x, width, rect.x, rect.width),
+    y: axis(from.y, height, rect.y, rect.height),
+    zoom,
   });
 }
 

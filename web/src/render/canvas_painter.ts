@@ -6,7 +6,12 @@
 
 import type { Font } from "@/base/fonts_metrics";
 import {
-  curveArms, dashPattern, type Align, type Painter, type Route, type Stroke,
+  curveArms,
+  dashPattern,
+  type Align,
+  type Painter,
+  type Route,
+  type Stroke,
 } from "@/render/painter";
 
 export const SANS = '"Inter NS", Inter, "Segoe UI", system-ui, sans-serif';
@@ -33,8 +38,13 @@ export class CanvasPainter implements Painter {
   }
 
   rect(
-    x: number, y: number, width: number, height: number, radius: number,
-    fill: string | undefined, stroke?: Stroke,
+    x: number,
+    y: number,
+    width: number,
+    height: number,
+    radius: number,
+    fill: string | undefined,
+    stroke?: Stroke,
   ): void {
     const { context } = this;
     context.beginPath();
@@ -58,7 +68,10 @@ export class CanvasPainter implements Painter {
   }
 
   lines(
-    points: readonly number[], close: boolean, fill: string | undefined, stroke?: Stroke,
+    points: readonly number[],
+    close: boolean,
+    fill: string | undefined,
+    stroke?: Stroke,
   ): void {
     const { context } = this;
     context.beginPath();

@@ -9,9 +9,7 @@ import type { LiveState } from "@/render/live";
 import type { SceneModel } from "@/render/model";
 import type { Painter } from "@/render/painter";
 import type { Palette } from "@/render/palette";
-import type {
-  BreakpointMark, ColourBy, CurrentMark, GraphItem, NodeBadge,
-} from "@/render/types";
+import type { BreakpointMark, ColourBy, CurrentMark, GraphItem, NodeBadge } from "@/render/types";
 
 /** A shape beside an edge, where there is room. */
 export interface EdgeLabel {
@@ -68,25 +66,33 @@ export function detailAt(zoom: number): Detail {
 export const DIMMED = 0.28;
 
 /** `∇`, drawn, since the fonts lack it. `y` is the baseline of a text of this size. */
-export function drawNabla(
-  painter: Painter, x: number, y: number, colour: string, size = 12,
-): void {
+export function drawNabla(painter: Painter, x: number, y: number, colour: string, size = 12): void {
   const k = size / 12;
   painter.lines(
-    [x + 0.5 * k, y - 8 * k, x + 8.5 * k, y - 8 * k, x + 4.5 * k, y - 0.5 * k], true, undefined,
+    [x + 0.5 * k, y - 8 * k, x + 8.5 * k, y - 8 * k, x + 4.5 * k, y - 0.5 * k],
+    true,
+    undefined,
     { colour, width: 1.3 * k },
   );
 }
 
 export function drawChevron(
-  painter: Painter, x: number, y: number, open: boolean, colour: string,
+  painter: Painter,
+  x: number,
+  y: number,
+  open: boolean,
+  colour: string,
 ): void {
   const points = open ? [x, y, x + 3, y + 3, x + 6, y] : [x + 1, y - 1, x + 4, y + 2, x + 1, y + 5];
   painter.lines(points, false, undefined, { colour, width: 1.5 });
 }
 
 export function drawDiamond(
-  painter: Painter, x: number, y: number, radius: number, colour: string,
+  painter: Painter,
+  x: number,
+  y: number,
+  radius: number,
+  colour: string,
 ): void {
   painter.lines([x, y - radius, x + radius, y, x, y + radius, x - radius, y], true, colour);
 }

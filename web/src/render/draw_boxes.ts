@@ -6,14 +6,20 @@
 
 import { printable, textWidth, truncate, truncateMiddle } from "@/base/fonts_metrics";
 import {
-  detailLines, inputText, LINE_HEIGHT, NABLA_WIDTH, NAME_FONT, NAME_INSET, PILL_HEIGHT,
+  detailLines,
+  inputText,
+  LINE_HEIGHT,
+  NABLA_WIDTH,
+  NAME_FONT,
+  NAME_INSET,
+  PILL_HEIGHT,
   PILL_INSET,
-  SCOPE_FONT, SMALL_MONO, TITLE_FONT,
+  SCOPE_FONT,
+  SMALL_MONO,
+  TITLE_FONT,
 } from "@/layout/sizes";
 import { BOX_FOLD, BOX_INPUT, BOX_SCOPE, BOX_STUB } from "@/layout/types";
-import {
-  detailAt, DIMMED, drawChevron, drawNabla, type Drawing,
-} from "@/render/draw";
+import { detailAt, DIMMED, drawChevron, drawNabla, type Drawing } from "@/render/draw";
 import { formatCount, formatTime } from "@/render/format";
 import { heat, isNotFinite, SHARES } from "@/render/live";
 import { FAMILIES, familyColour, mix, sequential } from "@/render/palette";
@@ -30,10 +36,15 @@ export function drawScopes(drawing: Drawing, boxes: readonly number[]): void {
     const group = hierarchy.groups[scene.ref[box]!]!;
     const done = live.groupDone[group.index] === 1;
     painter.rect(
-      scene.x[box]! + 0.5, scene.y[box]! + 0.5, scene.width[box]! - 1, scene.height[box]! - 1, 7,
+      scene.x[box]! + 0.5,
+      scene.y[box]! + 0.5,
+      scene.width[box]! - 1,
+      scene.height[box]! - 1,
+      7,
       palette[SCOPE_FILLS[Math.min(scopeDepth(drawing, box), 2)]!],
       {
-        colour: palette["line-strong"], width: Math.max(1, 0.6 / zoom),
+        colour: palette["line-strong"],
+        width: Math.max(1, 0.6 / zoom),
         dash: done ? "solid" : "dashed",
       },
     );
@@ -71,7 +82,9 @@ export function drawHeaders(drawing: Drawing, boxes: readonly number[]): void {
     const rightWidth = right === "" ? 0 : textWidth(right, SMALL_MONO) + 10;
     const nabla = model.gradientMark(box) ? NABLA_WIDTH : 0;
     const name = truncateMiddle(
-      printable(group.name, 120), font, width - PILL_INSET - nabla - rightWidth - 16,
+      printable(group.name, 120),
+      font,
+      width - PILL_INSET - nabla - rightWidth - 16,
     );
     // A patch of the ground, so that an edge that enters here does not strike the words through.
     const end = textWidth(name, font) + nabla;
@@ -148,7 +161,11 @@ function drawNode(drawing: Drawing, box: number): void {
   const room = width - (left - x) - nabla - (time === "" ? 10 : textWidth(time, SMALL_MONO) + 18);
   if (nabla > 0) drawNabla(painter, left, y + 15, ink);
   painter.text(
-    left + nabla, y + 15, truncateMiddle(printable(data.label, 120), font, room), font, ink,
+    left + nabla,
+    y + 15,
+    truncateMiddle(printable(data.label, 120), font, room),
+    font,
+    ink,
   );
   if (time !== "") {
     painter.text(x + width - 9, y + 14.5, time, SMALL_MONO, palette["text-3"], "right");
@@ -157,7 +174,11 @@ function drawNode(drawing: Drawing, box: number): void {
 }
 
 function drawLines(
-  drawing: Drawing, lines: readonly string[], x: number, y: number, room: number,
+  drawing: Drawing,
+  lines: readonly string[],
+  x: number,
+  y: number,
+  room: number,
 ): void {
   const { painter, palette } = drawing;
   lines.forEach((line, k) => {
@@ -171,16 +192,27 @@ function currentAlpha(drawing: Drawing, box: number): number {
 }
 
 function drawBody(
-  drawing: Drawing, x: number, y: number, width: number, height: number, done: boolean,
-  tint: string | undefined, radius: number,
+  drawing: Drawing,
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+  done: boolean,
+  tint: string | undefined,
+  radius: number,
 ): void {
   const { painter, palette, zoom } = drawing;
   const ground = palette[done ? "bg-raised" : "bg-canvas"];
   painter.rect(
-    x + 0.5, y + 0.5, width - 1, height - 1, radius,
+    x + 0.5,
+    y + 0.5,
+    width - 1,
+    height - 1,
+    radius,
     tint === undefined || !done ? ground : mix(ground, tint, 0.22),
     {
-      colour: palette[done ? "line-node" : "line-strong"], width: Math.max(1, 0.6 / zoom),
+      colour: palette[done ? "line-node" : "line-strong"],
+      width: Math.max(1, 0.6 / zoom),
       dash: done ? "solid" : "dashed",
     },
   );
@@ -188,7 +220,11 @@ function drawBody(
 
 /** A name that stays readable while the box shrinks. */
 function drawMidName(
-  drawing: Drawing, box: number, label: string, ink: string, nabla: boolean,
+  drawing: Drawing,
+  box: number,
+  label: string,
+  ink: string,
+  nabla: boolean,
 ): void {
   const { painter, model, zoom } = drawing;
   const { scene } = model;
@@ -202,8 +238,11 @@ function drawMidName(
   const mark = nabla ? size * 1.05 : 0;
   if (nabla) drawNabla(painter, left, base, ink, size);
   painter.text(
-    left + mark, base, truncate(printable(label, 60), font, scene.width[box]! - 18 - mark),
-    font, ink,
+    left + mark,
+    base,
+    truncate(printable(label, 60), font, scene.width[box]! - 18 - mark),
+    font,
+    ink,
   );
 }
 
@@ -216,8 +255,10 @@ function drawFold(drawing: Drawing, box: number): void {
   const y = scene.y[box]!;
   const width = scene.width[box]!;
   const ink = done ? palette.text : palette["text-3"];
-  const tint = drawing.colourBy === "finite" && isNotFinite(live.groupFlags[group.index]!)
-    ? palette.nan : undefined;
+  const tint =
+    drawing.colourBy === "finite" && isNotFinite(live.groupFlags[group.index]!)
+      ? palette.nan
+      : undefined;
   drawBody(drawing, x, y, width, scene.height[box]!, done, tint, 5);
   drawStrip(drawing, box, group.index, currentAlpha(drawing, box) * (done ? 0.9 : 0.45));
   painter.alpha(currentAlpha(drawing, box));
@@ -228,12 +269,15 @@ function drawFold(drawing: Drawing, box: number): void {
   }
   drawChevron(painter, x + 9, y + 9, false, palette["text-3"]);
   const right = rightText(drawing, group.index, group.ops, width);
-  const room = width - PILL_INSET - nabla - 10
-    - (right === "" ? 0 : textWidth(right, SMALL_MONO) + 10);
+  const room =
+    width - PILL_INSET - nabla - 10 - (right === "" ? 0 : textWidth(right, SMALL_MONO) + 10);
   if (nabla > 0) drawNabla(painter, x + PILL_INSET, y + 15, ink);
   painter.text(
-    x + PILL_INSET + nabla, y + 15.5, truncateMiddle(printable(group.name, 120), NAME_FONT, room),
-    NAME_FONT, ink,
+    x + PILL_INSET + nabla,
+    y + 15.5,
+    truncateMiddle(printable(group.name, 120), NAME_FONT, room),
+    NAME_FONT,
+    ink,
   );
   if (right !== "") {
     painter.text(x + width - 9, y + 15, right, SMALL_MONO, palette["text-3"], "right");
@@ -252,9 +296,7 @@ function drawStrip(drawing: Drawing, box: number, group: number, alpha: number):
   for (let family = 0; family < SHARES; family++) {
     const length = live.shares[group * SHARES + family]! * room;
     if (length <= 0) continue;
-    painter.blocks(
-      [at, y, Math.max(0.8, length - 1), 2], familyColour(palette, FAMILIES[family]!),
-    );
+    painter.blocks([at, y, Math.max(0.8, length - 1), 2], familyColour(palette, FAMILIES[family]!));
     at += length;
   }
   painter.alpha(1);
@@ -281,7 +323,11 @@ function drawInput(drawing: Drawing, box: number): void {
   const base = y + height / 2 + 4;
   const font = { ...NAME_FONT, size: 11 };
   painter.text(
-    x + 10, base, truncateMiddle(printable(label, 120), font, width - 20 - shapeWidth), font, ink,
+    x + 10,
+    base,
+    truncateMiddle(printable(label, 120), font, width - 20 - shapeWidth),
+    font,
+    ink,
   );
   if (shape !== "") {
     painter.text(x + width - 10, base - 0.5, shape, SMALL_MONO, palette["text-3"], "right");
@@ -306,11 +352,12 @@ function drawFarBoxes(drawing: Drawing, boxes: readonly number[]): void {
     const fold = kind === BOX_FOLD;
     const done = (fold ? live.groupDone : live.done)[ref] === 1;
     const hue = fold ? palette["text-off"] : nodeColour(drawing, ref);
-    const strength = (done ? 0.8 : 0.3)
-      * (matches === undefined || matches.has(box) ? 1 : DIMMED);
+    const strength = (done ? 0.8 : 0.3) * (matches === undefined || matches.has(box) ? 1 : DIMMED);
     put(mix(palette["bg-canvas"], hue, strength), [
-      scene.x[box]!, scene.y[box]! + 2,
-      Math.max(least, scene.width[box]!), Math.max(least, scene.height[box]! - 4),
+      scene.x[box]!,
+      scene.y[box]! + 2,
+      Math.max(least, scene.width[box]!),
+      Math.max(least, scene.height[box]! - 4),
     ]);
   }
   for (const [colour, rects] of byColour) painter.blocks(rects, colour);

@@ -24,7 +24,10 @@ export function edgeRoute(model: SceneModel, edge: number, whole: boolean): Rout
   const { start, shared, points } = model.scene;
   const skip = whole ? 0 : shared[edge]!;
   return {
-    points, start: start[edge]! + skip, end: start[edge + 1]!, straightFirst: skip % 2 === 0,
+    points,
+    start: start[edge]! + skip,
+    end: start[edge + 1]!,
+    straightFirst: skip % 2 === 0,
   };
 }
 
@@ -39,7 +42,8 @@ function edgeStroke(drawing: Drawing, edge: number): Stroke {
   if (!done || bad) {
     return { colour, width: Math.max(Math.min(width, 2), 1 / zoom), dash: "dashed" };
   }
-  return (edgeFlags[edge]! & EDGE_BACK) !== 0 ? { colour, width, dash: "dashed" }
+  return (edgeFlags[edge]! & EDGE_BACK) !== 0
+    ? { colour, width, dash: "dashed" }
     : { colour, width };
 }
 
@@ -77,7 +81,9 @@ function drawStubs(drawing: Drawing): void {
     const x = rect.x + rect.width;
     const y = rect.y + rect.height / 2;
     painter.lines([x + 3, y, x + STUB_LENGTH, y], false, undefined, {
-      colour: palette["line-node"], width: 1.5, dash: "dotted",
+      colour: palette["line-node"],
+      width: 1.5,
+      dash: "dotted",
     });
   }
 }
@@ -92,7 +98,8 @@ function drawUpwardHead(drawing: Drawing, edge: number): void {
   if (kind[target[edge]!] === BOX_SCOPE) return;
   const x = points[2 * end]!;
   painter.lines([x - 3.5, y + 5.5, x, y + 1.5, x + 3.5, y + 5.5], false, undefined, {
-    colour: palette["line-node"], width: 1.3,
+    colour: palette["line-node"],
+    width: 1.3,
   });
 }
 
@@ -104,10 +111,12 @@ function drawLinks(drawing: Drawing): void {
     const to = model.rect(scene.links[at + 2]!);
     const seed = scene.links[at] === LINK_SEED;
     const gradients = hierarchy.groupAt.get("optimizer");
-    const done = seed ? live.done[hierarchy.seed[1]] === 1
+    const done = seed
+      ? live.done[hierarchy.seed[1]] === 1
       : gradients !== undefined && live.groupDone[gradients] === 1;
     const stroke: Stroke = {
-      colour: palette[done ? "text-off" : "line-strong"], width: Math.max(1.5, 0.7 / zoom),
+      colour: palette[done ? "text-off" : "line-strong"],
+      width: Math.max(1.5, 0.7 / zoom),
       dash: "dashed",
     };
     painter.lines(linkPoints(from, to, seed), false, undefined, stroke);
@@ -115,7 +124,8 @@ function drawLinks(drawing: Drawing): void {
     const x = to.x + to.width / 2;
     const y = to.y + to.height;
     painter.lines([x - 3.5, y + 5.5, x, y + 1.5, x + 3.5, y + 5.5], false, undefined, {
-      colour: palette["line-node"], width: 1.3,
+      colour: palette["line-node"],
+      width: 1.3,
     });
   }
 }
@@ -129,11 +139,14 @@ function linkPoints(from: Rect, to: Rect, seed: boolean): number[] {
     return seed ? [right, y, x, y, x, to.y + to.height] : [x, from.y, x, to.y + to.height];
   }
   const startY = clamp(
-    seed ? from.y + from.height / 2 : to.y + to.height / 2, from.y + 10, from.y + from.height - 10,
+    seed ? from.y + from.height / 2 : to.y + to.height / 2,
+    from.y + 10,
+    from.y + from.height - 10,
   );
   const endY = clamp(startY, to.y + 10, to.y + to.height - 10);
   const bend = to.x - 24;
-  return startY === endY ? [right, startY, to.x, endY]
+  return startY === endY
+    ? [right, startY, to.x, endY]
     : [right, startY, bend, startY, bend, endY, to.x, endY];
 }
 
@@ -163,7 +176,9 @@ export function drawSaved(drawing: Drawing, node: number): void {
       lane === y0 && Math.abs(y0 - y1) < 2
         ? [start, y0, b.x, y0]
         : [...out, bend, lane, bend, y1, b.x, y1],
-      false, undefined, stroke,
+      false,
+      undefined,
+      stroke,
     );
     if (drawn.size === 1 && bend - start > 60 && detailAt(drawing.zoom) === "near") {
       painter.text(bend - 8, lane - 5, "saved", SMALL_SANS, palette["text-3"], "right");
@@ -173,10 +188,15 @@ export function drawSaved(drawing: Drawing, node: number): void {
 
 /** A height at which a level line from `start` to `end` crosses no node; `y` itself if it can. */
 export function freeLane(
-  model: SceneModel, from: number, start: number, end: number, y: number,
+  model: SceneModel,
+  from: number,
+  start: number,
+  end: number,
+  y: number,
 ): number {
   const inTheWay = (lane: number) =>
-    model.boxesIn({ x: start, y: lane - 2, width: end - start, height: 4 })
+    model
+      .boxesIn({ x: start, y: lane - 2, width: end - start, height: 4 })
       .filter((box) => box !== from && model.scene.kind[box] !== BOX_SCOPE)
       .map((box) => model.rect(box));
   const first = inTheWay(y);
@@ -225,8 +245,11 @@ function blocked(model: SceneModel, edge: number, rect: Rect): boolean {
     if (scene.kind[box] !== BOX_SCOPE) return true;
     // Inside a scope is fine; across its border is not.
     const scope = model.rect(box);
-    const inside = rect.x > scope.x && rect.x + rect.width < scope.x + scope.width
-      && rect.y > scope.y + 22 && rect.y + rect.height < scope.y + scope.height;
+    const inside =
+      rect.x > scope.x &&
+      rect.x + rect.width < scope.x + scope.width &&
+      rect.y > scope.y + 22 &&
+      rect.y + rect.height < scope.y + scope.height;
     if (!inside) return true;
   }
   return model.edgesIn(rect).some((other) => other !== edge);
@@ -245,7 +268,10 @@ export function drawLabels(drawing: Drawing): void {
     const done = live.done[model.scene.producer[label.edge]!] === 1;
     painter.text(label.x, label.y, label.shape, SMALL_MONO, palette[done ? "text-2" : "text-3"]);
     painter.text(
-      label.x + textWidth(`${label.shape} `, SMALL_MONO) + 1, label.y, label.size, SMALL_MONO,
+      label.x + textWidth(`${label.shape} `, SMALL_MONO) + 1,
+      label.y,
+      label.size,
+      SMALL_MONO,
       palette["text-3"],
     );
   }

@@ -6,12 +6,15 @@
 
 import { printable, textWidth, truncateMiddle, type Font } from "@/base/fonts_metrics";
 import { grow, overlaps, type Rect } from "@/base/geometry";
-import {
-  detailLines, LINE_HEIGHT, NABLA_WIDTH, SMALL_MONO, TITLE_FONT,
-} from "@/layout/sizes";
+import { detailLines, LINE_HEIGHT, NABLA_WIDTH, SMALL_MONO, TITLE_FONT } from "@/layout/sizes";
 import { BOX_FOLD, BOX_NODE, BOX_SCOPE, EDGE_OUT_OF_SCOPE } from "@/layout/types";
 import {
-  detailAt, drawDiamond, drawNabla, type Drawing, type EdgeHover, type Marks,
+  detailAt,
+  drawDiamond,
+  drawNabla,
+  type Drawing,
+  type EdgeHover,
+  type Marks,
 } from "@/render/draw";
 import { nodeColour } from "@/render/draw_boxes";
 import { drawSaved, edgeRoute, edgeWidth, edgeWords } from "@/render/draw_edges";
@@ -55,7 +58,8 @@ function drawEdgeWords(drawing: Drawing, { edge, at }: EdgeHover): void {
   const x = Math.min(at.x + 14 / zoom, view.x + view.width - width - 4 / zoom);
   const y = at.y - 9 / zoom;
   painter.rect(x, y, width, 19 / zoom, 4 / zoom, palette["bg-overlay"], {
-    colour: palette["line-strong"], width: 1 / zoom,
+    colour: palette["line-strong"],
+    width: 1 / zoom,
   });
   painter.text(x + 6 / zoom, y + 13 / zoom, words, font, palette.text);
 }
@@ -68,11 +72,13 @@ function drawOutline(drawing: Drawing, box: number, look: "select" | "hover"): v
   const radius = drawing.model.scene.kind[box] === BOX_SCOPE ? 8 : 6;
   if (look === "select") {
     painter.rect(x - 1, y - 1, width + 2, height + 2, radius, palette["select-wash"], {
-      colour: palette.select, width: thick,
+      colour: palette.select,
+      width: thick,
     });
   } else {
     painter.rect(x + 0.5, y + 0.5, width - 1, height - 1, radius - 1, undefined, {
-      colour: palette["text-3"], width: 1,
+      colour: palette["text-3"],
+      width: 1,
     });
   }
 }
@@ -94,12 +100,15 @@ function drawFlow(drawing: Drawing, marks: Marks, box: number): void {
     const target = scene.target[edge]!;
     const leaves = source === box || (node >= 0 && scene.producer[edge] === node);
     // A value read from another column comes by no edge of its own.
-    const feeds = target === box || (inputs.has(scene.value[edge]!)
-      && columnOf(drawing, scene.producer[edge]!) === column
-      && (model.within(box, target) || (scene.edgeFlags[edge]! & EDGE_OUT_OF_SCOPE) !== 0));
+    const feeds =
+      target === box ||
+      (inputs.has(scene.value[edge]!) &&
+        columnOf(drawing, scene.producer[edge]!) === column &&
+        (model.within(box, target) || (scene.edgeFlags[edge]! & EDGE_OUT_OF_SCOPE) !== 0));
     if (!leaves && !feeds) continue;
     painter.route(edgeRoute(model, edge, true), {
-      colour: palette.select, width: Math.max(edgeWidth(scene.bytes[edge]!), 1.5, 1 / zoom),
+      colour: palette.select,
+      width: Math.max(edgeWidth(scene.bytes[edge]!), 1.5, 1 / zoom),
     });
     const ends = source === box || target === box;
     if (ends && !taken.has(edge) && detailAt(zoom) === "near") {
@@ -115,9 +124,7 @@ function columnOf(drawing: Drawing, node: number): number {
 }
 
 /** On a patch of ground, in the gap beside the box; it may cover a line but never a box. */
-function drawEdgeLabel(
-  drawing: Drawing, edge: number, into: boolean, labels: Rect[],
-): void {
+function drawEdgeLabel(drawing: Drawing, edge: number, into: boolean, labels: Rect[]): void {
   const { painter, palette, model } = drawing;
   const { start, points } = model.scene;
   const at = into ? start[edge + 1]! - 2 : start[edge]! + 1;
@@ -128,8 +135,9 @@ function drawEdgeLabel(
   const words = `${shape} ${size}`;
   const width = textWidth(words, SMALL_MONO);
   const rect: Rect = { x: x + 5, y: y - 6.5, width: width + 6, height: 13 };
-  const covers = model.boxesIn(rect).some((box) => model.scene.kind[box] !== BOX_SCOPE)
-    || labels.some((label) => overlaps(label, rect));
+  const covers =
+    model.boxesIn(rect).some((box) => model.scene.kind[box] !== BOX_SCOPE) ||
+    labels.some((label) => overlaps(label, rect));
   if (covers) return;
   labels.push(rect);
   painter.rect(rect.x, rect.y, rect.width, rect.height, 3, palette["bg-overlay"]);
@@ -149,7 +157,8 @@ function drawNotFinite(drawing: Drawing): void {
     const x = scene.x[box]! + scene.width[box]!;
     const colour = (flags & HAS_NAN) !== 0 ? palette.nan : palette.inf;
     painter.lines(diamond(x, scene.y[box]! + scene.height[box]! / 2, radius), true, colour, {
-      colour: palette["bg-canvas"], width: 1.5,
+      colour: palette["bg-canvas"],
+      width: 1.5,
     });
   }
 }
@@ -165,8 +174,11 @@ const CURRENT_FONT: Font = { ...TITLE_FONT, size: 13 };
 export function raisedRect(drawing: Drawing, marks: Marks, box: number): Rect {
   const rect = drawing.model.rect(box);
   const badge = marks.badge;
-  const shows = badge !== undefined && marks.current?.node === badge.node
-    && drawing.model.scene.kind[box] === BOX_NODE && detailAt(drawing.zoom) === "near";
+  const shows =
+    badge !== undefined &&
+    marks.current?.node === badge.node &&
+    drawing.model.scene.kind[box] === BOX_NODE &&
+    detailAt(drawing.zoom) === "near";
   if (!shows) return rect;
   return { ...rect, y: rect.y - BADGE_HEIGHT / 2, height: rect.height + BADGE_HEIGHT };
 }
@@ -185,12 +197,15 @@ function drawCurrent(drawing: Drawing, marks: Marks): void {
   const thick = Math.max(1, 1 / zoom);
   const halo = 3.5 * thick;
   painter.rect(x - halo, y - halo, width + 2 * halo, height + 2 * halo, 6 + halo, undefined, {
-    colour: palette["now-ring"], width: 4 * thick,
+    colour: palette["now-ring"],
+    width: 4 * thick,
   });
   const own = scene.kind[box] === BOX_NODE && detailAt(zoom) === "near";
   const ground = own ? palette["bg-overlay"] : undefined;
   painter.rect(x + 0.5, y + 0.5, width - 1, height - 1, 6, ground, {
-    colour: palette.now, width: 1.5 * thick, dash: current.live ? "solid" : "dashed",
+    colour: palette.now,
+    width: 1.5 * thick,
+    dash: current.live ? "solid" : "dashed",
   });
   if (own) drawCurrentWords(drawing, marks, scene.ref[box]!, rect);
   const size = 6 * thick;
@@ -199,7 +214,8 @@ function drawCurrent(drawing: Drawing, marks: Marks): void {
   // Hollow: about to run. Filled: has run.
   const before = current.when === "before";
   painter.lines(
-    [tip - size, middle - size * 0.85, tip, middle, tip - size, middle + size * 0.85], true,
+    [tip - size, middle - size * 0.85, tip, middle, tip - size, middle + size * 0.85],
+    true,
     before ? palette["bg-canvas"] : palette.now,
     before ? { colour: palette.now, width: 1.3 * thick } : undefined,
   );
@@ -216,16 +232,25 @@ function drawCurrentWords(drawing: Drawing, marks: Marks, node: number, rect: Re
   const nabla = model.gradientMark(box) ? NABLA_WIDTH + 1 : 0;
   if (nabla > 0) drawNabla(painter, x + 13, y + 16, palette.text);
   const label = printable(model.hierarchy.nodes[node]!.label, 120);
-  painter.text(x + 13 + nabla, y + 16.5,
-    truncateMiddle(label, CURRENT_FONT, width - 22 - nabla - timeWidth), CURRENT_FONT,
-    palette.text);
+  painter.text(
+    x + 13 + nabla,
+    y + 16.5,
+    truncateMiddle(label, CURRENT_FONT, width - 22 - nabla - timeWidth),
+    CURRENT_FONT,
+    palette.text,
+  );
   if (time !== "") {
     painter.text(x + width - 10, y + 16, time, SMALL_MONO, palette["text-2"], "right");
   }
   const lines = detailLines(model.hierarchy, node);
   lines.forEach((line, k) => {
-    painter.text(x + 13, y + 29.5 + k * LINE_HEIGHT,
-      truncateMiddle(line, SMALL_MONO, width - 23), SMALL_MONO, palette["text-3"]);
+    painter.text(
+      x + 13,
+      y + 29.5 + k * LINE_HEIGHT,
+      truncateMiddle(line, SMALL_MONO, width - 23),
+      SMALL_MONO,
+      palette["text-3"],
+    );
   });
   const badge = marks.badge;
   if (badge === undefined || badge.node !== model.hierarchy.nodes[node]!.id) return;
@@ -234,7 +259,11 @@ function drawCurrentWords(drawing: Drawing, marks: Marks, node: number, rect: Re
 
 /** A histogram or a scalar's value, and what is not finite, on one line above `base`. */
 function drawBadge(
-  drawing: Drawing, badge: NonNullable<Marks["badge"]>, x: number, base: number, room: number,
+  drawing: Drawing,
+  badge: NonNullable<Marks["badge"]>,
+  x: number,
+  base: number,
+  room: number,
 ): void {
   const { painter, palette } = drawing;
   let left = room;
@@ -254,8 +283,13 @@ function drawBadge(
   flag(badge.infCount, "Inf", "inf");
   if (badge.text !== "") {
     const font: Font = { ...SMALL_MONO, size: 12 };
-    painter.text(x, base - 3, truncateMiddle(printable(badge.text, 80), font, left), font,
-      palette["now-text"]);
+    painter.text(
+      x,
+      base - 3,
+      truncateMiddle(printable(badge.text, 80), font, left),
+      font,
+      palette["now-text"],
+    );
     return;
   }
   const bins = badge.histogram;

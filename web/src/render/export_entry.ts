@@ -28,22 +28,40 @@ const MARGIN = 32;
 export function renderSvg(json: string): string {
   const input = parseInput(json);
   const hierarchy = buildHierarchy(
-    input.nodes, new Map(input.values.map((value) => [value.id, value])),
+    input.nodes,
+    new Map(input.values.map((value) => [value.id, value])),
   );
   const open = input.open === "all" ? "all" : new Set(input.open);
   const model = new SceneModel(hierarchy, composeScene(new NestedLayout(hierarchy), open, 1));
   const { left, top, right, bottom } = model.scene;
-  return drawSvg({
-    palette: literalPalette(input.theme), model, live: liveState(hierarchy, undefined, 0),
-    view: {
-      x: left - MARGIN, y: top - MARGIN,
-      width: right - left + 2 * MARGIN, height: bottom - top + 2 * MARGIN,
+  return drawSvg(
+    {
+      palette: literalPalette(input.theme),
+      model,
+      live: liveState(hierarchy, undefined, 0),
+      view: {
+        x: left - MARGIN,
+        y: top - MARGIN,
+        width: right - left + 2 * MARGIN,
+        height: bottom - top + 2 * MARGIN,
+      },
+      zoom: 1,
+      colourBy: "family",
+      matches: undefined,
+      raised: -1,
+      labels: placeLabels(model),
     },
-    zoom: 1, colourBy: "family", matches: undefined, raised: -1, labels: placeLabels(model),
-  }, {
-    current: undefined, badge: undefined, breakpoints: new Map(), selection: undefined,
-    hover: undefined, gutter: undefined, edge: undefined,
-  }, input.title);
+    {
+      current: undefined,
+      badge: undefined,
+      breakpoints: new Map(),
+      selection: undefined,
+      hover: undefined,
+      gutter: undefined,
+      edge: undefined,
+    },
+    input.title,
+  );
 }
 
 function parseInput(json: string): ExportInput {
@@ -55,7 +73,9 @@ function parseInput(json: string): ExportInput {
   return {
     // JSON has no undefined: a node that differentiates nothing comes with null.
     nodes: nodes.map((node) => ({ ...node, forward: node.forward ?? undefined })),
-    values, open: input.open ?? "all", theme: input.theme === "dark" ? "dark" : "light",
+    values,
+    open: input.open ?? "all",
+    theme: input.theme === "dark" ? "dark" : "light",
     title: typeof input.title === "string" ? input.title : "nodescope graph",
   };
 }

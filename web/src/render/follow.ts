@@ -36,7 +36,10 @@ export function focusRect(model: SceneModel, current: number | undefined): Rect 
 
 /** Moves the camera so that `item`'s left top corner stays where it was on the screen. */
 export function pinned(
-  camera: Camera, item: GraphItem, before: SceneModel, after: SceneModel,
+  camera: Camera,
+  item: GraphItem,
+  before: SceneModel,
+  after: SceneModel,
 ): Camera | undefined {
   const old = before.boxOf(item);
   const now = after.boxOf(item);
@@ -50,7 +53,9 @@ export function pinned(
 
 /** The item nearest the middle of the view: what the user most likely looks at. */
 export function anchorItem(
-  model: SceneModel, camera: Camera, view: Viewport,
+  model: SceneModel,
+  camera: Camera,
+  view: Viewport,
 ): GraphItem | undefined {
   const sight = seen(camera, view);
   const x = sight.x + sight.width / 2;
@@ -69,9 +74,13 @@ export function anchorItem(
 
 /** The camera for a scene that arrives. */
 export function cameraFor(
-  camera: Camera, before: SceneModel | undefined, after: SceneModel, view: Viewport,
+  camera: Camera,
+  before: SceneModel | undefined,
+  after: SceneModel,
+  view: Viewport,
   choice: {
-    readonly toggled: GraphItem | undefined; readonly touched: boolean;
+    readonly toggled: GraphItem | undefined;
+    readonly touched: boolean;
     readonly focus: Rect | undefined;
   },
 ): Camera {
@@ -81,12 +90,15 @@ export function cameraFor(
   const { toggled } = choice;
   if (toggled !== undefined) {
     const box = before.boxOf(toggled);
-    const kept = box >= 0 && overlaps(before.rect(box), sight)
-      ? pinned(camera, toggled, before, after) : undefined;
+    const kept =
+      box >= 0 && overlaps(before.rect(box), sight)
+        ? pinned(camera, toggled, before, after)
+        : undefined;
     if (kept !== undefined) return kept;
   } else if (!choice.touched) {
-    const inside = contains(sight, bounds)
-      && contains(sight, { x: bounds.x + bounds.width, y: bounds.y + bounds.height });
+    const inside =
+      contains(sight, bounds) &&
+      contains(sight, { x: bounds.x + bounds.width, y: bounds.y + bounds.height });
     return inside ? camera : fitted(bounds, choice.focus, view);
   }
   const anchor = anchorItem(before, camera, view);
@@ -95,9 +107,14 @@ export function cameraFor(
 
 /** The camera after the canvas changed its size: what was followed stays in sight. */
 export function resizedCamera(
-  camera: Camera, model: SceneModel, before: Viewport, view: Viewport,
+  camera: Camera,
+  model: SceneModel,
+  before: Viewport,
+  view: Viewport,
   choice: {
-    readonly fit: boolean; readonly node: number | undefined; readonly focus: Rect | undefined;
+    readonly fit: boolean;
+    readonly node: number | undefined;
+    readonly focus: Rect | undefined;
   },
 ): Camera {
   if (choice.fit) return fitted(sceneBounds(model), choice.focus, view);
@@ -106,7 +123,10 @@ export function resizedCamera(
 
 /** Whether an item, or the folded scope that holds it, is on the screen. */
 export function inSight(
-  model: SceneModel | undefined, node: number | undefined, camera: Camera, view: Viewport,
+  model: SceneModel | undefined,
+  node: number | undefined,
+  camera: Camera,
+  view: Viewport,
 ): boolean {
   if (model === undefined || node === undefined) return false;
   const box = model.boxOf({ kind: "node", id: node });

@@ -5,7 +5,10 @@
  */
 
 const TIME_UNITS: readonly (readonly [number, string])[] = [
-  [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"],
+  [1e9, "s"],
+  [1e6, "ms"],
+  [1e3, "µs"],
+  [1, "ns"],
 ];
 
 export function formatTime(ns: number): string {

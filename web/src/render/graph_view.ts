@@ -9,15 +9,33 @@ import { clamp, overlaps, type Point, type Rect } from "@/base/geometry";
 import { buildHierarchy } from "@/layout/hierarchy";
 import { EMPTY_SCENE } from "@/layout/types";
 import {
-  fitted, revealing, seen, toScreen, toWorld, zoomAt, type Camera, type Viewport,
+  fitted,
+  revealing,
+  seen,
+  toScreen,
+  toWorld,
+  zoomAt,
+  type Camera,
+  type Viewport,
 } from "@/render/camera";
 import { detailAt, type Drawing, type EdgeLabel, type Marks } from "@/render/draw";
 import { placeLabels } from "@/render/draw_edges";
 import {
-  cameraFor, focusRect, inSight, keeping, resizedCamera, sceneBounds,
+  cameraFor,
+  focusRect,
+  inSight,
+  keeping,
+  resizedCamera,
+  sceneBounds,
 } from "@/render/follow";
 import {
-  hitTest, neighbourOf, NOWHERE, pointedAt, sameItem, samePointed, type Pointed,
+  hitTest,
+  neighbourOf,
+  NOWHERE,
+  pointedAt,
+  sameItem,
+  samePointed,
+  type Pointed,
 } from "@/render/hit";
 import { liveState, type LiveState } from "@/render/live";
 import { SceneModel } from "@/render/model";
@@ -30,8 +48,15 @@ import { Screen } from "@/render/screen";
 import { reducedMotion, type Stage } from "@/render/stage";
 import { CameraTween, Tween } from "@/render/tween";
 import type {
-  BreakpointMark, ColourBy, CurrentMark, GraphItem, GraphModel, GraphView, GraphViewEvents,
-  NodeBadge, NodeStates,
+  BreakpointMark,
+  ColourBy,
+  CurrentMark,
+  GraphItem,
+  GraphModel,
+  GraphView,
+  GraphViewEvents,
+  NodeBadge,
+  NodeStates,
 } from "@/render/types";
 
 export function createGraphView(host: HTMLElement, events: GraphViewEvents): GraphView {
@@ -72,27 +97,33 @@ class CanvasGraphView implements GraphView {
   private reportedZoom = -1;
   private disposed = false;
 
-  constructor(private readonly host: HTMLElement, private readonly events: GraphViewEvents) {
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly events: GraphViewEvents,
+  ) {
     this.palette = readPalette(host);
     this.screen = new Screen(host, () => this.resized());
     this.stage = this.screen.stage;
     this.lastView = this.stage.view;
     this.panel = new OverviewPanel(
-      (point) => this.centreOn(point), () => this.invalidate("overview"),
+      (point) => this.centreOn(point),
+      () => this.invalidate("overview"),
     );
     this.overview = this.panel.canvas;
     this.source = new SceneSource({
       scene: (model, ms) => this.sceneArrived(model, ms),
       busy: () => this.events.layout(true, 0),
     });
-    this.ends.push(listenToPointer(host, {
-      pan: (dx, dy) => this.pan(dx, dy),
-      zoom: (anchor, factor) => this.zoomAround(anchor, this.camera.zoom * factor),
-      hover: (point) => this.pointAt(point),
-      click: (point) => this.click(point),
-      doubleClick: (point) => this.doubleClick(point),
-      dragging: (active) => this.setCursor(active ? "grabbing" : "grab"),
-    }));
+    this.ends.push(
+      listenToPointer(host, {
+        pan: (dx, dy) => this.pan(dx, dy),
+        zoom: (anchor, factor) => this.zoomAround(anchor, this.camera.zoom * factor),
+        hover: (point) => this.pointAt(point),
+        click: (point) => this.click(point),
+        doubleClick: (point) => this.doubleClick(point),
+        dragging: (active) => this.setCursor(active ? "grabbing" : "grab"),
+      }),
+    );
     // Text drawn before the fonts are there would stay in a fallback.
     const fontsReady = (): void => this.redraw();
     document.fonts?.addEventListener?.("loadingdone", fontsReady);
@@ -125,7 +156,9 @@ class CanvasGraphView implements GraphView {
     this.unfitted = this.stage.view.width === 0;
     const from = this.camera;
     let to = cameraFor(from, before, model, this.stage.view, {
-      toggled: this.toggled, touched: this.touched, focus: focusRect(model, this.current?.node),
+      toggled: this.toggled,
+      touched: this.touched,
+      focus: focusRect(model, this.current?.node),
     });
     this.toggled = undefined;
     if (inSight(before, this.current?.node, from, this.stage.view)) {
@@ -136,8 +169,10 @@ class CanvasGraphView implements GraphView {
     if (this.wanted !== undefined && model.ownBox(this.wanted) >= 0) this.wanted = undefined;
     this.camera = to;
     this.glide = undefined;
-    this.tween = before === undefined || before.scene.boxes === 0 || reducedMotion() ? undefined
-      : Tween.start(model, before, performance.now(), from, to);
+    this.tween =
+      before === undefined || before.scene.boxes === 0 || reducedMotion()
+        ? undefined
+        : Tween.start(model, before, performance.now(), from, to);
     this.events.layout(false, ms);
     this.redraw();
   }
@@ -213,9 +248,7 @@ class CanvasGraphView implements GraphView {
     this.moveTo(zoomAt(this.camera, { x: width / 2, y: height / 2 }, zoom));
   }
 
-  neighbour(
-    from: GraphItem, direction: "up" | "down" | "left" | "right",
-  ): GraphItem | undefined {
+  neighbour(from: GraphItem, direction: "up" | "down" | "left" | "right"): GraphItem | undefined {
     const box = this.model?.boxOf(from) ?? -1;
     if (this.model === undefined || box < 0) return undefined;
     const next = neighbourOf(this.model, box, direction);
@@ -227,7 +260,8 @@ class CanvasGraphView implements GraphView {
     const { x, y, width, height } = sceneBounds(shown);
     const view = { x: x - 32, y: y - 32, width: width + 64, height: height + 64 };
     return drawSvg(
-      { ...this.drawingFor(shown, { x, y, zoom: 1 }), view }, { ...this.marks(), ...NOWHERE },
+      { ...this.drawingFor(shown, { x, y, zoom: 1 }), view },
+      { ...this.marks(), ...NOWHERE },
       "nodescope graph",
     );
   }
@@ -265,8 +299,10 @@ class CanvasGraphView implements GraphView {
 
   private pointAt(point: Point | undefined): void {
     const before = this.pointed;
-    this.pointed = point === undefined || this.model === undefined ? NOWHERE
-      : pointedAt(this.model, toWorld(this.camera, point), this.camera.zoom);
+    this.pointed =
+      point === undefined || this.model === undefined
+        ? NOWHERE
+        : pointedAt(this.model, toWorld(this.camera, point), this.camera.zoom);
     this.setCursor(this.pointed.cursor);
     if (samePointed(before, this.pointed)) return;
     this.invalidate("overlay");
@@ -294,7 +330,8 @@ class CanvasGraphView implements GraphView {
     this.touched = true;
     this.setCamera({
       x: clamp(point.x, left, right) - this.stage.view.width / zoom / 2,
-      y: clamp(point.y, top, bottom) - this.stage.view.height / zoom / 2, zoom,
+      y: clamp(point.y, top, bottom) - this.stage.view.height / zoom / 2,
+      zoom,
     });
   }
 
@@ -324,10 +361,16 @@ class CanvasGraphView implements GraphView {
   }
 
   private resized(): void {
-    const { model, camera, lastView, stage: { view } } = this;
+    const {
+      model,
+      camera,
+      lastView,
+      stage: { view },
+    } = this;
     if (model !== undefined && view.width > 0) {
       this.camera = resizedCamera(camera, model, lastView, view, {
-        fit: this.unfitted || !this.touched, node: this.current?.node,
+        fit: this.unfitted || !this.touched,
+        node: this.current?.node,
         focus: focusRect(model, this.current?.node),
       });
       this.unfitted = false;
@@ -356,18 +399,26 @@ class CanvasGraphView implements GraphView {
 
   private marks(): Marks {
     return {
-      current: this.current, badge: this.badge, breakpoints: this.breakpoints,
-      selection: this.selection, ...this.pointed,
+      current: this.current,
+      badge: this.badge,
+      breakpoints: this.breakpoints,
+      selection: this.selection,
+      ...this.pointed,
     };
   }
 
   private drawingFor(model: SceneModel, camera: Camera): Omit<Drawing, "painter"> {
     const current = model.hierarchy.indexOf.get(this.current?.node ?? -1);
-    const raised = current !== undefined && detailAt(camera.zoom) === "near"
-      ? model.nodeBox[current]! : -1;
+    const raised =
+      current !== undefined && detailAt(camera.zoom) === "near" ? model.nodeBox[current]! : -1;
     return {
-      palette: this.palette, model, labels: model === this.model ? this.labels : [],
-      colourBy: this.colourBy, zoom: camera.zoom, view: seen(camera, this.stage.view), raised,
+      palette: this.palette,
+      model,
+      labels: model === this.model ? this.labels : [],
+      colourBy: this.colourBy,
+      zoom: camera.zoom,
+      view: seen(camera, this.stage.view),
+      raised,
       live: this.live() ?? liveState(model.hierarchy, this.states, this.step),
       matches: this.matchIds === undefined ? undefined : model.boxesOf(this.matchIds),
     };
@@ -386,7 +437,10 @@ class CanvasGraphView implements GraphView {
     if (this.dirty.overview) {
       const node = model?.hierarchy.indexOf.get(this.current?.node ?? -1);
       this.panel.draw(this.stage.ratio, {
-        model, live: this.live(), palette: this.palette, view: seen(camera, this.stage.view),
+        model,
+        live: this.live(),
+        palette: this.palette,
+        view: seen(camera, this.stage.view),
         current: node === undefined || model === undefined ? -1 : model.visibleBox(node),
       });
     }

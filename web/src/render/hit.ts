@@ -48,7 +48,10 @@ export function hitTest(model: SceneModel, point: Point): Hit | undefined {
   const x = point.x - scene.x[best]!;
   const group = model.isGroup(best);
   return {
-    box: best, item: model.itemOf(best), foldable: group, chevron: group && x <= CHEVRON,
+    box: best,
+    item: model.itemOf(best),
+    foldable: group,
+    chevron: group && x <= CHEVRON,
     gutter: scene.kind[best] === BOX_NODE && x <= GUTTER_INSIDE,
   };
 }
@@ -63,7 +66,10 @@ export interface Pointed {
 }
 
 export const NOWHERE: Pointed = {
-  hover: undefined, gutter: undefined, edge: undefined, cursor: "grab",
+  hover: undefined,
+  gutter: undefined,
+  edge: undefined,
+  cursor: "grab",
 };
 
 export function pointedAt(model: SceneModel, point: Point, zoom: number): Pointed {
@@ -75,7 +81,9 @@ export function pointedAt(model: SceneModel, point: Point, zoom: number): Pointe
   if (hit === undefined) return NOWHERE;
   const { item } = hit;
   return {
-    hover: item, gutter: hit.gutter && item.kind === "node" ? item.id : undefined, edge: undefined,
+    hover: item,
+    gutter: hit.gutter && item.kind === "node" ? item.id : undefined,
+    edge: undefined,
     cursor: hit.gutter || hit.chevron ? "pointer" : "default",
   };
 }
@@ -90,7 +98,10 @@ const PIECES = 8;
 /** The edge nearest a point, -1 if none is within `slack` (world px). */
 export function edgeAt(model: SceneModel, point: Point, slack: number): number {
   const around = {
-    x: point.x - slack, y: point.y - slack, width: 2 * slack, height: 2 * slack,
+    x: point.x - slack,
+    y: point.y - slack,
+    width: 2 * slack,
+    height: 2 * slack,
   };
   let best = -1;
   let least = slack;
@@ -109,15 +120,20 @@ function distanceTo(model: SceneModel, edge: number, point: Point): number {
   let least = Number.POSITIVE_INFINITY;
   for (let at = start[edge]!; at + 1 < start[edge + 1]!; at++) {
     const [x0, y0, x1, y1] = [
-      points[2 * at]!, points[2 * at + 1]!, points[2 * at + 2]!, points[2 * at + 3]!,
+      points[2 * at]!,
+      points[2 * at + 1]!,
+      points[2 * at + 2]!,
+      points[2 * at + 3]!,
     ];
     const pieces = Math.abs(x1 - x0) < 0.5 ? 1 : PIECES;
     let from: Point = { x: x0, y: y0 };
     for (let k = 1; k <= pieces; k++) {
       const t = k / pieces;
       // A curve that leaves and enters vertically, as the painters draw it.
-      const to = { x: x0 + (x1 - x0) * t * t * (3 - 2 * t),
-        y: y0 + (y1 - y0) * (1.5 * t - 1.5 * t * t + t * t * t) };
+      const to = {
+        x: x0 + (x1 - x0) * t * t * (3 - 2 * t),
+        y: y0 + (y1 - y0) * (1.5 * t - 1.5 * t * t + t * t * t),
+      };
       least = Math.min(least, distanceToPiece(point, from, to));
       from = to;
     }
@@ -135,7 +151,9 @@ function distanceToPiece(point: Point, from: Point, to: Point): number {
 
 /** The neighbour of a box along edges (up, down) or beside it (left, right). */
 export function neighbourOf(
-  model: SceneModel, box: number, direction: "up" | "down" | "left" | "right",
+  model: SceneModel,
+  box: number,
+  direction: "up" | "down" | "left" | "right",
 ): number {
   const { scene } = model;
   const middleX = scene.x[box]! + scene.width[box]! / 2;
@@ -195,6 +213,7 @@ function connected(model: SceneModel, box: number): number[] {
 
 export function sameItem(a: GraphItem | undefined, b: GraphItem | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
-  return a.kind === "node" ? b.kind === "node" && a.id === b.id
+  return a.kind === "node"
+    ? b.kind === "node" && a.id === b.id
     : b.kind === "scope" && a.path === b.path;
 }

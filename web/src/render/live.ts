@@ -29,7 +29,9 @@ export interface LiveState {
 export const SHARES = FAMILIES.length;
 
 export function liveState(
-  hierarchy: Hierarchy, states: NodeStates | undefined, step: number,
+  hierarchy: Hierarchy,
+  states: NodeStates | undefined,
+  step: number,
 ): LiveState {
   const { nodes, groups, groupOf, host } = hierarchy;
   const done = new Uint8Array(nodes.length);
@@ -48,10 +50,10 @@ export function liveState(
     const runs = states?.times[node.id] ?? 0;
     // Parameters are made once, before the first step; they stay there.
     const now = states === undefined || (runs > 0 && (leaf || states.step[node.id] === step));
-    const ns = runs > 0 ? states!.durationNs[node.id] ?? 0 : 0;
+    const ns = runs > 0 ? (states!.durationNs[node.id] ?? 0) : 0;
     done[index] = now ? 1 : 0;
     durationNs[index] = ns;
-    flags[index] = now ? states?.flags[node.id] ?? 0 : 0;
+    flags[index] = now ? (states?.flags[node.id] ?? 0) : 0;
     const group = groupOf[index]!;
     groupFlags[group]! |= flags[index]!;
     if (leaf || host[index]! >= 0) return;
@@ -76,7 +78,8 @@ export function liveState(
   }
   for (let group = 0; group < groups.length; group++) {
     const part = (groupNs[group]! > 0 ? timed : counted).subarray(
-      group * SHARES, (group + 1) * SHARES,
+      group * SHARES,
+      (group + 1) * SHARES,
     );
     const total = part.reduce((sum, value) => sum + value, 0);
     for (let family = 0; family < SHARES; family++) {
@@ -84,7 +87,15 @@ export function liveState(
     }
   }
   return {
-    done, durationNs, flags, groupDone, groupNs, groupFlags, shares, longestNs, mostBytes,
+    done,
+    durationNs,
+    flags,
+    groupDone,
+    groupNs,
+    groupFlags,
+    shares,
+    longestNs,
+    mostBytes,
     known: states !== undefined,
   };
 }
@@ -99,7 +110,10 @@ export function outputBytes(hierarchy: Hierarchy, node: number): number {
 
 /** Where a node stands on the scale of the colour mode, 0 to 1; undefined = no scale. */
 export function heat(
-  hierarchy: Hierarchy, live: LiveState, node: number, mode: ColourBy,
+  hierarchy: Hierarchy,
+  live: LiveState,
+  node: number,
+  mode: ColourBy,
 ): number | undefined {
   if (mode === "time") return logShare(live.durationNs[node]!, live.longestNs);
   if (mode === "memory") return logShare(outputBytes(hierarchy, node), live.mostBytes);

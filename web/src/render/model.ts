@@ -21,7 +21,9 @@ export class SceneModel {
   private readonly routes: Flatbush | undefined;
 
   constructor(
-    readonly hierarchy: Hierarchy, readonly scene: Scene, private readonly still = true,
+    readonly hierarchy: Hierarchy,
+    readonly scene: Scene,
+    private readonly still = true,
   ) {
     this.nodeBox = new Int32Array(hierarchy.nodes.length).fill(-1);
     this.groupBox = new Int32Array(hierarchy.groups.length).fill(-1);
@@ -53,8 +55,9 @@ export class SceneModel {
   /** Boxes that touch a rectangle, parents before children. */
   boxesIn(view: Rect): number[] {
     if (!this.still) {
-      return Array.from({ length: this.scene.boxes }, (_, box) => box)
-        .filter((box) => overlaps(this.rect(box), view));
+      return Array.from({ length: this.scene.boxes }, (_, box) => box).filter((box) =>
+        overlaps(this.rect(box), view),
+      );
     }
     const found = this.boxes?.search(view.x, view.y, view.x + view.width, view.y + view.height);
     return found === undefined ? [] : found.sort((a, b) => a - b);
@@ -81,7 +84,8 @@ export class SceneModel {
   }
 
   boxOf(item: GraphItem): number {
-    return item.kind === "node" ? this.visibleBox(this.hierarchy.indexOf.get(item.id) ?? -1)
+    return item.kind === "node"
+      ? this.visibleBox(this.hierarchy.indexOf.get(item.id) ?? -1)
       : this.visibleGroup(this.hierarchy.groupAt.get(item.path) ?? -1);
   }
 
@@ -101,7 +105,8 @@ export class SceneModel {
 
   itemOf(box: number): GraphItem {
     const ref = this.scene.ref[box]!;
-    return this.isGroup(box) ? { kind: "scope", path: this.hierarchy.groups[ref]!.path }
+    return this.isGroup(box)
+      ? { kind: "scope", path: this.hierarchy.groups[ref]!.path }
       : { kind: "node", id: this.hierarchy.nodes[ref]!.id };
   }
 

@@ -42,13 +42,15 @@ export function overviewScale(model: SceneModel, width: number, height: number):
 
 export function toOverview(scale: OverviewScale, point: Point): Point {
   return {
-    x: MARGIN + (point.x - scale.left) * scale.x, y: MARGIN + (point.y - scale.top) * scale.y,
+    x: MARGIN + (point.x - scale.left) * scale.x,
+    y: MARGIN + (point.y - scale.top) * scale.y,
   };
 }
 
 export function fromOverview(scale: OverviewScale, point: Point): Point {
   return {
-    x: scale.left + (point.x - MARGIN) / scale.x, y: scale.top + (point.y - MARGIN) / scale.y,
+    x: scale.left + (point.x - MARGIN) / scale.x,
+    y: scale.top + (point.y - MARGIN) / scale.y,
   };
 }
 
@@ -61,20 +63,31 @@ export class OverviewPanel {
 
   /** `moved` hears the world point that the user wants in the middle of the view. */
   constructor(moved: (point: Point) => void, resized: () => void) {
-    const { canvas, end: { signal } } = this;
+    const {
+      canvas,
+      end: { signal },
+    } = this;
     const tell = (event: PointerEvent): void => {
       const rect = canvas.getBoundingClientRect();
       const point = { x: event.clientX - rect.left, y: event.clientY - rect.top };
       if (this.scale !== undefined) moved(fromOverview(this.scale, point));
     };
     canvas.style.touchAction = "none";
-    canvas.addEventListener("pointerdown", (event) => {
-      canvas.setPointerCapture(event.pointerId);
-      tell(event);
-    }, { signal });
-    canvas.addEventListener("pointermove", (event) => {
-      if (canvas.hasPointerCapture(event.pointerId)) tell(event);
-    }, { signal });
+    canvas.addEventListener(
+      "pointerdown",
+      (event) => {
+        canvas.setPointerCapture(event.pointerId);
+        tell(event);
+      },
+      { signal },
+    );
+    canvas.addEventListener(
+      "pointermove",
+      (event) => {
+        if (canvas.hasPointerCapture(event.pointerId)) tell(event);
+      },
+      { signal },
+    );
     if (typeof ResizeObserver === "undefined") return;
     this.observer = new ResizeObserver(resized);
     this.observer.observe(canvas);
@@ -92,8 +105,8 @@ export class OverviewPanel {
       canvas.width = wide;
       canvas.height = tall;
     }
-    this.scale = picture.model === undefined ? undefined
-      : overviewScale(picture.model, width, height);
+    this.scale =
+      picture.model === undefined ? undefined : overviewScale(picture.model, width, height);
     drawStrip(context, width, height, ratio, picture);
   }
 
@@ -104,7 +117,10 @@ export class OverviewPanel {
 }
 
 function drawStrip(
-  context: CanvasRenderingContext2D, width: number, height: number, ratio: number,
+  context: CanvasRenderingContext2D,
+  width: number,
+  height: number,
+  ratio: number,
   picture: OverviewPicture,
 ): void {
   const { model, live, palette } = picture;
@@ -123,7 +139,8 @@ function drawStrip(
     const flags = (kind === BOX_FOLD ? live.groupFlags : live.flags)[scene.ref[box]!]!;
     if (!isNotFinite(flags)) continue;
     const at = toOverview(scale, {
-      x: scene.x[box]! + scene.width[box]!, y: scene.y[box]! + scene.height[box]! / 2,
+      x: scene.x[box]! + scene.width[box]!,
+      y: scene.y[box]! + scene.height[box]! / 2,
     });
     context.fillStyle = (flags & HAS_NAN) !== 0 ? palette.nan : palette.inf;
     context.beginPath();
@@ -141,7 +158,10 @@ function drawStrip(
 }
 
 function drawBoxesSmall(
-  context: CanvasRenderingContext2D, model: SceneModel, live: LiveState, palette: Palette,
+  context: CanvasRenderingContext2D,
+  model: SceneModel,
+  live: LiveState,
+  palette: Palette,
   scale: OverviewScale,
 ): void {
   const { scene, hierarchy } = model;
@@ -154,8 +174,12 @@ function drawBoxesSmall(
       if (height < 4) continue;
       context.strokeStyle = palette["line-strong"];
       context.lineWidth = 1;
-      context.strokeRect(Math.round(at.x) + 0.5, Math.round(at.y) + 0.5,
-        Math.round(width) - 1, Math.round(height) - 1);
+      context.strokeRect(
+        Math.round(at.x) + 0.5,
+        Math.round(at.y) + 0.5,
+        Math.round(width) - 1,
+        Math.round(height) - 1,
+      );
       continue;
     }
     const tall = Math.min(height, Math.max(1.5, height * 0.7));
@@ -179,8 +203,12 @@ function drawBoxesSmall(
 }
 
 function drawView(
-  context: CanvasRenderingContext2D, view: Rect, palette: Palette, scale: OverviewScale,
-  width: number, height: number,
+  context: CanvasRenderingContext2D,
+  view: Rect,
+  palette: Palette,
+  scale: OverviewScale,
+  width: number,
+  height: number,
 ): void {
   const a = toOverview(scale, view);
   const b = toOverview(scale, { x: view.x + view.width, y: view.y + view.height });
@@ -192,6 +220,10 @@ function drawView(
   context.fillRect(x0, y0, x1 - x0, y1 - y0);
   context.strokeStyle = palette.select;
   context.lineWidth = 1;
-  context.strokeRect(Math.round(x0) + 0.5, Math.round(y0) + 0.5,
-    Math.round(x1 - x0) - 1, Math.round(y1 - y0) - 1);
+  context.strokeRect(
+    Math.round(x0) + 0.5,
+    Math.round(y0) + 0.5,
+    Math.round(x1 - x0) - 1,
+    Math.round(y1 - y0) - 1,
+  );
 }

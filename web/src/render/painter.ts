@@ -30,16 +30,19 @@ export interface Painter {
   /** Opacity of all that follows. */
   alpha(value: number): void;
   rect(
-    x: number, y: number, width: number, height: number, radius: number,
-    fill: string | undefined, stroke?: Stroke,
+    x: number,
+    y: number,
+    width: number,
+    height: number,
+    radius: number,
+    fill: string | undefined,
+    stroke?: Stroke,
   ): void;
   /** Many plain rectangles of one colour: x, y, width, height by four. */
   blocks(rects: readonly number[], fill: string): void;
   circle(x: number, y: number, radius: number, fill: string | undefined, stroke?: Stroke): void;
   /** Straight lines through points given as x, y pairs. */
-  lines(
-    points: readonly number[], close: boolean, fill: string | undefined, stroke?: Stroke,
-  ): void;
+  lines(points: readonly number[], close: boolean, fill: string | undefined, stroke?: Stroke): void;
   route(route: Route, stroke: Stroke): void;
   /** `y` is the baseline. */
   text(x: number, y: number, text: string, font: Font, colour: string, align?: Align): void;

@@ -6,22 +6,10 @@
  */
 
 import { LITERALS } from "@/render/palette_literals";
+import { TOKENS, type Palette, type Theme, type Token } from "@/render/tokens";
 import type { Family } from "@/render/types";
 
-export const TOKENS = [
-  "bg-well", "bg-canvas", "bg-panel", "bg-raised", "bg-hover", "bg-active", "bg-overlay",
-  "scope-1", "scope-2", "scope-3", "line", "line-strong", "line-node",
-  "text", "text-2", "text-3", "text-off", "now", "now-text", "now-wash", "now-ring",
-  "select", "select-text", "select-wash", "nan", "nan-text", "nan-wash", "inf", "inf-text",
-  "inf-wash", "break", "break-text", "ok", "warn",
-  "op-matmul", "op-elementwise", "op-activation", "op-reduction", "op-norm", "op-layout",
-  "op-index", "op-random", "op-loss", "op-update",
-  "seq-0", "seq-1", "seq-2", "seq-3", "seq-4", "seq-5", "seq-6",
-] as const;
-
-export type Token = (typeof TOKENS)[number];
-export type Palette = Readonly<Record<Token, string>>;
-export type Theme = "light" | "dark";
+export type { Palette, Theme, Token };
 
 export function literalPalette(theme: Theme): Palette {
   return LITERALS[theme];
@@ -38,8 +26,17 @@ export function readPalette(element: Element): Palette {
 }
 
 export const FAMILIES: readonly Family[] = [
-  "matmul", "elementwise", "activation", "reduction", "norm",
-  "layout", "index", "random", "loss", "update", "leaf",
+  "matmul",
+  "elementwise",
+  "activation",
+  "reduction",
+  "norm",
+  "layout",
+  "index",
+  "random",
+  "loss",
+  "update",
+  "leaf",
 ];
 
 export function familyColour(palette: Palette, family: string): string {
@@ -61,7 +58,8 @@ export function mix(a: string, b: string, t: number): string {
   const from = channels(a);
   const to = channels(b);
   if (from === undefined || to === undefined) return a;
-  const hex = from.map((value, k) => Math.round(value + (to[k]! - value) * t))
+  const hex = from
+    .map((value, k) => Math.round(value + (to[k]! - value) * t))
     .map((value) => value.toString(16).padStart(2, "0"));
   return `#${hex.join("")}`;
 }

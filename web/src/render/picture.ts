@@ -43,9 +43,7 @@ export function drawGrid(painter: Painter, palette: Palette, view: Rect, zoom: n
 }
 
 /** The drawing as an SVG document. */
-export function drawSvg(
-  drawing: Omit<Drawing, "painter">, marks: Marks, title: string,
-): string {
+export function drawSvg(drawing: Omit<Drawing, "painter">, marks: Marks, title: string): string {
   const painter = new SvgPainter();
   const full: Drawing = { ...drawing, painter };
   drawStill(full);

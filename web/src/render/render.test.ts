@@ -11,20 +11,34 @@ import { formatBytes, formatCount, formatTime } from "@/render/format";
 import { edgeAt, hitTest, neighbourOf, pointedAt } from "@/render/hit";
 import { heat, liveState, SHARES } from "@/render/live";
 import { SceneModel } from "@/render/model";
-import { FAMILIES, literalPalette, mix, TOKENS } from "@/render/palette";
+import { FAMILIES, literalPalette, mix } from "@/render/palette";
+import { TOKENS } from "@/render/tokens";
 import type { GraphNode, GraphValue } from "@/render/types";
 
 const FONT: Font = { face: "sans", weight: 500, size: 12 };
 
 function node(id: number, over: Partial<GraphNode> = {}): GraphNode {
   return {
-    id, name: `op_${id}`, label: `op_${id}`, op: "add", family: "elementwise", scope: "",
-    phase: "forward", inputs: [], outputs: [100 + id], detail: "", forward: undefined, ...over,
+    id,
+    name: `op_${id}`,
+    label: `op_${id}`,
+    op: "add",
+    family: "elementwise",
+    scope: "",
+    phase: "forward",
+    inputs: [],
+    outputs: [100 + id],
+    detail: "",
+    forward: undefined,
+    ...over,
   };
 }
 
 const VALUES: readonly GraphValue[] = [1, 2, 3, 4].map((id) => ({
-  id: 100 + id, shape: [32, 10], dtype: "float32", bytes: 1280,
+  id: 100 + id,
+  shape: [32, 10],
+  dtype: "float32",
+  bytes: 1280,
 }));
 
 function model(nodes: readonly GraphNode[], open: "all" | ReadonlySet<string>): SceneModel {
@@ -33,7 +47,9 @@ function model(nodes: readonly GraphNode[], open: "all" | ReadonlySet<string>): 
 }
 
 const CHAIN = [
-  node(1), node(2, { scope: "s", inputs: [101] }), node(3, { scope: "s", inputs: [102] }),
+  node(1),
+  node(2, { scope: "s", inputs: [101] }),
+  node(3, { scope: "s", inputs: [102] }),
   node(4, { inputs: [103] }),
 ];
 
@@ -70,7 +86,11 @@ describe("text", () => {
 
 describe("numbers", () => {
   it.each([
-    [0, "0 ns"], [12, "12.0 ns"], [1840, "1.84 µs"], [999_900, "1.00 ms"], [41_300_000, "41.3 ms"],
+    [0, "0 ns"],
+    [12, "12.0 ns"],
+    [1840, "1.84 µs"],
+    [999_900, "1.00 ms"],
+    [41_300_000, "41.3 ms"],
     [2e9, "2.00 s"],
   ])("writes %d ns as %s", (ns, text) => expect(formatTime(ns)).toBe(text));
 
@@ -119,13 +139,15 @@ describe("camera", () => {
 describe("hits", () => {
   const shown = model(CHAIN, new Set(["s"]));
   const at = (box: number, dx: number, dy: number): { x: number; y: number } => ({
-    x: shown.scene.x[box]! + dx, y: shown.scene.y[box]! + dy,
+    x: shown.scene.x[box]! + dx,
+    y: shown.scene.y[box]! + dy,
   });
 
   it("find nodes, their gutter on both sides of the edge, and what lies between", () => {
     const box = shown.nodeBox[1]!;
     expect(hitTest(shown, at(box, 40, 10))).toMatchObject({
-      item: { kind: "node", id: 2 }, gutter: false,
+      item: { kind: "node", id: 2 },
+      gutter: false,
     });
     expect(hitTest(shown, at(box, 6, 10))?.gutter).toBe(true);
     expect(hitTest(shown, at(box, -8, 10))).toMatchObject({ box, gutter: true });
@@ -135,7 +157,8 @@ describe("hits", () => {
   it("take a scope by its header, and its chevron apart", () => {
     const box = shown.groupBox[shown.hierarchy.groupAt.get("s")!]!;
     expect(hitTest(shown, at(box, 8, 10))).toMatchObject({
-      item: { kind: "scope", path: "s" }, chevron: true,
+      item: { kind: "scope", path: "s" },
+      chevron: true,
     });
     expect(hitTest(shown, at(box, 60, 10))?.chevron).toBe(false);
     expect(hitTest(shown, at(box, 4, 60))).toBeUndefined();
@@ -159,10 +182,16 @@ describe("live state", () => {
   const { hierarchy } = model(CHAIN, "all");
 
   it("counts a node that last ran in an earlier step as not yet run", () => {
-    const live = liveState(hierarchy, {
-      times: Uint32Array.of(0, 1, 3, 3, 0), step: Uint32Array.of(0, 7, 7, 6, 0),
-      durationNs: Float64Array.of(0, 10, 20, 40, 0), flags: Uint8Array.of(0, 0, 1, 2, 0),
-    }, 7);
+    const live = liveState(
+      hierarchy,
+      {
+        times: Uint32Array.of(0, 1, 3, 3, 0),
+        step: Uint32Array.of(0, 7, 7, 6, 0),
+        durationNs: Float64Array.of(0, 10, 20, 40, 0),
+        flags: Uint8Array.of(0, 0, 1, 2, 0),
+      },
+      7,
+    );
     expect([...live.done]).toEqual([1, 1, 0, 0]);
     const group = hierarchy.groupAt.get("s")!;
     expect(live.groupNs[group]).toBe(60);
@@ -175,9 +204,16 @@ describe("live state", () => {
 
   it("stands columns shorter than the graph: what they lack has not run", () => {
     const none = new Uint32Array(0);
-    const live = liveState(hierarchy, {
-      times: none, step: none, durationNs: new Float64Array(0), flags: new Uint8Array(0),
-    }, 1);
+    const live = liveState(
+      hierarchy,
+      {
+        times: none,
+        step: none,
+        durationNs: new Float64Array(0),
+        flags: new Uint8Array(0),
+      },
+      1,
+    );
     expect([...live.done]).toEqual([0, 0, 0, 0]);
     expect(live.groupNs[0]).toBe(0);
   });
@@ -185,13 +221,24 @@ describe("live state", () => {
 
 describe("the SVG", () => {
   const hostile = [
-    "<img src=x onerror=alert(1)>", "\"' onload='x' &amp; ]]>", "\u202egpj.exe", "\u0000\u0007",
-    "</text><script>alert(1)</script>", "x".repeat(100_000), "中文 ☃ 😀", "\ud800",
+    "<img src=x onerror=alert(1)>",
+    "\"' onload='x' &amp; ]]>",
+    "\u202egpj.exe",
+    "\u0000\u0007",
+    "</text><script>alert(1)</script>",
+    "x".repeat(100_000),
+    "中文 ☃ 😀",
+    "\ud800",
   ];
-  const nodes = hostile.map((text, k) => node(k + 1, {
-    name: `${k}`, label: text, detail: text, scope: k % 2 === 0 ? text.replaceAll("/", "|") : "",
-    inputs: k > 0 ? [100 + k] : [],
-  }));
+  const nodes = hostile.map((text, k) =>
+    node(k + 1, {
+      name: `${k}`,
+      label: text,
+      detail: text,
+      scope: k % 2 === 0 ? text.replaceAll("/", "|") : "",
+      inputs: k > 0 ? [100 + k] : [],
+    }),
+  );
 
   it.each(["light", "dark"])("is well-formed and inert whatever names hold (%s)", (theme) => {
     for (const open of ["all", []]) {
@@ -211,9 +258,16 @@ describe("the SVG", () => {
   });
 
   it("shows what is open, and folds the rest", () => {
-    const draw = (open: "all" | string[]): string => renderSvg(JSON.stringify({
-      nodes: CHAIN, values: VALUES, open, theme: "light", title: "t",
-    }));
+    const draw = (open: "all" | string[]): string =>
+      renderSvg(
+        JSON.stringify({
+          nodes: CHAIN,
+          values: VALUES,
+          open,
+          theme: "light",
+          title: "t",
+        }),
+      );
     expect(draw("all")).toContain(">op_3<");
     expect(draw([])).not.toContain(">op_3<");
     expect(draw([])).toContain(">s<");
@@ -253,7 +307,8 @@ describe("edges under the pointer", () => {
     const { start, points } = shown.scene;
     const [a, b] = [start[edge]!, start[edge + 1]! - 1];
     return {
-      x: (points[2 * a]! + points[2 * b]!) / 2, y: (points[2 * a + 1]! + points[2 * b + 1]!) / 2,
+      x: (points[2 * a]! + points[2 * b]!) / 2,
+      y: (points[2 * a + 1]! + points[2 * b + 1]!) / 2,
     };
   };
 
@@ -272,7 +327,8 @@ describe("edges under the pointer", () => {
     const rect = shown.rect(box);
     const at = { x: rect.x + rect.width / 2, y: rect.y + rect.height - 2 };
     expect(pointedAt(shown, at, 1)).toMatchObject({
-      hover: { kind: "node", id: 2 }, edge: undefined,
+      hover: { kind: "node", id: 2 },
+      edge: undefined,
     });
   });
 });

@@ -38,9 +38,11 @@ export class SceneSource {
   setGraph(graph: GraphModel): boolean {
     const before = this.graph;
     if (before?.version === graph.version && before.nodes === graph.nodes) return false;
-    const another = before !== undefined && (graph.version < before.version
-      || graph.nodes.length < before.nodes.length
-      || (before.nodes.length > 0 && graph.nodes[0]?.name !== before.nodes[0]?.name));
+    const another =
+      before !== undefined &&
+      (graph.version < before.version ||
+        graph.nodes.length < before.nodes.length ||
+        (before.nodes.length > 0 && graph.nodes[0]?.name !== before.nodes[0]?.name));
     this.graph = graph;
     if (another || !this.started) this.layOut();
     else this.growth ??= setTimeout(() => this.layOut(), GROWTH_MS);
@@ -49,7 +51,8 @@ export class SceneSource {
 
   /** Returns the paths that changed. */
   setOpen(open: ReadonlySet<string>): readonly string[] {
-    const changed = [...open].filter((path) => !this.open.has(path))
+    const changed = [...open]
+      .filter((path) => !this.open.has(path))
       .concat([...this.open].filter((path) => !open.has(path)));
     if (changed.length === 0) return changed;
     this.open = new Set(open);

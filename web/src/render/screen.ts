@@ -26,9 +26,7 @@ export class Screen {
     this.overPainter = new CanvasPainter(this.over);
   }
 
-  drawStill(
-    camera: Camera, palette: Palette, drawing: Omit<Drawing, "painter"> | undefined,
-  ): void {
+  drawStill(camera: Camera, palette: Palette, drawing: Omit<Drawing, "painter"> | undefined): void {
     if (this.empty) return;
     const { still, stillPainter, stage } = this;
     still.setTransform(1, 0, 0, 1, 0, 0);
@@ -41,9 +39,7 @@ export class Screen {
     if (drawing !== undefined) drawStill({ ...drawing, painter: stillPainter });
   }
 
-  drawOverlay(
-    camera: Camera, drawing: Omit<Drawing, "painter"> | undefined, marks: Marks,
-  ): void {
+  drawOverlay(camera: Camera, drawing: Omit<Drawing, "painter"> | undefined, marks: Marks): void {
     if (this.empty) return;
     const { over, overPainter, stage } = this;
     over.setTransform(1, 0, 0, 1, 0, 0);
@@ -65,7 +61,12 @@ export class Screen {
     const scale = camera.zoom * this.stage.ratio;
     // Whole device px, so that borders at 100 % are sharp wherever the camera stands.
     target.setTransform(
-      scale, 0, 0, scale, Math.round(-camera.x * scale), Math.round(-camera.y * scale),
+      scale,
+      0,
+      0,
+      scale,
+      Math.round(-camera.x * scale),
+      Math.round(-camera.y * scale),
     );
   }
 }

@@ -16,7 +16,10 @@ export class Stage {
   private readonly observer: ResizeObserver | undefined;
   private readonly end = new AbortController();
 
-  constructor(readonly host: HTMLElement, private readonly resized: () => void) {
+  constructor(
+    readonly host: HTMLElement,
+    private readonly resized: () => void,
+  ) {
     if (getComputedStyle(host).position === "static") host.style.position = "relative";
     host.style.touchAction = "none";
     host.style.overflow = "hidden";

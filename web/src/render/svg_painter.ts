@@ -8,11 +8,20 @@
 import { printable, textWidth, type Font } from "@/base/fonts_metrics";
 import { MONO, SANS } from "@/render/canvas_painter";
 import {
-  curveArms, dashPattern, type Align, type Painter, type Route, type Stroke,
+  curveArms,
+  dashPattern,
+  type Align,
+  type Painter,
+  type Route,
+  type Stroke,
 } from "@/render/painter";
 
 const ESCAPES: Readonly<Record<string, string>> = {
-  "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;",
+  "&": "&amp;",
+  "<": "&lt;",
+  ">": "&gt;",
+  '"': "&quot;",
+  "'": "&#39;",
 };
 
 /** Text for element content or attributes; control characters, which XML forbids, are replaced. */
@@ -34,13 +43,18 @@ export class SvgPainter implements Painter {
   }
 
   rect(
-    x: number, y: number, width: number, height: number, radius: number,
-    fill: string | undefined, stroke?: Stroke,
+    x: number,
+    y: number,
+    width: number,
+    height: number,
+    radius: number,
+    fill: string | undefined,
+    stroke?: Stroke,
   ): void {
     const round = radius > 0 ? ` rx="${number(Math.min(radius, height / 2))}"` : "";
     this.parts.push(
-      `<rect x="${number(x)}" y="${number(y)}" width="${number(width)}"`
-      + ` height="${number(height)}"${round}${this.look(fill, stroke)}/>`,
+      `<rect x="${number(x)}" y="${number(y)}" width="${number(width)}"` +
+        ` height="${number(height)}"${round}${this.look(fill, stroke)}/>`,
     );
   }
 
@@ -52,21 +66,22 @@ export class SvgPainter implements Painter {
 
   circle(x: number, y: number, radius: number, fill: string | undefined, stroke?: Stroke): void {
     this.parts.push(
-      `<circle cx="${number(x)}" cy="${number(y)}" r="${number(radius)}"`
-      + `${this.look(fill, stroke)}/>`,
+      `<circle cx="${number(x)}" cy="${number(y)}" r="${number(radius)}"` +
+        `${this.look(fill, stroke)}/>`,
     );
   }
 
   lines(
-    points: readonly number[], close: boolean, fill: string | undefined, stroke?: Stroke,
+    points: readonly number[],
+    close: boolean,
+    fill: string | undefined,
+    stroke?: Stroke,
   ): void {
     const pairs: string[] = [];
     for (let at = 0; at < points.length; at += 2) {
       pairs.push(`${number(points[at]!)} ${number(points[at + 1]!)}`);
     }
-    this.parts.push(
-      `<path d="M${pairs.join("L")}${close ? "Z" : ""}"${this.look(fill, stroke)}/>`,
-    );
+    this.parts.push(`<path d="M${pairs.join("L")}${close ? "Z" : ""}"${this.look(fill, stroke)}/>`);
   }
 
   route(route: Route, stroke: Stroke): void {
@@ -81,8 +96,9 @@ export class SvgPainter implements Painter {
       if (straight || Math.abs(nextX - x) < 0.5) data += `L${number(nextX)} ${number(nextY)}`;
       else {
         const [first, second] = curveArms(y, nextY);
-        data += `C${number(x)} ${number(first)} ${number(nextX)} ${number(second)}`
-          + ` ${number(nextX)} ${number(nextY)}`;
+        data +=
+          `C${number(x)} ${number(first)} ${number(nextX)} ${number(second)}` +
+          ` ${number(nextX)} ${number(nextY)}`;
       }
       x = nextX;
       y = nextY;
@@ -93,35 +109,42 @@ export class SvgPainter implements Painter {
 
   text(x: number, y: number, text: string, font: Font, colour: string, align?: Align): void {
     if (text === "") return;
-    const anchor = align === "right" ? ' text-anchor="end"'
-      : align === "middle" ? ' text-anchor="middle"' : "";
+    const anchor =
+      align === "right" ? ' text-anchor="end"' : align === "middle" ? ' text-anchor="middle"' : "";
     const face = font.face === "mono" ? ' class="m"' : "";
     const weight = font.weight === 400 ? "" : ` font-weight="${font.weight}"`;
     // The reader's machine may lack the fonts: whatever stands in takes the room that was measured.
     const length = textWidth(printable(text, 2000), font);
-    const room = length > 0
-      ? ` textLength="${number(length)}" lengthAdjust="spacingAndGlyphs"` : "";
+    const room =
+      length > 0 ? ` textLength="${number(length)}" lengthAdjust="spacingAndGlyphs"` : "";
     this.parts.push(
-      `<text x="${number(x)}" y="${number(y)}"${face}${anchor}${weight}${room}`
-      + ` font-size="${number(font.size)}" fill="${escapeXml(colour)}"${this.opacityAttribute()}>`
-      + `${escapeXml(text)}</text>`,
+      `<text x="${number(x)}" y="${number(y)}"${face}${anchor}${weight}${room}` +
+        ` font-size="${number(font.size)}" fill="${escapeXml(colour)}"${this.opacityAttribute()}>` +
+        `${escapeXml(text)}</text>`,
     );
   }
 
   /** The whole document; the drawing's world rectangle becomes its view box. */
   document(
-    x: number, y: number, width: number, height: number, title: string, background: string,
+    x: number,
+    y: number,
+    width: number,
+    height: number,
+    title: string,
+    background: string,
   ): string {
     const box = [x, y, width, height].map(number).join(" ");
-    return '<?xml version="1.0" encoding="UTF-8"?>\n'
-      + `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${box}" width="${number(width)}"`
-      + ` height="${number(height)}" role="img" font-family="${escapeXml(SANS)}"`
-      + ' style="white-space:pre">\n'
-      + `<title>${escapeXml(title)}</title>\n`
-      + `<style>.m{font-family:${MONO.replaceAll('"', "'")}}</style>\n`
-      + `<rect x="${number(x)}" y="${number(y)}" width="${number(width)}"`
-      + ` height="${number(height)}" fill="${escapeXml(background)}"/>\n`
-      + `${this.parts.join("\n")}\n</svg>\n`;
+    return (
+      '<?xml version="1.0" encoding="UTF-8"?>\n' +
+      `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${box}" width="${number(width)}"` +
+      ` height="${number(height)}" role="img" font-family="${escapeXml(SANS)}"` +
+      ' style="white-space:pre">\n' +
+      `<title>${escapeXml(title)}</title>\n` +
+      `<style>.m{font-family:${MONO.replaceAll('"', "'")}}</style>\n` +
+      `<rect x="${number(x)}" y="${number(y)}" width="${number(width)}"` +
+      ` height="${number(height)}" fill="${escapeXml(background)}"/>\n` +
+      `${this.parts.join("\n")}\n</svg>\n`
+    );
   }
 
   private look(fill: string | undefined, stroke: Stroke | undefined): string {
@@ -130,8 +153,10 @@ export class SvgPainter implements Painter {
     const dash = dashPattern(stroke.dash, stroke.width);
     const pattern = dash.length === 0 ? "" : ` stroke-dasharray="${dash.map(number).join(" ")}"`;
     const cap = stroke.dash === "dotted" ? ' stroke-linecap="round"' : "";
-    return `${inside} stroke="${escapeXml(stroke.colour)}"`
-      + ` stroke-width="${number(stroke.width)}"${pattern}${cap}${this.opacityAttribute()}`;
+    return (
+      `${inside} stroke="${escapeXml(stroke.colour)}"` +
+      ` stroke-width="${number(stroke.width)}"${pattern}${cap}${this.opacityAttribute()}`
+    );
   }
 
   private opacityAttribute(): string {

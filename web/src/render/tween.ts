@@ -21,8 +21,11 @@ export class Tween {
   private readonly fromHeight: Float32Array;
 
   private constructor(
-    private readonly model: SceneModel, before: SceneModel, private readonly start: number,
-    private readonly fromCamera: Camera, private readonly toCamera: Camera,
+    private readonly model: SceneModel,
+    before: SceneModel,
+    private readonly start: number,
+    private readonly fromCamera: Camera,
+    private readonly toCamera: Camera,
   ) {
     const { scene } = model;
     this.fromX = scene.x.slice();
@@ -47,7 +50,11 @@ export class Tween {
   }
 
   static start(
-    model: SceneModel, before: SceneModel, now: number, from: Camera, to: Camera,
+    model: SceneModel,
+    before: SceneModel,
+    now: number,
+    from: Camera,
+    to: Camera,
   ): Tween | undefined {
     if (Math.max(model.scene.boxes, before.scene.boxes) > MOST_BOXES) return undefined;
     return new Tween(model, before, now, from, to);
@@ -68,8 +75,11 @@ export class Tween {
     const blend = (from: Float32Array, to: Float32Array): Float32Array =>
       from.map((value, box) => lerp(value, to[box]!, t));
     const moved: Scene = {
-      ...scene, x: blend(this.fromX, scene.x), y: blend(this.fromY, scene.y),
-      width: blend(this.fromWidth, scene.width), height: blend(this.fromHeight, scene.height),
+      ...scene,
+      x: blend(this.fromX, scene.x),
+      y: blend(this.fromY, scene.y),
+      width: blend(this.fromWidth, scene.width),
+      height: blend(this.fromHeight, scene.height),
     };
     return this.model.moved(moved);
   }
@@ -91,7 +101,9 @@ function counterpart(model: SceneModel, before: SceneModel, box: number): number
 /** A glide of the camera alone. */
 export class CameraTween {
   constructor(
-    private readonly from: Camera, private readonly to: Camera, private readonly start: number,
+    private readonly from: Camera,
+    private readonly to: Camera,
+    private readonly start: number,
     private readonly duration = DURATION_MS,
   ) {}
 

@@ -7,8 +7,17 @@
  */
 
 export type Family =
-  | "matmul" | "elementwise" | "activation" | "reduction" | "norm"
-  | "layout" | "index" | "random" | "loss" | "update" | "leaf";
+  | "matmul"
+  | "elementwise"
+  | "activation"
+  | "reduction"
+  | "norm"
+  | "layout"
+  | "index"
+  | "random"
+  | "loss"
+  | "update"
+  | "leaf";
 
 export type Phase = "forward" | "backward" | "optimizer" | "recompute" | "other";
 
