@@ -8,6 +8,7 @@ Invariant: bit-identical gradients on both roads; no recursion, however long the
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import heapq
 from typing import Any
@@ -78,8 +79,11 @@ def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: b
         keep=retain_graph or create_graph,
     )
     tracer = modes.observer()
-    with modes.recording(create_graph):
+    # Adding to what an earlier backward left is part of this one.
+    place = contextlib.nullcontext(_nowhere) if tracer is None else tracer.backward()
+    with modes.recording(create_graph), place as differentiate:
         for leaf, ct in found.values():
+            differentiate(leaf)
             before = leaf.grad
             if traced:
                 total = ct if before is None else before + ct
@@ -88,6 +92,10 @@ def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: b
             leaf._grad = total
             if tracer is not None:
                 tracer.pair(leaf, total)
+
+
+def _nowhere(tensor: Tensor) -> None:
+    """Where an operation stands matters only while somebody looks."""
 
 
 def start(root: Tensor, gradient: Any, traced: bool) -> Any:

@@ -126,6 +126,17 @@ def test_backward_is_nodes_that_name_what_they_differentiate() -> None:
     assert np.array_equal(found, w.grad.numpy())
 
 
+def test_adding_to_an_earlier_gradient_belongs_to_the_backward_pass() -> None:
+    w = parameter()
+    with observed() as events:
+        for _ in ns.steps(range(2)):
+            model(np.ones((4, 3)), w).backward()
+    sums = [n for n in events.nodes.values() if n.op == "add" and not n.scope.endswith("loss")]
+    assert sums
+    for node in sums:
+        assert (node.phase, node.scope.split("/")[0]) == ("backward", "backward")
+
+
 def test_a_gradient_pair_is_told_once() -> None:
     w = parameter()
     with observed() as events:
