@@ -47,6 +47,7 @@ format: .make/check  ## Format the Python sources
 
 clean:  ## Remove everything that was made
 	rm -rf .venv .make web/node_modules web/tools/node_modules server/nodescope_server/_web
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 .make/venv:
