@@ -31,6 +31,10 @@ class ShapeError(NodescopeError, ValueError):
     """Shapes do not fit together."""
 
 
+class BoundsError(ShapeError, IndexError):
+    """An index or axis lies outside the tensor; an IndexError too, as NumPy's is."""
+
+
 class DtypeError(NodescopeError, TypeError):
     """An operation was given a dtype that it is not defined for."""
 

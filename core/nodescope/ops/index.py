@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nodescope.errors import DtypeError, ShapeError
+from nodescope.errors import BoundsError, DtypeError, ShapeError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
 from nodescope.ops.op import Array, Op, Operand, Sample
@@ -57,7 +57,7 @@ def _getitem_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorS
     try:
         found = stand_in[_fill(attrs["index"], tuple(arrays))]
     except IndexError as error:
-        raise ShapeError(f"getitem: {error}") from None
+        raise BoundsError(f"getitem: {error}") from None
     return TensorSpec(np.shape(found), x.dtype)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.errors import DtypeError, ShapeError
+from nodescope.errors import BoundsError, DtypeError, ShapeError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops.op import Infer, Operand
 
@@ -75,7 +75,8 @@ def axes(name: str, axis: Axis, ndim: int) -> tuple[int, ...]:
     """The axes meant by ``axis``, non-negative and unique.
 
     Raises:
-        ShapeError: One is out of range or given twice.
+        BoundsError: One is out of range.
+        ShapeError: One is given twice.
     """
     if axis is None:
         return tuple(range(ndim))
@@ -83,7 +84,7 @@ def axes(name: str, axis: Axis, ndim: int) -> tuple[int, ...]:
     found = []
     for each in given:
         if not -ndim <= each < ndim:
-            raise ShapeError(f"{name}: axis {each} is out of range for {ndim} dimensions")
+            raise BoundsError(f"{name}: axis {each} is out of range for {ndim} dimensions")
         found.append(each % ndim)
     if len(set(found)) != len(found):
         raise ShapeError(f"{name}: axis {axis} names a dimension twice")

@@ -121,6 +121,7 @@ ERRORS: list[tuple[Any, type[Exception], str]] = [
     (lambda: ns.tensor(A) + np.ones(3), ShapeError, r"add: shapes \(3, 4\) and \(3,\)"),
     (lambda: ns.tensor(A).reshape(5, 5), ShapeError, "12 elements"),
     (lambda: ns.tensor(A).sum(axis=2), ShapeError, "axis 2 is out of range"),
+    (lambda: ns.tensor(A)[7], IndexError, "out of bounds for axis 0"),
     (lambda: ns.tensor(A)[7], ShapeError, "getitem: index 7"),
     (lambda: ns.tensor(A) & ns.tensor(A), DtypeError, "bitwise_and: not defined for float64"),
     (lambda: ns.tensor(["a"]), DtypeError, "numbers"),
