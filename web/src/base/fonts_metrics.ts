@@ -137,17 +137,3 @@ export function truncateMiddle(text: string, font: Font, room: number): string {
   const front = truncate(text, font, rest);
   return front === text ? text : front + safe;
 }
-
-const DISTURBING =
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: finding them is the purpose
-  /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]/g;
-const LONE_SURROGATE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
-
-/**
- * `text` as it may be shown: control characters and direction overrides would let a name disturb
- * its neighbours, so they are shown as a replacement sign; at most `limit` characters are kept.
- */
-export function printable(text: string, limit = 400): string {
-  const cut = text.length > limit ? text.slice(0, limit) + ELLIPSIS : text;
-  return cut.replace(DISTURBING, "�").replace(LONE_SURROGATE, "�");
-}

@@ -6,7 +6,8 @@
  * does not move the picture.
  */
 
-import { printable, textWidth, type Font } from "@/base/fonts_metrics";
+import { textWidth, type Font } from "@/base/fonts_metrics";
+import { printable } from "@/base/printable";
 import { clamp } from "@/base/geometry";
 import { COLUMN_BACKWARD, type Group, type Hierarchy } from "@/layout/hierarchy";
 import type { LayoutNode } from "@/layout/types";

@@ -4,7 +4,8 @@
  * Invariant: no text leaves its box; it is cut with an ellipsis by measured widths.
  */
 
-import { printable, textWidth, truncate, truncateMiddle } from "@/base/fonts_metrics";
+import { textWidth, truncate, truncateMiddle } from "@/base/fonts_metrics";
+import { printable } from "@/base/printable";
 import {
   detailLines,
   inputText,

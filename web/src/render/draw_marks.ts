@@ -4,7 +4,8 @@
  * Invariant: one colour per meaning, and never colour alone: a ring and arrow, a dot, a diamond.
  */
 
-import { printable, textWidth, truncateMiddle, type Font } from "@/base/fonts_metrics";
+import { textWidth, truncateMiddle, type Font } from "@/base/fonts_metrics";
+import { printable } from "@/base/printable";
 import { grow, overlaps, type Rect } from "@/base/geometry";
 import { detailLines, LINE_HEIGHT, NABLA_WIDTH, SMALL_MONO, TITLE_FONT } from "@/layout/sizes";
 import { BOX_FOLD, BOX_NODE, BOX_SCOPE, EDGE_OUT_OF_SCOPE } from "@/layout/types";

@@ -1,7 +1,8 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { describe, expect, it } from "vitest";
-import { printable, textWidth, truncate, truncateMiddle, type Font } from "@/base/fonts_metrics";
+import { textWidth, truncate, truncateMiddle, type Font } from "@/base/fonts_metrics";
+import { printable } from "@/base/printable";
 import { composeScene } from "@/layout/compose";
 import { buildHierarchy } from "@/layout/hierarchy";
 import { NestedLayout } from "@/layout/nested";

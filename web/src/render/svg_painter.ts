@@ -5,7 +5,8 @@
  * well-formed XML whatever the names hold.
  */
 
-import { printable, textWidth, type Font } from "@/base/fonts_metrics";
+import { textWidth, type Font } from "@/base/fonts_metrics";
+import { printable } from "@/base/printable";
 import { MONO, SANS } from "@/render/canvas_painter";
 import {
   curveArms,

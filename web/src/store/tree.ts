@@ -4,6 +4,7 @@
  * Invariant: pure; children stand in order of first execution; only open scopes cost rows.
  */
 
+import { printable } from "@/base/printable";
 import { ancestors, leafName, parentScope } from "@/base/scopes";
 import type { Node } from "@/wire/types.gen";
 import { HAS_INF, HAS_NAN } from "@/wire/types.gen";
@@ -70,11 +71,11 @@ export function visibleRows(
     for (const entry of scope.children) {
       if (entry.kind === "node") {
         if (matches !== undefined && !matches.has(entry.id)) continue;
-        rows.push({ entry, depth, open: false, label: leafName(entry.path) });
+        rows.push({ entry, depth, open: false, label: printable(leafName(entry.path)) });
       } else {
         if (holds !== undefined && !holds.has(entry.path)) continue;
         const isOpen = holds !== undefined || open.has(entry.path);
-        rows.push({ entry, depth, open: isOpen, label: leafName(entry.path) });
+        rows.push({ entry, depth, open: isOpen, label: printable(leafName(entry.path)) });
         if (isOpen) visit(entry, depth + 1);
       }
     }

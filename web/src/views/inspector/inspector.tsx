@@ -14,6 +14,7 @@ import {
   Show,
   Switch,
 } from "solid-js";
+import { printable } from "@/base/printable";
 import { leafName } from "@/base/scopes";
 import { gradientOf } from "@/store/run_model";
 import type { Store } from "@/store/store";
@@ -59,7 +60,8 @@ export function Inspector(props: InspectorProps): JSX.Element {
       when={subject()}
       fallback={
         <p class="empty pad">
-          Nothing is selected. Click a node or a scope, or press F10 to take a step.
+          Nothing is selected. Click a node or a scope
+          {props.store.stop() === undefined ? "." : ", or press F10 to take a step."}
         </p>
       }
     >
@@ -163,7 +165,7 @@ function NodeInspector(
         <div class="insp-names">
           <div class="row insp-first">
             <h2 class="ell" data-testid="inspector-title">
-              {leafName(props.node.name)}
+              {printable(leafName(props.node.name))}
             </h2>
             <span class="insp-family t3">
               <span class="sw" style={{ background: `var(${familyColour(props.node.family)})` }} />
@@ -198,7 +200,8 @@ function NodeInspector(
           <div class="stop" data-testid="inspector-reason">
             <span class={`bdot ${why().breakpoint > 0 ? "enabled" : "here"}`} />
             <span class="stop-text">
-              <b>{stopWords(why())}</b> {leafName(why().node_name)}. {why().text}
+              <b>{stopWords(why())}</b> {printable(leafName(why().node_name))}.{" "}
+              {printable(why().text)}
             </span>
             <Show when={hits(props.store, why().breakpoint)}>
               {(count) => <span class="mi t2">hit {count()}</span>}

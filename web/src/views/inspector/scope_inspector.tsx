@@ -6,6 +6,7 @@
 
 import { createMemo, For, type JSX } from "solid-js";
 import { formatDuration, plural } from "@/base/numbers";
+import { printable } from "@/base/printable";
 import { leafName } from "@/base/scopes";
 import { familyColour } from "@/store/node_words";
 import type { Store } from "@/store/store";
@@ -52,7 +53,7 @@ export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
         <div class="insp-names">
           <div class="row insp-first">
             <h2 class="ell" data-testid="inspector-title">
-              {leafName(props.path)}
+              {printable(leafName(props.path))}
             </h2>
             <span class="insp-family t3">scope, {plural(members().length, "op")}</span>
           </div>
