@@ -23,13 +23,15 @@ Scalar = bool | int | float | complex
 Operand = TensorSpec | Scalar
 """What `infer` sees of an input: a spec, or a Python scalar, which promotes weakly."""
 
-Infer = Callable[[tuple[Operand, ...], dict[str, Any]], TensorSpec]
+Infer = Callable[[tuple[Operand, ...], dict[str, Any]], TensorSpec | tuple[TensorSpec, ...]]
 Rule = Callable[..., Any]
 """``rule(F, ct, out, *inputs, **attrs)`` gives the cotangent of one input.
 
 ``F`` holds every op as a function. It is either raw (arrays in, arrays out) or traced (tensors, so
 that the rule's own ops are nodes and can be differentiated again); both do the same arithmetic. The
-result may still have the shape and dtype of the output: the tape sums and converts it.
+result may still have the shape and dtype of the output: the tape sums and converts it. For an op of
+several outputs ``ct`` and ``out`` are tuples. Complex cotangents are not conjugated on their way (as
+in JAX), so that the rule of a holomorphic op is its real formula; the tape conjugates at the leaves.
 """
 
 
@@ -75,6 +77,8 @@ class Op:
         samples: Calls for the conformance suite.
         elementwise: Output element i depends on the (broadcast) input elements i only.
         variadic: Takes any number of inputs.
+        outputs: How many; 0 for as many as ``infer`` says. Unless it is 1, ``infer`` gives a tuple
+            of specs and ``impl`` a tuple of arrays.
         domain: Range of inputs for which the op is smooth, for generated tests.
         smooth: Second derivatives exist on the domain and are tested.
         flops: Estimated floating-point operations of one call.
@@ -91,6 +95,7 @@ class Op:
     samples: Callable[[np.random.Generator], Iterable[Sample]] = field(default=lambda rng: ())
     elementwise: bool = False
     variadic: bool = False
+    outputs: int = 1
     domain: tuple[float, float] = (-2.0, 2.0)
     smooth: bool = True
     flops: Callable[[tuple[Operand, ...], TensorSpec], int] = no_flops
