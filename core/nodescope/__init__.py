@@ -35,6 +35,7 @@ from nodescope.engine.grad import (
     value_and_grad,
 )
 from nodescope.engine.modes import no_grad
+from nodescope.engine.numpy_functions.index import index_update
 from nodescope.engine.scopes import name_scope, step, steps
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import NodescopeError
@@ -46,7 +47,7 @@ __version__ = _version("nodescope")
 
 __all__ = [
     "NodescopeError", "Tensor", "__version__", "assign", "attach", "breakpoint", "constant",
-    "cross_entropy", "gelu", "grad", "log_softmax", "logsumexp", "mse", "name_scope", "nn",
+    "cross_entropy", "gelu", "grad", "index_update", "log_softmax", "logsumexp", "mse", "name_scope", "nn",
     "no_grad", "optim", "parameter", "record", "relu", "sigmoid", "silu", "softmax", "softplus",
     "step", "steps", "stop_gradient", "tensor", "value_and_grad",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine import functions
+from nodescope.engine import functions, numpy_functions
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.tensor import NO_ATTRS, Tensor, operand
@@ -129,6 +129,8 @@ def _fill_tables() -> None:
             else:
                 _FUNCTIONS[function] = bound(op)
     _FUNCTIONS.update(functions.NUMPY)
+    for table in numpy_functions.tables():
+        _FUNCTIONS.update(table)
 
 
 _fill_tables()

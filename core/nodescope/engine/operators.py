@@ -24,10 +24,15 @@ _RESHAPE, _ASTYPE, _COPY = ops.get("reshape"), ops.get("astype"), ops.get("copy"
 
 
 def _getitem(self: Tensor, index: Any) -> Tensor:
+    template, arrays = index_template(index)
+    return apply(_GETITEM, (self, *arrays), {"index": template})
+
+
+def index_template(index: Any) -> tuple[tuple[Any, ...], list[Tensor]]:
+    """What stands in ``x[index]`` as an attribute, and the index arrays that its ports name."""
     arrays: list[Tensor] = []
     items = index if isinstance(index, tuple) else (index,)
-    template = tuple(_index_item(each, arrays) for each in items)
-    return apply(_GETITEM, (self, *arrays), {"index": template})
+    return tuple(_index_item(each, arrays) for each in items), arrays
 
 
 def _index_item(item: Any, arrays: list[Tensor]) -> Any:

@@ -1,0 +1,21 @@
+"""NumPy's functions that are no single op: each is written in ops, or answers from shapes.
+
+Every module here may hold a table `NUMPY`; what stands in it is found by `tables` and dispatched.
+
+Invariant: written in ops and other functions only, so they are traced and differentiated as such.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+
+from nodescope.engine.numpy_functions.base import Table
+
+
+def tables() -> Iterator[Table]:
+    """The tables of all modules here."""
+    for module in pkgutil.iter_modules(__path__):
+        found = importlib.import_module(f"{__name__}.{module.name}")
+        yield getattr(found, "NUMPY", {})

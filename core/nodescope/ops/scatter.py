@@ -1,0 +1,139 @@
+"""Writing at an index without writing: the result is a copy that differs there.
+
+Invariant: inputs stay as they are; what was overwritten has no gradient, and where one element was
+written more than once the last write counts, for values and gradients alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nodescope.errors import BoundsError, DtypeError, ShapeError
+from nodescope.ir.graph import TensorSpec
+from nodescope.ops import register
+from nodescope.ops.index import Index, Port, _fill
+from nodescope.ops.op import Array, Op, Operand, Sample
+from nodescope.ops.rules import unbroadcast
+from nodescope.ops.shapes import dtype_of, shape_of
+
+
+def _index_set(x: Array, value: Any, *arrays: Array, index: Index) -> Array:
+    _check_imaginary(np.result_type(x), np.asarray(value).dtype)
+    total = np.array(x, order="C")
+    try:
+        total[_fill(index, arrays)] = value
+    except ValueError as error:
+        if "broadcast" in str(error) or "assign" in str(error):
+            raise ShapeError(
+                f"index_set: a value of shape {np.shape(value)} does not fit what the index selects"
+            ) from None
+        raise
+    return total
+
+
+def _check_imaginary(old: np.dtype[Any], new: np.dtype[Any]) -> None:
+    if new.kind == "c" and old.kind != "c":
+        raise DtypeError(
+            f"index_set: {new.name} does not fit into {old.name} without its imaginary part",
+            hint="take .real, or convert the tensor with .astype first",
+        )
+
+
+def _index_set_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
+    x, value = specs[:2]
+    assert isinstance(x, TensorSpec)
+    _check_imaginary(np.dtype(x.dtype), np.dtype(dtype_of(value)))
+    arrays: list[Array] = []
+    for each in specs[2:]:
+        assert isinstance(each, TensorSpec)
+        if np.dtype(each.dtype).kind not in "biu":
+            raise DtypeError(
+                f"index_set: an index array must be of integers or bool, not {each.dtype}"
+            )
+        arrays.append(np.zeros(each.shape, bool if each.dtype == "bool" else np.intp))
+    masks = [each.dtype == bool for each in arrays]
+    if any(masks) and not all(masks):
+        return x  # how many elements the mask selects is not known, so neither is what fits
+    stand_in = np.broadcast_to(np.empty((), np.dtype(x.dtype)), x.shape)
+    try:
+        selected = np.shape(stand_in[_fill(attrs["index"], tuple(arrays))])
+    except IndexError as error:
+        raise BoundsError(f"index_set: {error}") from None
+    given = shape_of(value)
+    lead = len(given) - len(selected)
+    if lead > 0 and any(n != 1 for n in given[:lead]):
+        raise ShapeError(f"index_set: a value of shape {given} does not fit {selected}")
+    pairs = zip(reversed(given), reversed(selected), strict=False)
+    if not any(masks) and any(n not in (1, m) for n, m in pairs):
+        raise ShapeError(
+            f"index_set: a value of shape {given} does not fit {selected}, which the index selects"
+        )
+    return x
+
+
+def _index_set_vjp(
+    F: Any, ct: Any, out: Any, x: Any, value: Any, *arrays: Any, index: Index, port: int
+) -> Any:
+    if port == 0:
+        return F.index_set(ct, 0.0, *arrays, index=index)
+    if port != 1:
+        return None
+    if len(index) == 1 and len(arrays) == 1 and arrays[0].dtype == bool and value.ndim == 0:
+        # One number at every place of a mask: no selection, so the shapes are known beforehand.
+        mask = arrays[0]
+        wide = F.reshape(mask, shape=mask.shape + (1,) * (ct.ndim - mask.ndim))
+        return F.where(wide, ct, 0.0)
+    taken = F.getitem(ct, *arrays, index=index)
+    if any(each.dtype != bool for each in arrays):
+        # Who wrote last? Write everybody's number, and see whose is there.
+        numbers = np.arange(int(np.prod(taken.shape))).reshape(taken.shape)
+        written = F.index_set(np.zeros(x.shape, np.intp), numbers, *arrays, index=index)
+        last = F.equal(F.getitem(written, *arrays, index=index), numbers)
+        taken = F.where(last, taken, 0.0)
+    extra = value.ndim - taken.ndim
+    if extra > 0:
+        taken = F.reshape(taken, shape=(1,) * extra + taken.shape)
+    return unbroadcast(F, taken, value)
+
+
+def _index_set_samples(rng: np.random.Generator) -> list[Sample]:
+    x = rng.standard_normal((4, 5))
+    whole = slice(None)
+    mask = np.array([True, False, True, True])
+
+    def value(*shape: int) -> Array:
+        return rng.standard_normal(shape)
+
+    return [
+        Sample((x, value(5)), {"index": (1,)}),
+        Sample((x, 2.5), {"index": (1, whole)}),
+        Sample((x, value(2, 1)), {"index": (slice(None, None, -2),)}),
+        Sample((x, value(1, 1, 5)), {"index": (slice(0, 2),)}),
+        Sample((x, value(4, 0)), {"index": (..., slice(1, 1))}),
+        Sample((x, value(3, 5), np.array([0, 2, 2])), {"index": (Port(0),)}),
+        Sample((x, value(2), np.array([0, -1]), np.array([1, 1])), {"index": (Port(0), Port(1))}),
+        Sample((x, value(4, 2, 2), np.array([[0, 1], [3, 3]])), {"index": (whole, Port(0))}),
+        Sample((x, value(), np.array([[0, 1], [3, 3]])), {"index": (whole, Port(0))}),
+        Sample((x, value(), mask), {"index": (Port(0),)}),
+        Sample((x, value(3, 5), mask), {"index": (Port(0),)}),
+        Sample((x, value(), x > 0), {"index": (Port(0),)}),
+        Sample((x, value(1), x > 0), {"index": (Port(0),)}),
+        Sample((value(0, 3), value(3)), {"index": (whole,)}),
+        Sample((value(), value()), {"index": (...,)}),
+    ]
+
+
+register(
+    Op(
+        name="index_set",
+        family="index",
+        infer=_index_set_infer,
+        impl=_index_set,
+        vjp=(_index_set_vjp,),
+        variadic=True,
+        ports=("x", "value"),
+        samples=_index_set_samples,
+    )
+)
