@@ -17,7 +17,7 @@ from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.state import current
 from nodescope.engine.tape import alias_of, pull, start
-from nodescope.engine.tensor import LEAF, NO_ATTRS, Tensor, alias, make, spec_of
+from nodescope.engine.tensor import LEAF, NO_ATTRS, SMOOTH, Tensor, alias, make, spec_of
 from nodescope.errors import DtypeError, GradientError, ShapeError, UsageError
 from nodescope.ir.scopes import join
 
@@ -83,7 +83,7 @@ def constant(data: Any, dtype: Any = None, *, name: str | None = None) -> Tensor
 
 
 def _leaf(tensor: Tensor) -> Any:
-    if tensor.data.dtype.kind != "f":
+    if tensor.data.dtype.kind not in SMOOTH:
         raise DtypeError(
             f"a tensor of {tensor.dtype} cannot want a gradient",
             source=where(),
@@ -167,7 +167,7 @@ def _watched(leaf: Any, leaves: list[Tensor]) -> Tensor:
 
 
 def _check_float(dtype: np.dtype[Any]) -> None:
-    if dtype.kind != "f":
+    if dtype.kind not in SMOOTH:
         raise GradientError(
             f"grad: cannot differentiate by an argument of {dtype}",
             source=where(),

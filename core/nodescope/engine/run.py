@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 
 from nodescope.engine.source import where
-from nodescope.engine.tensor import NO_ATTRS, Attrs, Tensor, next_seq, operand, spec_of
+from nodescope.engine.tensor import (
+    NO_ATTRS,
+    SMOOTH,
+    Attrs,
+    Bundle,
+    Tensor,
+    next_seq,
+    operand,
+    spec_of,
+)
 from nodescope.errors import NodescopeError
 from nodescope.ops.op import Op
 
@@ -42,6 +51,11 @@ def apply(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
     return run(op, inputs, attrs, True)
 
 
+def apply_many(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> tuple[Tensor, ...]:
+    """`apply` for ops with several outputs."""
+    return apply(op, inputs, attrs)  # type: ignore[return-value]
+
+
 def run(op: Op, inputs: tuple[Any, ...], attrs: Attrs, recording: bool) -> Tensor:
     """Run an op unobserved, and put it on the tape if ``recording``."""
     tracked = False
@@ -58,14 +72,35 @@ def run(op: Op, inputs: tuple[Any, ...], attrs: Attrs, recording: bool) -> Tenso
     except Exception as error:
         raise explained(op, inputs, attrs, error) from cause(error)
     if data.__class__ is not _ndarray:
+        if data.__class__ is tuple:
+            return several(op, inputs, attrs, data, tracked)  # type: ignore[no-any-return]
         data = _asarray(data)
     result = _new(Tensor)
     result.data = data
-    if tracked and op.vjp is not None and data.dtype.kind == "f":
+    if tracked and op.vjp is not None and data.dtype.kind in SMOOTH:
         result.edge = (next_seq(), op, inputs, attrs)
     else:
         result.edge = None
     return result
+
+
+def several(
+    op: Op,
+    inputs: tuple[Any, ...],
+    attrs: Attrs,
+    arrays: tuple[Any, ...],
+    tracked: bool,
+    ids: tuple[int, ...] = (),
+) -> Any:
+    """The results of an op with several outputs, as a tuple of tensors."""
+    arrays = tuple(each if each.__class__ is _ndarray else _asarray(each) for each in arrays)
+    ids = ids or (0,) * len(arrays)
+    bundle = Bundle(arrays, (next_seq(), op, inputs, attrs), ids)
+    found = bundle.tensors()
+    if not tracked or op.vjp is None:
+        for each in found:
+            each.edge = None
+    return found
 
 
 def explained(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -> Exception:

@@ -23,6 +23,8 @@ from nodescope.engine.tensor import (
     FREED,
     LEAF,
     NO_ATTRS,
+    SMOOTH,
+    Bundle,
     Edge,
     Tensor,
     alias,
@@ -100,9 +102,15 @@ def _nowhere(tensor: Tensor) -> None:
 
 def start(root: Tensor, gradient: Any, traced: bool) -> Any:
     """The cotangent of ``root``: ones for a scalar, else what the user gave."""
-    if root.data.dtype.kind != "f":
+    if root.data.dtype.kind not in SMOOTH:
         raise GradientError(f"backward: {root.dtype} has no gradient", source=where())
     if gradient is None:
+        if root.data.dtype.kind == "c":
+            raise GradientError(
+                f"backward: a {root.dtype} tensor needs a gradient to start from",
+                source=where(),
+                hint="make it real, as with np.abs or .real, or pass gradient=",
+            )
         if root.data.ndim:
             raise GradientError(
                 f"backward: a tensor of shape {root.shape} needs a gradient to start from",
@@ -120,6 +128,8 @@ def start(root: Tensor, gradient: Any, traced: bool) -> Any:
         )
     if given.dtype != root.dtype:
         given = given.astype(root.dtype)
+    if root.dtype.kind == "c":
+        given = np.conjugate(given)
     return given if traced else given.data
 
 
@@ -170,21 +180,21 @@ def _pull(
     add = F.add
     cts: dict[int, Any] = {id(root): ct}
     ends: dict[int, Tensor] = {}
-    heap: list[tuple[int, Tensor]] = []
+    heap: list[tuple[int, Any]] = []
     sums: set[int] = set()
     edge: Edge | None = root.edge
     if edge is FREED:
         raise _used_twice()
     if edge is LEAF or (targets and id(root) in targets):
-        return {id(root): (root, ct)}
+        return {id(root): (root, F.conjugate(ct) if root.data.dtype.kind == "c" else ct)}
     assert edge is not None
     # Newest first. Mostly only one tensor waits, and it need not go through the heap; seq is
     # unique, so the heap never compares tensors.
-    only: Tensor | None = root
+    only: Any = root
     waiting, take = cts.get, cts.pop
     push, pop = heapq.heappush, heapq.heappop
     # Locals: this loop is the engine's hottest.
-    kind, leaf, freed, array = Tensor, LEAF, FREED, np.ndarray
+    kind, leaf, freed, array, several = Tensor, LEAF, FREED, np.ndarray, Bundle
     multiply, by_right, by_left = F.multiply, times_right, times_left
     while True:
         if only is not None:
@@ -196,7 +206,22 @@ def _pull(
         ct = take(id(tensor))
         op: Any  # an op with rules, or the tensor would have no edge
         args: Any
-        _, op, inputs, attrs = tensor.edge  # type: ignore[misc]
+        _, op, inputs, attrs = tensor.edge
+        rules = op.vjp
+        if rules is None:  # one output of an op with several, which wait for each other
+            if observed is not None:
+                observed[0].pair(tensor, ct)
+            bundle, port = inputs[0], attrs["port"]
+            parts = waiting(id(bundle))
+            if parts is None:
+                if bundle.edge is freed:
+                    raise _used_twice()
+                parts = cts[id(bundle)] = [None] * len(bundle.data)
+                push(heap, (-bundle.edge[0], bundle))
+            parts[port] = ct if parts[port] is None else add(parts[port], ct)
+            if not keep:
+                tensor.edge = freed
+            continue
         pair = False
         if raw:
             out: Any = tensor.data
@@ -214,8 +239,14 @@ def _pull(
             out, args = tensor, inputs
             if observed is not None:
                 observed[1](tensor)
-                observed[0].pair(tensor, ct)
-        rules = op.vjp
+                if tensor.__class__ is kind:
+                    observed[0].pair(tensor, ct)
+        if tensor.__class__ is several:
+            out = tensor.data if raw else tensor.tensors()
+            ct = tuple(
+                F.zeros_like(each) if part is None else part
+                for part, each in zip(ct, out, strict=True)
+            )
         if op.variadic:
             rules = [functools.partial(rules[0], port=port) for port in range(len(inputs))]
         for each, rule in zip(inputs, rules):  # noqa: B905 (a rule per input; strict costs time)
@@ -243,6 +274,8 @@ def _pull(
                 found = unbroadcast(F, found, like)
             dtype = like.dtype
             if found.dtype is not dtype and found.dtype != dtype:
+                if found.dtype.kind == "c" and dtype.kind != "c":
+                    found = F.real(found)
                 found = F.astype(found, dtype=dtype.name)
             key = id(each)
             before = waiting(key)
@@ -268,12 +301,16 @@ def _pull(
             elif only is None:
                 only = each
             else:
-                push(heap, (-only.edge[0], only))  # type: ignore[index]
+                push(heap, (-only.edge[0], only))
                 push(heap, (-edge[0], each))
                 only = None
         if not keep:
             tensor.edge = freed
-    return {key: (tensor, cts[key]) for key, tensor in ends.items()}
+    # Steepest ascent, as users know it from PyTorch: cotangents travel unconjugated.
+    return {
+        key: (tensor, F.conjugate(cts[key]) if tensor.data.dtype.kind == "c" else cts[key])
+        for key, tensor in ends.items()
+    }
 
 
 def _used_twice() -> GradientError:

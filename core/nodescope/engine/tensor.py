@@ -31,6 +31,8 @@ FREED: Edge = (-1, None, (), NO_ATTRS)
 next_seq = itertools.count(1).__next__
 _SCALARS = (float, int, bool, complex)
 _KINDS = "fiubc"
+SMOOTH = "fcV"
+"""Kinds of dtypes that have gradients; V is how NumPy sees bfloat16."""
 
 
 class Tensor:
@@ -260,6 +262,43 @@ class Tensor:
     copy: Callable[..., Tensor]
     T: Tensor
 
+
+class Bundle:
+    """The outputs of one call of an op that has several. Each output's edge picks one of them.
+
+    Attributes:
+        data: The arrays, by port.
+        edge: The op's own place on the tape.
+        ids: Value ids of the outputs while somebody observes, else 0.
+    """
+
+    __slots__ = ("data", "edge", "ids")
+
+    def __init__(self, data: tuple[Any, ...], edge: Edge, ids: tuple[int, ...]) -> None:
+        self.data = data
+        self.edge: Edge | None = edge
+        self.ids = ids
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The outputs, as tensors whose edges lead here."""
+        found = []
+        for port, (data, vid) in enumerate(zip(self.data, self.ids, strict=True)):
+            result = _new(Tensor)
+            result.data = data
+            result._vid = vid
+            smooth = data.dtype.kind in SMOOTH
+            result.edge = (next_seq(), PICK, (self,), {"port": port}) if smooth else None
+            found.append(result)
+        return tuple(found)
+
+
+PICK = Op(
+    name="pick",
+    family="layout",
+    infer=lambda specs, attrs: specs[attrs["port"]],  # type: ignore[arg-type, return-value]
+    impl=lambda *arrays, port: arrays[port],
+)
+"""One output of a `Bundle`. Not a node."""
 
 _new = Tensor.__new__
 _ndarray = np.ndarray

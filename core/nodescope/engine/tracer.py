@@ -19,10 +19,10 @@ import numpy as np
 
 from nodescope.engine import modes
 from nodescope.engine.observed import observed_operator
-from nodescope.engine.run import cause, explained
+from nodescope.engine.run import cause, explained, several
 from nodescope.engine.source import user_source
 from nodescope.engine.state import State, current
-from nodescope.engine.tensor import Attrs, Tensor, next_seq
+from nodescope.engine.tensor import SMOOTH, Attrs, Bundle, Tensor, next_seq
 from nodescope.errors import UsageError
 from nodescope.events import (
     Bus,
@@ -139,23 +139,30 @@ class Tracer:
             self.failed(entry, live, state, start, said)
             raise said from cause(error)
         end = _now()
-        if data.__class__ is not _ndarray:
-            data = _asarray(data)
-        if entry is None:
-            entry = self._define(cursor, entries, nth, op, key, inputs, attrs, state, data)
-        result = _new(Tensor)
-        result.data = data
-        result._vid = entry.outputs[0]
-        if tracked and state.recording and op.vjp is not None and data.dtype.kind == "f":
-            result.edge = (next_seq(), op, inputs, attrs)
+        if data.__class__ is tuple:
+            arrays = tuple(map(_asarray, data))
         else:
-            result.edge = None
+            arrays = (data if data.__class__ is _ndarray else _asarray(data),)
+        if entry is None:
+            entry = self._define(cursor, entries, nth, op, key, inputs, attrs, state, arrays)
+        tracked = tracked and state.recording and op.vjp is not None
+        result: Any
+        if data.__class__ is tuple:
+            result = several(op, inputs, attrs, arrays, tracked, entry.outputs)
+        else:
+            result = _new(Tensor)
+            result.data = arrays[0]
+            result._vid = entry.outputs[0]
+            if tracked and arrays[0].dtype.kind in SMOOTH:
+                result.edge = (next_seq(), op, inputs, attrs)
+            else:
+                result.edge = None
         bus.emit(
             NodeFinished(
-                entry.node, live, (data,), self.step, state.thread, start - origin, end - origin
+                entry.node, live, arrays, self.step, state.thread, start - origin, end - origin
             )
         )
-        return result
+        return result  # type: ignore[no-any-return]
 
     def operator(self, op: Op) -> Callable[[Tensor, Any], Tensor]:
         """The operator method of a binary op while this observes."""
@@ -219,7 +226,7 @@ class Tracer:
         inputs: tuple[Any, ...],
         attrs: Attrs,
         state: State,
-        data: Any = None,
+        data: tuple[Any, ...] = (),
     ) -> Entry:
         entry, values = self.identity.define(
             entries,
@@ -227,7 +234,7 @@ class Tracer:
             op=op.name,
             family=op.family,
             inputs=ids,
-            specs=(_spec(op, inputs, attrs, data),),
+            specs=_specs(op, inputs, attrs, data),
             attrs=plain_attrs(op, inputs, attrs),
             scope=cursor.scope,
             phase=cursor.phase,
@@ -314,7 +321,7 @@ class Tracer:
             self.bus.emit(GradientComputed(value, found))
 
     @contextlib.contextmanager
-    def backward(self) -> Iterator[Callable[[Tensor], None]]:
+    def backward(self) -> Iterator[Callable[[Any], None]]:
         """Make what runs inside backward nodes.
 
         Yields:
@@ -324,8 +331,9 @@ class Tracer:
         saved = (state.scope, state.phase, state.cursor, state.forward)
         by_value = self.identity.by_value
 
-        def differentiate(tensor: Tensor) -> None:
-            entry = by_value.get(getattr(tensor, "_vid", 0))
+        def differentiate(tensor: Tensor | Bundle) -> None:
+            vid = tensor.ids[0] if isinstance(tensor, Bundle) else getattr(tensor, "_vid", 0)
+            entry = by_value.get(vid)
             if entry is None:
                 scope, state.forward = "backward", None
             else:
@@ -353,20 +361,23 @@ class Tracer:
             state.scope, state.phase, state.cursor = saved
 
 
-def _spec(op: Op, inputs: tuple[Any, ...], attrs: Attrs, data: Any) -> TensorSpec:
-    if data is not None:
-        return TensorSpec(data.shape, data.dtype.name)
+def _specs(
+    op: Op, inputs: tuple[Any, ...], attrs: Attrs, data: tuple[Any, ...]
+) -> tuple[TensorSpec, ...]:
+    if data:
+        return tuple(TensorSpec(each.shape, each.dtype.name) for each in data)
     specs = tuple(
         TensorSpec(each.data.shape, each.data.dtype.name) if each.__class__ is Tensor else each
         for each in inputs
     )
     try:
-        return op.infer(specs, attrs)
+        found = op.infer(specs, attrs)
+        return found if isinstance(found, tuple) else (found,)
     except (
         Exception
     ):  # it will fail, or its shape depends on values; the node is needed all the same
         first = specs[0] if specs and isinstance(specs[0], TensorSpec) else None
-        return TensorSpec((), first.dtype if first else "float64")
+        return (TensorSpec((), first.dtype if first else "float64"),) * max(op.outputs, 1)
 
 
 def plain_attrs(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> dict[str, Any]:
