@@ -39,6 +39,10 @@ class DtypeError(NodescopeError, TypeError):
     """An operation was given a dtype that it is not defined for."""
 
 
+class DomainError(NodescopeError, ValueError):
+    """A value for which an operation is not defined, such as a probability of 2."""
+
+
 class UnsupportedError(NodescopeError, TypeError):
     """A function or argument that the engine does not trace; it never becomes a plain array."""
 
