@@ -11,7 +11,7 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 from nodescope.engine import dispatch as _dispatch  # noqa: F401 (teaches NumPy our tensors)
-from nodescope.engine import nn, optim
+from nodescope.engine import nn, optim, random
 from nodescope.engine import operators as _operators  # noqa: F401 (puts them on Tensor)
 from nodescope.engine.functions import (
     cross_entropy,
@@ -47,9 +47,9 @@ __version__ = _version("nodescope")
 
 __all__ = [
     "NodescopeError", "Tensor", "__version__", "assign", "attach", "breakpoint", "constant",
-    "cross_entropy", "gelu", "grad", "index_update", "log_softmax", "logsumexp", "mse", "name_scope", "nn",
-    "no_grad", "optim", "parameter", "record", "relu", "sigmoid", "silu", "softmax", "softplus",
-    "step", "steps", "stop_gradient", "tensor", "value_and_grad",
+    "cross_entropy", "gelu", "grad", "index_update", "log_softmax", "logsumexp", "mse",
+    "name_scope", "nn", "no_grad", "optim", "parameter", "random", "record", "relu", "sigmoid",
+    "silu", "softmax", "softplus", "step", "steps", "stop_gradient", "tensor", "value_and_grad",
 ]  # fmt: skip
 
 # The first import of the package `nodescope.record` binds its name here, where it would hide the

@@ -1,0 +1,285 @@
+"""Random draws with explicit keys: the functions of `nodescope.random`.
+
+Draws are ops and functions of their key: they repeat in every run, and in eager and static graphs.
+No gradient flows into a key. Location and scale are ordinary arithmetic on a draw, so gradients
+flow into those.
+
+Invariant: nothing here keeps state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nodescope import ops
+from nodescope.engine.grad import constant
+from nodescope.engine.run import apply
+from nodescope.engine.source import where
+from nodescope.engine.tensor import NO_ATTRS, Tensor, make, operand
+from nodescope.errors import ShapeError, UsageError
+
+Shape = int | tuple[int, ...] | list[int]
+
+
+def key(seed: int) -> Tensor:
+    """A key: uint64 of shape (2,), made from any non-negative integer.
+
+    Near seeds give unrelated keys (by `numpy.random.SeedSequence`).
+
+    Raises:
+        UsageError: ``seed`` is not such an integer.
+    """
+    return constant(words_of(seed))
+
+
+def words_of(seed: Any) -> Any:
+    """The key of a seed, as an array. Raises `UsageError`."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise UsageError(
+            f"random: {seed!r} is not a seed",
+            source=where(),
+            hint="use an integer from 0; a tensor is folded in with fold_in(key(0), tensor)",
+        )
+    return np.random.SeedSequence(int(seed)).generate_state(2, np.uint64)
+
+
+def split(key: Any, n: int = 2) -> Tensor:
+    """``n`` new keys, of shape (n, 2); unpack them. They share nothing with ``key``'s own draws."""
+    return draw("split", key, n=int(n))
+
+
+def fold_in(key: Any, data: Any) -> Tensor:
+    """A new key for every integer ``data``, such as the number of a step; may be a tensor."""
+    return draw("fold_in", key, _parameter(data))
+
+
+# Continuous distributions
+
+
+def uniform(
+    key: Any, shape: Shape = (), dtype: Any = np.float64, *, low: Any = 0.0, high: Any = 1.0
+) -> Tensor:
+    """Numbers from ``low`` (included) to ``high`` (excluded, but for rounding)."""
+    found = draw("uniform", key, shape=_shape(shape), dtype=np.dtype(dtype).name)
+    if type(low) is float and type(high) is float and low == 0.0 and high == 1.0:
+        return found
+    low, high = _parameter(low), _parameter(high)
+    return found * (high - low) + low  # type: ignore[no-any-return]
+
+
+def normal(
+    key: Any, shape: Shape = (), dtype: Any = np.float64, *, mean: Any = 0.0, std: Any = 1.0
+) -> Tensor:
+    """Normally distributed numbers. ``mean`` and ``std`` may be tensors that want a gradient."""
+    found = draw("normal", key, shape=_shape(shape), dtype=np.dtype(dtype).name)
+    return placed(found, mean, std)
+
+
+def truncated_normal(
+    key: Any,
+    lower: float = -2.0,
+    upper: float = 2.0,
+    shape: Shape = (),
+    dtype: Any = np.float64,
+    *,
+    mean: Any = 0.0,
+    std: Any = 1.0,
+) -> Tensor:
+    """Normally distributed numbers between ``lower`` and ``upper``, then times ``std`` plus
+    ``mean``: the bounds are in standard deviations, as in `jax.random.truncated_normal`."""
+    found = draw(
+        "truncated_normal", key, lower=float(lower), upper=float(upper), shape=_shape(shape),
+        dtype=np.dtype(dtype).name,
+    )  # fmt: skip
+    return placed(found, mean, std)
+
+
+def exponential(
+    key: Any, shape: Shape = (), dtype: Any = np.float64, *, scale: Any = 1.0
+) -> Tensor:
+    """Exponentially distributed numbers with mean ``scale``."""
+    found = draw("exponential", key, shape=_shape(shape), dtype=np.dtype(dtype).name)
+    return placed(found, 0.0, scale)
+
+
+def gumbel(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Tensor:
+    """Standard Gumbel: the maximum of logits plus these is distributed as `categorical`."""
+    return draw("gumbel", key, shape=_shape(shape), dtype=np.dtype(dtype).name)
+
+
+def gamma(
+    key: Any, alpha: Any, shape: Shape | None = None, dtype: Any = np.float64, *, scale: Any = 1.0
+) -> Tensor:
+    """Gamma-distributed numbers of shape parameter ``alpha``.
+
+    Raises:
+        GradientError: In a backward pass, if ``alpha`` wants a gradient: there is no rule for it.
+    """
+    alpha = _parameter(alpha)
+    found = draw("gamma", key, alpha, shape=shape_like(shape, alpha), dtype=np.dtype(dtype).name)
+    return placed(found, 0.0, scale)
+
+
+def placed(found: Tensor, mean: Any, std: Any) -> Tensor:
+    """``found * std + mean``, leaving out what changes nothing."""
+    if not (type(std) is float and std == 1.0):
+        found = found * _parameter(std)
+    if not (type(mean) is float and mean == 0.0):
+        found = found + _parameter(mean)
+    return found
+
+
+# Discrete distributions and choices
+
+
+def integers(
+    key: Any,
+    low: Any,
+    high: Any = None,
+    shape: Shape | None = None,
+    dtype: Any = np.int64,
+    *,
+    endpoint: bool = False,
+) -> Tensor:
+    """Integers from ``low`` to ``high``, which is excluded unless ``endpoint``; from 0 to ``low``
+    if ``high`` is None. Each may be an array. Every value is equally likely.
+
+    Raises:
+        DomainError: There is no such integer.
+    """
+    if high is None:
+        low, high = 0, low
+    low, high = _parameter(low), _parameter(high)
+    if endpoint:
+        high = high + 1
+    return draw(
+        "integers", key, low, high, shape=shape_like(shape, low, high), dtype=np.dtype(dtype).name
+    )
+
+
+def bernoulli(key: Any, p: Any = 0.5, shape: Shape | None = None) -> Tensor:
+    """True with probability ``p``. No gradient flows into ``p``."""
+    p = _parameter(p)
+    return draw("bernoulli", key, p, shape=shape_like(shape, p))
+
+
+def categorical(key: Any, logits: Any, axis: int = -1, shape: Shape | None = None) -> Tensor:
+    """Class numbers (int64), with probabilities softmax(``logits``) along ``axis``.
+
+    Args:
+        key: A key.
+        logits: Unnormalised logarithms of probabilities; -inf excludes a class.
+        axis: Where the classes are.
+        shape: Of the result; the other dimensions of ``logits`` broadcast to it. Those if None.
+
+    Raises:
+        DomainError: Logits are NaN or +inf, or exclude every class.
+    """
+    logits = _tensor(logits)
+    if not -logits.ndim <= axis < logits.ndim:
+        raise ShapeError(f"categorical: logits {logits.shape} have no axis {axis}", source=where())
+    at = axis % logits.ndim
+    if shape is None:
+        shape = logits.shape[:at] + logits.shape[at + 1 :]
+    return draw("categorical", key, logits, axis=at, shape=_shape(shape))
+
+
+def permutation(key: Any, x: Any, axis: int = 0) -> Tensor:
+    """The numbers below the integer ``x`` in random order, or an array's slices along ``axis``."""
+    if isinstance(x, int | np.integer):
+        return draw("permutation", key, n=int(x))
+    x = _tensor(x)
+    if not -x.ndim <= axis < x.ndim:
+        raise ShapeError(f"permutation: shape {x.shape} has no axis {axis}", source=where())
+    at = axis % x.ndim
+    return _taken(x, draw("permutation", key, n=x.shape[at]), at)
+
+
+def choice(
+    key: Any, a: Any, shape: Shape = (), replace: bool = True, p: Any = None, axis: int = 0
+) -> Tensor:
+    """Numbers below the integer ``a``, or slices of an array along ``axis``.
+
+    Args:
+        key: A key.
+        a: What to choose from.
+        shape: How many.
+        replace: Whether one may come more than once.
+        p: Their probabilities, (n,); equal ones if None.
+        axis: Of ``a``, if that is an array.
+
+    Raises:
+        ShapeError: There are not as many.
+        DomainError: ``p`` is negative or does not sum to 1.
+    """
+    whole = isinstance(a, int | np.integer)
+    a = int(a) if whole else _tensor(a)
+    if not whole and not -a.ndim <= axis < a.ndim:
+        raise ShapeError(f"choice: shape {a.shape} has no axis {axis}", source=where())
+    at = 0 if whole else axis % a.ndim
+    n, many = a if whole else a.shape[at], _shape(shape)
+    if p is not None:
+        p = _tensor(p)
+        if p.shape != (n,):
+            raise ShapeError(f"choice: p has shape {p.shape}, not ({n},)", source=where())
+        found = draw("weighted_choice", key, p, shape=many, replace=bool(replace))
+    elif replace:
+        found = draw("integers", key, 0, n, shape=many, dtype="int64")
+    else:
+        found = draw("choice", key, n=n, shape=many)
+    return found if whole else _taken(a, found, at)
+
+
+# Arguments
+
+
+def draw(name: str, key: Any, *inputs: Any, **attrs: Any) -> Tensor:
+    """Run the op ``random_<name>``."""
+    return apply(ops.get(f"random_{name}"), (_tensor(key), *inputs), attrs or NO_ATTRS)
+
+
+def _parameter(value: Any) -> Any:
+    """A parameter of a distribution as an op takes it: a tensor or a Python scalar."""
+    found = operand(value)
+    if found is None:
+        raise UsageError(f"random: cannot take a {type(value).__name__}", source=where())
+    return found
+
+
+def _tensor(value: Any) -> Tensor:
+    found = _parameter(value)
+    return found if isinstance(found, Tensor) else make(np.asarray(found), kind="constant")
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    if isinstance(shape, int | np.integer):
+        shape = (shape,)
+    found = tuple(int(each) for each in shape)
+    if any(each < 0 for each in found):
+        raise ShapeError(f"random: shape {found} has a negative size", source=where())
+    return found
+
+
+def size_of(size: Any) -> tuple[int, ...]:
+    """NumPy's ``size``: None is one number."""
+    return () if size is None else _shape(size)
+
+
+def shape_like(shape: Any, *parameters: Any) -> tuple[int, ...]:
+    """``shape``, or what the parameters broadcast to if it is None."""
+    if shape is not None:
+        return _shape(shape)
+    shapes = [getattr(each, "shape", None) for each in parameters]
+    known = [np.shape(each) if found is None else found
+             for each, found in zip(parameters, shapes, strict=True)]  # fmt: skip
+    try:
+        return np.broadcast_shapes(*known)
+    except ValueError:
+        listed = " and ".join(map(str, known))
+        raise ShapeError(f"random: shapes {listed} do not broadcast", source=where()) from None
+
+
+def _taken(x: Tensor, indices: Tensor, axis: int) -> Tensor:
+    return x[(*(slice(None),) * axis, indices)]
