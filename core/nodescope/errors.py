@@ -51,6 +51,10 @@ class GradientError(NodescopeError, RuntimeError):
     """A gradient was asked for where none is defined."""
 
 
+class TraceError(NodescopeError, TypeError):
+    """The values of a graph that is being built were asked for, or left it."""
+
+
 class UsageError(NodescopeError, RuntimeError):
     """The API was called in a wrong order or place."""
 

@@ -16,7 +16,7 @@ from nodescope.engine import modes
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.state import current
-from nodescope.engine.tape import alias_of, pull, start
+from nodescope.engine.tape import TRACED, alias_of, pull, start
 from nodescope.engine.tensor import LEAF, NO_ATTRS, SMOOTH, Tensor, alias, make, spec_of
 from nodescope.errors import DtypeError, GradientError, ShapeError, UsageError
 from nodescope.ir.scopes import join
@@ -202,7 +202,9 @@ def _gradients(value: Tensor, leaves: list[Tensor], outer: bool) -> list[Tensor]
             ct = reached[id(leaf)][1]
             gradient = ct if isinstance(ct, Tensor) else make(np.asarray(ct))
         else:
-            gradient = make(np.zeros_like(leaf.data))
+            gradient = (
+                TRACED.zeros_like(leaf) if modes.builder() else make(np.zeros_like(leaf.data))
+            )
         if tracer is not None:
             tracer.pair(leaf, gradient)
         found.append(gradient)
@@ -248,6 +250,14 @@ def tree_leaves(tree: Tree) -> Iterable[Any]:
     return found
 
 
+def store(target: Tensor, assigned: Tensor) -> None:
+    """Give ``target`` the array that an ``assign`` node made. A graph being built notes it."""
+    if modes.builder() is None:
+        target.data = assigned.data
+        if modes.observer() is not None:
+            target._vid = assigned._vid
+
+
 def assign(target: Tensor, value: Any) -> None:
     """Give a parameter a new array. Old tensors made from it keep the old numbers.
 
@@ -267,7 +277,4 @@ def assign(target: Tensor, value: Any) -> None:
     except ShapeError as error:
         raise ShapeError(error.message, source=where()) from None
     with modes.recording(False):
-        assigned = apply(op, (target, new), NO_ATTRS)
-    target.data = assigned.data
-    if modes.observer() is not None:
-        target._vid = assigned._vid
+        store(target, apply(op, (target, new), NO_ATTRS))

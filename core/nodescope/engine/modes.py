@@ -17,6 +17,7 @@ from nodescope.ops.op import Op
 
 _lock = threading.Lock()
 _tapes_off = 0
+_builders = 0
 _observer: Any = None
 
 
@@ -35,19 +36,58 @@ def set_observer(observer: Any) -> None:
 
 
 def observer() -> Any:
-    """The tracer that observes, or None."""
+    """What sees every op of this thread: the builder of a graph, else the tracer, or None."""
+    if _builders:
+        found = current().builder
+        if found is not None:
+            return found
     return _observer
+
+
+def builder() -> Any:
+    """What records this thread's operations in a graph instead of running them, or None."""
+    return current().builder if _builders else None
 
 
 def _choose() -> None:
     if _observer is not None:
         run.set_slow(_observer.run)
     else:
-        run.set_slow(_checked if _tapes_off else None)
+        run.set_slow(_checked if _tapes_off or _builders else None)
 
 
 def _checked(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
-    return run.run(op, inputs, attrs, current().recording)
+    state = current()
+    if state.builder is not None:
+        return state.builder.run(op, inputs, attrs)  # type: ignore[no-any-return]
+    return run.run(op, inputs, attrs, state.recording)
+
+
+@contextlib.contextmanager
+def building(builder: Any, *, scope: str | None = "") -> Iterator[None]:
+    """Record this thread's operations with ``builder`` for a while; None runs them again.
+
+    Args:
+        builder: Has `run`, `leaf`, `pair`, `backward` and `optimizer` as a tracer has.
+        scope: The scope to begin in; None stays in the current one.
+    """
+    global _builders
+    state = current()
+    saved = (state.builder, state.scope, state.phase, state.cursor, state.forward, state.recording)
+    with _lock:
+        _builders += 1
+        _choose()
+    state.builder, state.cursor = builder, None
+    if scope is not None:
+        state.scope, state.phase, state.forward, state.recording = scope, "forward", None, True
+    try:
+        yield
+    finally:
+        (state.builder, state.scope, state.phase, state.cursor, state.forward,
+         state.recording) = saved  # fmt: skip
+        with _lock:
+            _builders -= 1
+            _choose()
 
 
 @contextlib.contextmanager

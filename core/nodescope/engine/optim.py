@@ -14,6 +14,7 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine import modes
+from nodescope.engine.grad import store
 from nodescope.engine.nn import Module
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
@@ -60,34 +61,49 @@ class Optimizer:
             for slot in self.slots
         ]  # fmt: skip
 
-    def update(self, F: Any, value: Any, gradient: Any, state: list[Any]) -> tuple[Any, ...]:
-        """The new value and the new state, in ops of ``F``; subclasses define it."""
+    def rates(self) -> dict[str, float]:
+        """The numbers of this step by name, from ``lr``, ``steps`` and the like."""
+        return {"lr": self.lr}
+
+    def update(
+        self, F: Any, value: Any, gradient: Any, state: list[Any], rates: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        """The new value and the new state, in ops of ``F``; subclasses define it.
+
+        ``rates`` are those of `rates`: numbers, or in a graph scalars that it reads on each call.
+        """
         raise UsageError(f"{type(self).__name__} defines no update", source=where())
+
+    def _next(self) -> dict[str, float]:
+        self.steps += 1
+        return self.rates()
 
     def zero_grad(self) -> None:
         """Forget the gradients that `Tensor.backward` has added up."""
         for each in self.parameters:
-            each._grad = None
+            each.grad = None
 
     def step(self) -> None:
         """Change every parameter that has a gradient."""
-        self.steps += 1
-        tracer = modes.observer()
+        tracer, builder = modes.observer(), modes.builder()
+        rates: dict[str, Any] = self.rates() if builder is not None else self._next()
         with modes.recording(False) if tracer is not None else contextlib.nullcontext():
             for value, state, path in zip(self.parameters, self._state, self._paths, strict=True):
                 gradient = value.grad
                 if gradient is None:
                     continue
                 if tracer is None:
-                    new = self.update(ops.RAW, value.data, gradient.data, [s.data for s in state])
+                    arrays = [each.data for each in state]
+                    new = self.update(ops.RAW, value.data, gradient.data, arrays, rates)
                     for target, array in zip((value, *state), new, strict=True):
                         target.data = _ASSIGN.impl(target.data, np.asarray(array))
                 else:
+                    if builder is not None:
+                        rates = builder.host(self._next, rates, value.dtype.name, "optimizer")
                     with tracer.optimizer(path):
-                        new = self.update(TRACED, value, gradient, state)
+                        new = self.update(TRACED, value, gradient, state, rates)
                         for target, tensor in zip((value, *state), new, strict=True):
-                            assigned = apply(_ASSIGN, (target, tensor), {})
-                            target.data, target._vid = assigned.data, assigned._vid
+                            store(target, apply(_ASSIGN, (target, tensor), {}))
 
 
 class SGD(Optimizer):
@@ -113,14 +129,25 @@ class SGD(Optimizer):
         self.slots = ("velocity",) if momentum else ()
         super().__init__(parameters, lr)
 
-    def update(self, F: Any, value: Any, gradient: Any, state: list[Any]) -> tuple[Any, ...]:
-        """See `Optimizer.update`."""
+    def rates(self) -> dict[str, float]:
+        """See `Optimizer.rates`."""
+        found = {"lr": self.lr}
+        if self.momentum:
+            found["momentum"] = self.momentum
         if self.weight_decay:
-            gradient = F.add(gradient, F.multiply(value, self.weight_decay))
+            found["weight_decay"] = self.weight_decay
+        return found
+
+    def update(
+        self, F: Any, value: Any, gradient: Any, state: list[Any], rates: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        """See `Optimizer.update`."""
+        if "weight_decay" in rates:
+            gradient = F.add(gradient, F.multiply(value, rates["weight_decay"]))
         if not state:
-            return (F.subtract(value, F.multiply(gradient, self.lr)),)
-        velocity = F.add(F.multiply(state[0], self.momentum), gradient)
-        return F.subtract(value, F.multiply(velocity, self.lr)), velocity
+            return (F.subtract(value, F.multiply(gradient, rates["lr"])),)
+        velocity = F.add(F.multiply(state[0], rates["momentum"]), gradient)
+        return F.subtract(value, F.multiply(velocity, rates["lr"])), velocity
 
 
 class Adam(Optimizer):
@@ -147,14 +174,30 @@ class Adam(Optimizer):
         self.eps = eps
         super().__init__(parameters, lr)
 
-    def update(self, F: Any, value: Any, gradient: Any, state: list[Any]) -> tuple[Any, ...]:
-        """See `Optimizer.update`."""
+    def rates(self) -> dict[str, float]:
+        """See `Optimizer.rates`."""
         one, two = self.betas
-        mean = F.add(F.multiply(state[0], one), F.multiply(gradient, 1.0 - one))
-        square = F.add(F.multiply(state[1], two), F.multiply(F.square(gradient), 1.0 - two))
-        rate = self.lr / (1.0 - one**self.steps)
-        root = F.multiply(F.sqrt(square), 1.0 / math.sqrt(1.0 - two**self.steps))
-        change = F.divide(F.multiply(mean, rate), F.add(root, self.eps))
+        step = max(self.steps, 1)
+        return {
+            "beta_1": one,
+            "rest_1": 1.0 - one,
+            "beta_2": two,
+            "rest_2": 1.0 - two,
+            "rate": self.lr / (1.0 - one**step),
+            "root": 1.0 / math.sqrt(1.0 - two**step),
+            "eps": self.eps,
+        }
+
+    def update(
+        self, F: Any, value: Any, gradient: Any, state: list[Any], rates: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        """See `Optimizer.update`."""
+        mean = F.add(F.multiply(state[0], rates["beta_1"]), F.multiply(gradient, rates["rest_1"]))
+        square = F.add(
+            F.multiply(state[1], rates["beta_2"]), F.multiply(F.square(gradient), rates["rest_2"])
+        )
+        root = F.multiply(F.sqrt(square), rates["root"])
+        change = F.divide(F.multiply(mean, rates["rate"]), F.add(root, rates["eps"]))
         return F.subtract(value, change), mean, square
 
 
@@ -177,7 +220,13 @@ class AdamW(Adam):
         self.weight_decay = weight_decay
         super().__init__(parameters, lr, betas=betas, eps=eps)
 
-    def update(self, F: Any, value: Any, gradient: Any, state: list[Any]) -> tuple[Any, ...]:
+    def rates(self) -> dict[str, float]:
+        """See `Optimizer.rates`."""
+        return {**super().rates(), "shrink": 1.0 - self.lr * self.weight_decay}
+
+    def update(
+        self, F: Any, value: Any, gradient: Any, state: list[Any], rates: dict[str, Any]
+    ) -> tuple[Any, ...]:
         """See `Optimizer.update`."""
-        shrunk = F.multiply(value, 1.0 - self.lr * self.weight_decay)
-        return super().update(F, shrunk, gradient, state)
+        shrunk = F.multiply(value, rates["shrink"])
+        return super().update(F, shrunk, gradient, state, rates)

@@ -6,8 +6,9 @@ Invariant: each thread has its own; nothing here is shared.
 from __future__ import annotations
 
 import threading
+from typing import Any
 
-from nodescope.ir.graph import Phase
+from nodescope.ir.graph import Phase, SourceLocation
 from nodescope.ir.identity import Cursor
 
 
@@ -22,9 +23,14 @@ class State:
         recording: Whether operations are put on the tape.
         forward: While a backward rule runs, the id of the node that it differentiates.
         thread: The thread's identifier.
+        builder: What records operations instead of running them, or None.
+        source: The line that made the node which a graph runs now, or None to look for it.
     """
 
-    __slots__ = ("cursor", "cursors", "forward", "phase", "recording", "scope", "thread")
+    __slots__ = (
+        "builder", "cursor", "cursors", "forward", "phase", "recording", "scope", "source",
+        "thread",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.scope = ""
@@ -34,6 +40,8 @@ class State:
         self.recording = True
         self.forward: int | None = None
         self.thread = threading.get_ident()
+        self.builder: Any = None
+        self.source: SourceLocation | None = None
 
 
 class _Local(threading.local):

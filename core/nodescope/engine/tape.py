@@ -91,7 +91,7 @@ def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: b
                 total = ct if before is None else before + ct
             else:
                 total = make(np.asarray(ct if before is None else np.add(before.data, ct)))
-            leaf._grad = total
+            leaf.grad = total
             if tracer is not None:
                 tracer.pair(leaf, total)
 

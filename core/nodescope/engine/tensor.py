@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nodescope.engine.abstract import Abstract, refused
 from nodescope.engine.source import where
+from nodescope.engine.state import current
 from nodescope.errors import DtypeError, ShapeError, UnsupportedError, UsageError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops.op import Array, Op
@@ -126,6 +128,9 @@ class Tensor:
     @property
     def grad(self) -> Tensor | None:
         """What `backward` has added up for this leaf so far, or None."""
+        builder = current().builder
+        if builder is not None:
+            return builder.read_grad(self)  # type: ignore[no-any-return]
         return getattr(self, "_grad", None)
 
     @grad.setter
@@ -136,10 +141,15 @@ class Tensor:
                 source=where(),
                 hint="wrap arrays in nodescope.tensor",
             )
-        self._grad = value
+        builder = current().builder
+        if builder is not None:
+            builder.write_grad(self, value)
+        else:
+            self._grad = value
 
     def numpy(self) -> Array:
         """The elements as a read-only view; copy it to write."""
+        check_known(self, "numpy")
         view = self.data.view()
         view.flags.writeable = False
         return view
@@ -150,6 +160,7 @@ class Tensor:
         Raises:
             ShapeError: There is not exactly one.
         """
+        check_known(self, "item")
         if self.data.size != 1:
             raise ShapeError(
                 f"item: a tensor of shape {self.shape} has {self.size} elements, not one",
@@ -160,6 +171,7 @@ class Tensor:
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
+        check_known(self, "tolist")
         return self.data.tolist()
 
     def detach(self) -> Tensor:
@@ -204,6 +216,7 @@ class Tensor:
         return int(self._one("int"))
 
     def __index__(self) -> int:
+        check_known(self, "index")
         if self.data.ndim or self.data.dtype.kind not in "iu":
             raise DtypeError(
                 f"index: only an integer scalar can be an index, not {spec_of(self)}",
@@ -212,6 +225,7 @@ class Tensor:
         return int(self.data)
 
     def _one(self, wanted: str) -> Any:
+        check_known(self, wanted)
         if self.data.size != 1:
             raise ShapeError(
                 f"{wanted}: the value of a tensor with {self.size} elements is ambiguous",
@@ -223,6 +237,9 @@ class Tensor:
     __hash__ = object.__hash__  # by identity: == compares element by element
 
     def __repr__(self) -> str:
+        data: Any = self.data
+        if data.__class__ is Abstract:
+            return f"tensor({self.data!r}{f', name={self._name!r}' if self.name else ''})"
         body = np.array2string(self.data, separator=", ", prefix="tensor(", threshold=200)
         name = f", name={self._name!r}" if self.name else ""
         wants = ", requires_grad=True" if self.edge is LEAF else ""
@@ -305,16 +322,32 @@ _ndarray = np.ndarray
 _asarray = np.asarray
 
 
-def make(data: Array, edge: Edge | None = None, kind: str = "tensor", name: str = "") -> Tensor:
+def make(data: Any, edge: Edge | None = None, kind: str = "tensor", name: str = "") -> Tensor:
     """A tensor around an array, which it takes over."""
     check_dtype(data.dtype)
     result = _new(Tensor)
-    result.data = data if data.__class__ is _ndarray else _asarray(data)
+    if data.__class__ is not _ndarray and data.__class__ is not Abstract:
+        data = _asarray(data)
+    result.data = data
     result.edge = edge
     result._kind = kind
     if name:
         result._name = name
     return result
+
+
+def check_known(tensor: Tensor, wanted: str) -> None:
+    """Refuse to read elements that the graph being built cannot know.
+
+    Raises:
+        TraceError: They are a value of the graph, or may be others when the graph runs.
+    """
+    data: Any = tensor.data
+    if data.__class__ is Abstract:
+        raise refused(data, wanted)
+    builder = current().builder
+    if builder is not None and getattr(tensor, "_kind", "tensor") != "constant":
+        raise refused(Abstract(spec_of(tensor), builder, 0), wanted)
 
 
 def _alias(tensor: Tensor, edge: Edge | None = None) -> Tensor:

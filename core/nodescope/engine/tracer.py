@@ -19,6 +19,7 @@ import numpy as np
 
 from nodescope.engine import modes
 from nodescope.engine.observed import observed_operator
+from nodescope.engine.phases import backward_phase, optimizer_phase
 from nodescope.engine.run import cause, explained, several
 from nodescope.engine.source import user_source
 from nodescope.engine.state import State, current
@@ -36,9 +37,8 @@ from nodescope.events import (
 )
 from nodescope.ir.graph import TensorSpec
 from nodescope.ir.identity import Cursor, Entry, Identity
-from nodescope.ir.scopes import join
 from nodescope.ops.index import Port
-from nodescope.ops.op import Op
+from nodescope.ops.op import Op, port_name
 
 _value_ids = itertools.count(1)
 _now = time.perf_counter_ns
@@ -109,6 +109,8 @@ class Tracer:
     def run(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
         """Run an op and emit what it did. Raises what its impl raises."""
         state = current()
+        if state.builder is not None:
+            return state.builder.run(op, inputs, attrs)  # type: ignore[no-any-return]
         key, live, args, tracked = self._inputs(inputs)
         cursor = state.cursor
         if cursor is None or cursor.step is not self.epoch:
@@ -238,7 +240,7 @@ class Tracer:
             attrs=plain_attrs(op, inputs, attrs),
             scope=cursor.scope,
             phase=cursor.phase,
-            source=user_source(),
+            source=state.source or user_source(),
             forward=state.forward,
         )
         if values is not None:
@@ -327,38 +329,19 @@ class Tracer:
         Yields:
             To be called with the forward tensor before its rules run.
         """
-        state = current()
-        saved = (state.scope, state.phase, state.cursor, state.forward)
         by_value = self.identity.by_value
 
-        def differentiate(tensor: Tensor | Bundle) -> None:
+        def place(tensor: Tensor | Bundle) -> tuple[str, int] | None:
             vid = tensor.ids[0] if isinstance(tensor, Bundle) else getattr(tensor, "_vid", 0)
             entry = by_value.get(vid)
-            if entry is None:
-                scope, state.forward = "backward", None
-            else:
-                scope, state.forward = join("backward", entry.node.scope).rstrip("/"), entry.node.id
-            if scope != state.scope or state.cursor is None:
-                state.scope = scope
-                state.cursor = None
+            return None if entry is None else (entry.node.scope, entry.node.id)
 
-        state.phase = "backward"
-        state.cursor = None
-        try:
+        with backward_phase(current(), place) as differentiate:
             yield differentiate
-        finally:
-            state.scope, state.phase, state.cursor, state.forward = saved
 
-    @contextlib.contextmanager
-    def optimizer(self, path: str) -> Iterator[None]:
+    def optimizer(self, path: str) -> contextlib.AbstractContextManager[None]:
         """Make what runs inside optimizer nodes under ``optimizer/<path>``."""
-        state = current()
-        saved = (state.scope, state.phase, state.cursor)
-        state.scope, state.phase, state.cursor = join("optimizer", path), "optimizer", None
-        try:
-            yield
-        finally:
-            state.scope, state.phase, state.cursor = saved
+        return optimizer_phase(current(), path)
 
 
 def _specs(
@@ -383,7 +366,7 @@ def _specs(
 def plain_attrs(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> dict[str, Any]:
     """An op's attributes and scalar operands as JSON-like data."""
     found = {
-        (op.ports[port] if port < len(op.ports) else f"x{port}"): each
+        port_name(op, port): each
         for port, each in enumerate(inputs)
         if each.__class__ is not Tensor
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from nodescope.ops import register
 from nodescope.ops.op import Op
 
-for _name in ("parameter", "tensor", "constant"):
+for _name in ("parameter", "tensor", "constant", "placeholder"):
     register(
         Op(
             name=_name,

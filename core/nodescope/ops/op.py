@@ -108,3 +108,8 @@ class Op:
 
     def __repr__(self) -> str:
         return f"Op({self.name})"
+
+
+def port_name(op: Op, port: int) -> str:
+    """The name of an input, under which a Python scalar operand stands in `Node.attrs`."""
+    return op.ports[port] if port < len(op.ports) else f"x{port}"

@@ -1,0 +1,89 @@
+"""Abstract: what stands for an array whose values are not known yet.
+
+While a function is traced to a graph, and in graphs built by hand, a tensor's ``data`` is one of
+these: shape and dtype, and the value of the graph that it will be.
+
+Invariant: whatever needs elements raises `TraceError` at the user's line; nothing ever becomes an
+array by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.source import where
+from nodescope.errors import TraceError
+from nodescope.ir.graph import TensorSpec
+
+_BRANCH = "use nodescope.cond, while_loop or scan, or np.where; or compute it outside of the graph"
+_OUTSIDE = "return it from the function, or fetch it with a Session; print it outside"
+_HINTS = {"bool": _BRANCH, "index": _BRANCH, "int": _BRANCH, "float": _BRANCH}
+
+
+class Abstract:
+    """The shape, dtype and origin of a value of a graph that is being built.
+
+    Attributes:
+        graph: What builds the graph.
+        value: The value's id there.
+        base: What this is a view of, or None.
+    """
+
+    __slots__ = ("base", "dtype", "graph", "ndim", "shape", "size", "value")
+
+    def __init__(self, spec: TensorSpec, graph: Any, value: int, base: Any = None) -> None:
+        self.shape = spec.shape
+        self.dtype = np.dtype(spec.dtype)
+        self.ndim = len(spec.shape)
+        size = 1
+        for each in spec.shape:
+            size *= each
+        self.size = size
+        self.graph = graph
+        self.value = value
+        self.base = base
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # probed by NumPy and others: it is no array
+            raise AttributeError(name)
+        raise refused(self, name)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<{TensorSpec(self.shape, self.dtype.name)}, not known yet>"
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise refused(self, "numpy")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        raise escaped(self)
+
+
+def refused(data: Abstract, wanted: str) -> TraceError:
+    """The error for asking for what only an array has.
+
+    Args:
+        data: What was asked.
+        wanted: The Python conversion or method.
+    """
+    spec = TensorSpec(data.shape, data.dtype.name)
+    if wanted == "bool":
+        what = f"a Python branch on a traced value: {spec} is not known while the graph is built"
+    else:
+        what = f"{wanted}: the elements of a traced value ({spec}) are not known yet"
+    return TraceError(what, source=where(), hint=_HINTS.get(wanted, _OUTSIDE))
+
+
+def escaped(data: Abstract) -> TraceError:
+    """The error for using a value outside of the graph that it belongs to."""
+    spec = TensorSpec(data.shape, data.dtype.name)
+    return TraceError(
+        f"a value of a graph ({spec}) is used outside of the graph that it belongs to",
+        source=where(),
+        hint="compute inside the function or `with graph.as_default():`, and return or fetch what "
+        "is needed outside",
+    )

@@ -1,0 +1,379 @@
+"""Builder: records what the engine would run as the nodes of a graph, and runs nothing.
+
+While a thread builds (`modes.building`), every op on its way to `run` comes here instead, with the
+thread's scope, phase and source line. Tensors from outside become inputs (`captures`), arrays that
+enter during the building become constants; what is assigned to outside tensors becomes state that
+the graph reads and writes (`writes`, `grads`).
+
+Invariant: no tensor outside is changed by building; node and value ids only grow, and a value's
+producer comes before its users.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, cast
+
+from nodescope import ops
+from nodescope.engine.abstract import Abstract, escaped
+from nodescope.engine.phases import backward_phase, optimizer_phase
+from nodescope.engine.run import explained
+from nodescope.engine.source import user_source, where
+from nodescope.engine.state import State, current
+from nodescope.engine.tensor import (
+    LEAF,
+    SMOOTH,
+    Attrs,
+    Bundle,
+    Edge,
+    Tensor,
+    make,
+    next_seq,
+    spec_of,
+)
+from nodescope.errors import TraceError
+from nodescope.ir.graph import Graph, GraphKind, Node, TensorSpec, Value
+from nodescope.ir.scopes import join
+from nodescope.ops.op import Array, Op, port_name
+
+_graph_ids = itertools.count(1)
+
+
+class Builder:
+    """A graph that grows.
+
+    Args:
+        kind: What the finished graph is called.
+        parent: For the body of a branch or loop: the builder of the graph around it, whose values
+            may be used inside and are captured.
+
+    Attributes:
+        nodes: By node id, from 1.
+        values: By value id, from 1.
+        inputs: Value ids that are fed on each call, captures included, in order of creation.
+        captures: Tensors from outside with the value ids through which they come in.
+        hosts: Numbers that the program computes before each call (such as a learning rate): the
+            function that gives them by name, and their value ids by name.
+        arrays: The constants' arrays by value id.
+        gradients: Value id of a tensor to value id of its gradient.
+    """
+
+    def __init__(self, kind: GraphKind = "static", *, parent: Builder | None = None) -> None:
+        self.id = next(_graph_ids)
+        self.kind: GraphKind = kind
+        self.parent = parent
+        self.nodes: list[Node] = []
+        self.values: list[Value] = []
+        self.inputs: list[int] = []
+        self.captures: list[tuple[Tensor, int]] = []
+        self.hosts: list[tuple[Callable[[], dict[str, float]], dict[str, int]]] = []
+        self.arrays: dict[int, Array] = {}
+        self.gradients: dict[int, int] = {}
+        self.lock = threading.RLock()
+        self._names: dict[str, int] = {}
+        self._producer: dict[int, Node] = {}
+        # Outside tensors as they are now, by identity; `_kept` keeps the identities alive.
+        self._now: dict[int, int] = {}
+        self._kept: list[Tensor] = []
+        self._written: dict[int, Tensor] = {}
+        self._grads: dict[int, tuple[Tensor, Tensor | None]] = {}
+        self._grads_read: dict[int, tuple[Tensor, Tensor | None]] = {}
+
+    # What a tracer does, too
+
+    def run(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Any:
+        """Record a call; a tensor, or a tuple of them, that stands for its result.
+
+        Raises what `Op.infer` raises, with the user's line, and `TraceError` for values of another
+        graph.
+        """
+        state = current()
+        ids: list[int] = []
+        scalars: dict[str, Any] = {}
+        tracked = False
+        for port, each in enumerate(inputs):
+            if each.__class__ is Tensor:
+                ids.append(self.value_of(each))
+                tracked = tracked or each.edge is not None
+            else:
+                scalars[port_name(op, port)] = each
+        try:
+            found = op.infer(tuple(map(spec_of, inputs)), attrs)
+        except Exception as error:
+            raise explained(op, inputs, attrs, error) from None
+        specs = found if isinstance(found, tuple) else (found,)
+        node = self.add(op, tuple(ids), {**scalars, **attrs}, specs, state)
+        if op.name == "assign":
+            target = inputs[0]
+            self._now[id(target)] = node.outputs[0]
+            self._written[id(target)] = target
+        tracked = tracked and state.recording and op.vjp is not None
+        datas = tuple(
+            Abstract(spec, self, value) for spec, value in zip(specs, node.outputs, strict=True)
+        )
+        edge: Edge = (next_seq(), op, inputs, attrs)
+        if isinstance(found, tuple):
+            bundle = Bundle(datas, edge, node.outputs)
+            results = bundle.tensors()
+            if not tracked:
+                for each in results:
+                    each.edge = None
+            return results
+        result = make(datas[0])
+        if tracked and datas[0].dtype.kind in SMOOTH:
+            result.edge = edge
+        return result
+
+    def leaf(self, tensor: Tensor) -> int:
+        """Take in a tensor that the program made just now: its array is part of the graph."""
+        return self.value_of(tensor, made_here=True)
+
+    def pair(self, value: Tensor, gradient: Tensor) -> None:
+        """Note that ``gradient`` is the gradient of ``value``."""
+        self.gradients[self.value_of(value)] = self.value_of(gradient)
+
+    @contextlib.contextmanager
+    def backward(self) -> Iterator[Callable[[Any], None]]:
+        """Make what is recorded inside backward nodes; see `Tracer.backward`."""
+
+        def place(tensor: Tensor | Bundle) -> tuple[str, int] | None:
+            if isinstance(tensor, Bundle):
+                value = tensor.ids[0]
+            elif isinstance(data := cast(Any, tensor.data), Abstract):
+                value = data.value
+            else:
+                value = self._now.get(id(tensor), 0)
+            node = self._producer.get(value)
+            return None if node is None else (node.scope, node.id)
+
+        with backward_phase(current(), place) as differentiate:
+            yield differentiate
+
+    def optimizer(self, path: str) -> contextlib.AbstractContextManager[None]:
+        """Make what is recorded inside optimizer nodes under ``optimizer/<path>``."""
+        return optimizer_phase(current(), path)
+
+    # Values
+
+    def value_of(self, tensor: Tensor, *, made_here: bool = False) -> int:
+        """The value id of a tensor in this graph, which takes it in if it comes from outside.
+
+        Raises:
+            TraceError: It belongs to another graph.
+        """
+        data: Any = tensor.data
+        if data.__class__ is Abstract:
+            if data.graph is self:
+                return data.value
+            if not self._inside(data.graph):
+                raise escaped(data)
+        known = self._now.get(id(tensor))
+        if known is not None:
+            return known
+        kind = getattr(tensor, "_kind", "tensor")
+        with self.lock:
+            if data.__class__ is not Abstract and (made_here or kind == "constant"):
+                value = self._constant(tensor)
+            else:
+                value = self._capture(tensor, kind)
+            self._now[id(tensor)] = value
+            self._kept.append(tensor)
+        return value
+
+    def _inside(self, other: Any) -> bool:
+        around = self.parent
+        while around is not None:
+            if around is other:
+                return True
+            around = around.parent
+        return False
+
+    def _constant(self, tensor: Tensor) -> int:
+        scope, _, label = tensor.name.rpartition("/")
+        node = self.add(
+            ops.get("constant"), (), {}, (spec_of(tensor),), current(), label=label or "constant",
+            scope=scope if label else None,
+        )  # fmt: skip
+        self.arrays[node.outputs[0]] = tensor.data
+        return node.outputs[0]
+
+    def _capture(self, tensor: Tensor, kind: str) -> int:
+        scope, _, label = tensor.name.rpartition("/")
+        node = self.add(
+            ops.get("parameter" if kind == "parameter" else "placeholder"), (), {},
+            (spec_of(tensor),), current(), label=label or "captured", scope=scope,
+        )  # fmt: skip
+        self.inputs.append(node.outputs[0])
+        self.captures.append((tensor, node.outputs[0]))
+        return node.outputs[0]
+
+    def placeholder(self, spec: TensorSpec, name: str = "input", *, grad: bool = False) -> Tensor:
+        """A tensor that stands for an argument. ``grad``: it wants a gradient."""
+        node = self.add(ops.get("placeholder"), (), {}, (spec,), current(), label=name)
+        value = node.outputs[0]
+        self.inputs.append(value)
+        result = make(Abstract(spec, self, value), name=node.name)
+        if grad and result.dtype.kind in SMOOTH:
+            result.edge = LEAF
+        return result
+
+    def host(
+        self, reader: Callable[[], dict[str, float]], names: Iterable[str], dtype: Any, scope: str
+    ) -> dict[str, Tensor]:
+        """Scalars that ``reader`` gives before each call of the graph, as tensors by name.
+
+        One reader is called once per call, however many dtypes its numbers are wanted in.
+        """
+        found = {}
+        with self.lock:
+            for name in names:
+                key = f"{name}:{dtype}"
+                ids = next((ids for known, ids in self.hosts if known == reader), None)
+                if ids is None:
+                    ids = {}
+                    self.hosts.append((reader, ids))
+                spec = TensorSpec((), str(dtype))
+                if key not in ids:
+                    node = self.add(
+                        ops.get("placeholder"), (), {}, (spec,), current(), label=name, scope=scope
+                    )
+                    ids[key] = node.outputs[0]
+                    self.inputs.append(ids[key])
+                found[name] = make(Abstract(spec, self, ids[key]))
+        return found
+
+    # State
+
+    def read_grad(self, tensor: Tensor) -> Tensor | None:
+        """``tensor.grad`` as it will be: what was set here, or what it is before the call."""
+        known = self._grads.get(id(tensor))
+        if known is not None:
+            return known[1]
+        before: Tensor | None = getattr(tensor, "_grad", None)
+        found: Tensor | None = None
+        if before is not None:
+            found = self.placeholder(spec_of(before), "gradient")
+        self._grads_read[id(tensor)] = (tensor, found)
+        self._grads[id(tensor)] = (tensor, found)
+        return found
+
+    def write_grad(self, tensor: Tensor, gradient: Tensor | None) -> None:
+        """Set ``tensor.grad`` for what follows, and after each call."""
+        self._grads[id(tensor)] = (tensor, gradient)
+        self._kept.append(tensor)
+
+    @property
+    def writes(self) -> list[tuple[Tensor, int]]:
+        """Outside tensors that are assigned to, with the value ids of what they become."""
+        return [(tensor, self._now[key]) for key, tensor in self._written.items()]
+
+    @property
+    def grads(self) -> list[tuple[Tensor, Tensor | None]]:
+        """Outside tensors whose ``.grad`` changes, with what it becomes."""
+        read = {key: found for key, (_, found) in self._grads_read.items()}
+        return [
+            (tensor, after)
+            for key, (tensor, after) in self._grads.items()
+            if key not in read or read[key] is not after
+        ]
+
+    @property
+    def grads_read(self) -> list[tuple[Tensor, Tensor | None]]:
+        """Outside tensors whose ``.grad`` is read, with the input it comes through; None if it has
+        to be None before a call."""
+        return list(self._grads_read.values())
+
+    # Nodes
+
+    def add(
+        self,
+        op: Op,
+        inputs: tuple[int, ...],
+        attrs: Attrs,
+        specs: tuple[TensorSpec, ...],
+        state: State,
+        *,
+        label: str = "",
+        scope: str | None = None,
+    ) -> Node:
+        """Append a node and its values."""
+        place = state.scope if scope is None else scope
+        with self.lock:
+            self.check_open()
+            name = self.unique_name(join(place, label or op.name))
+            first = len(self.values) + 1
+            values = tuple(
+                Value(first + port, spec, f"{name}:{port}" if port else name)
+                for port, spec in enumerate(specs)
+            )
+            node = Node(
+                id=len(self.nodes) + 1,
+                name=name,
+                op=op.name,
+                family=op.family,
+                inputs=inputs,
+                control_inputs=self.control_inputs(inputs),
+                outputs=tuple(each.id for each in values),
+                attrs=attrs,
+                scope=place,
+                phase=state.phase,
+                device=self.device(op.name),
+                source=user_source(),
+                forward=state.forward,
+            )
+            self.nodes.append(node)
+            self.values.extend(values)
+            for each in values:
+                self._producer[each.id] = node
+        return node
+
+    def unique_name(self, wanted: str) -> str:
+        """``wanted``, or ``wanted_1`` and so on if it is taken. Names differ in more than case."""
+        key = wanted.lower()
+        count = self._names.get(key, 0)
+        self._names[key] = count + 1
+        if not count:
+            return wanted
+        name = f"{wanted}_{count}"
+        while name.lower() in self._names:
+            count += 1
+            name = f"{wanted}_{count}"
+        self._names[key] = count + 1
+        self._names[name.lower()] = 1
+        return name
+
+    def producer(self, value: int) -> Node:
+        """The node that makes a value."""
+        return self._producer[value]
+
+    def check_open(self) -> None:
+        """Raise if nothing may be added any more; graphs built by hand can be finalized."""
+
+    def control_inputs(self, inputs: tuple[int, ...]) -> tuple[int, ...]:
+        """Node ids that a new node has to wait for."""
+        return ()
+
+    def device(self, op: str) -> str:
+        """Where a new node runs."""
+        return "cpu"
+
+    def finish(self, outputs: Iterable[int]) -> Graph:
+        """The graph so far, as data."""
+        with self.lock:
+            return Graph(
+                id=self.id,
+                kind=self.kind,
+                inputs=tuple(self.inputs),
+                outputs=tuple(outputs),
+                nodes=tuple(self.nodes),
+                values=tuple(self.values),
+                constants=tuple(self.arrays),
+            )
+
+
+def no_graph(value: Any) -> TraceError:
+    """The error for something that is no tensor where a graph's value is needed."""
+    return TraceError(f"{type(value).__name__} is not a value of a graph", source=where())

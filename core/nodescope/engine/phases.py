@@ -1,0 +1,54 @@
+"""Phases: what part of training the nodes of a thread belong to.
+
+Invariant: scope, phase and forward node are put back as they were in any case.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from nodescope.engine.state import State
+from nodescope.ir.scopes import join
+
+Place = Callable[[Any], tuple[str, int] | None]
+"""Scope and id of the node that made a tensor (or the outputs of an op), if it is known."""
+
+
+@contextlib.contextmanager
+def backward_phase(state: State, place: Place) -> Iterator[Callable[[Any], None]]:
+    """Nodes inside are backward nodes.
+
+    Yields:
+        To be called with the forward tensor before its rules run.
+    """
+    saved = (state.scope, state.phase, state.cursor, state.forward)
+
+    def differentiate(tensor: Any) -> None:
+        found = place(tensor)
+        if found is None:
+            scope, state.forward = "backward", None
+        else:
+            scope, state.forward = join("backward", found[0]).rstrip("/"), found[1]
+        if scope != state.scope or state.cursor is None:
+            state.scope = scope
+            state.cursor = None
+
+    state.phase = "backward"
+    state.cursor = None
+    try:
+        yield differentiate
+    finally:
+        state.scope, state.phase, state.cursor, state.forward = saved
+
+
+@contextlib.contextmanager
+def optimizer_phase(state: State, path: str) -> Iterator[None]:
+    """Nodes inside are optimizer nodes under ``optimizer/<path>``."""
+    saved = (state.scope, state.phase, state.cursor)
+    state.scope, state.phase, state.cursor = join("optimizer", path), "optimizer", None
+    try:
+        yield
+    finally:
+        state.scope, state.phase, state.cursor = saved

@@ -1,0 +1,155 @@
+"""Plan: a graph made ready to run, node after node.
+
+Invariant: the same impls on the same arrays in the same order as eager execution, so that results
+are bit-equal; an array is let go after its last use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nodescope import ops
+from nodescope.ir.graph import Graph, Node
+from nodescope.ops.op import Array, Op, port_name
+
+_ndarray = np.ndarray
+_array = np.asarray
+_LEAVES = {"placeholder", "parameter", "tensor", "constant"}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One node, ready to run.
+
+    Attributes:
+        op: What it runs.
+        args: Per input port a value id, or for a Python scalar a `Scalar`.
+        attrs: The op's own attributes.
+        drop: Values that nobody needs any more afterwards.
+    """
+
+    node: Node
+    op: Op
+    args: tuple[int | Scalar, ...]
+    attrs: dict[str, Any]
+    drop: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A Python scalar operand."""
+
+    value: Any
+
+
+def call_of(node: Node) -> Call:
+    """Split a node's attributes into scalar operands and the op's own."""
+    op = ops.get(node.op)
+    attrs = dict(node.attrs)
+    args: list[int | Scalar] = []
+    waiting = list(node.inputs)
+    port = 0
+    while waiting or port_name(op, port) in attrs:
+        name = port_name(op, port)
+        args.append(Scalar(attrs.pop(name)) if name in attrs else waiting.pop(0))
+        port += 1
+    return Call(node, op, tuple(args), attrs)
+
+
+class Plan:
+    """What of a graph has to run for some outputs, and in which order.
+
+    Args:
+        graph: Nodes in topological order.
+        constants: Arrays of the graph's constants by value id.
+        outputs: Value ids wanted; the graph's own if None. Only what they need is run.
+        fed: Value ids that will be fed, whose producers need not run; the graph's inputs if None.
+        also: Node ids that run besides.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        constants: Mapping[int, Array],
+        outputs: Sequence[int] | None = None,
+        fed: Sequence[int] | None = None,
+        also: Sequence[int] = (),
+    ) -> None:
+        self.graph = graph
+        self.outputs = tuple(graph.outputs if outputs is None else outputs)
+        self.fed = tuple(graph.inputs if fed is None else fed)
+        self.nodes = needed(graph, self.outputs, self.fed, also)
+        self._constants = {
+            value: constants[value]
+            for node in self.nodes
+            if node.op == "constant"
+            for value in node.outputs
+        }
+        calls = [call_of(node) for node in self.nodes if node.op not in _LEAVES]
+        last: dict[int, int] = {}
+        for index, call in enumerate(calls):
+            for value in (*call.args, *call.node.outputs):
+                if isinstance(value, int):
+                    last[value] = index
+        kept = {*self.outputs, *self._constants}
+        ends: dict[int, list[int]] = {}
+        for value, index in last.items():
+            if value not in kept:
+                ends.setdefault(index, []).append(value)
+        self.calls = tuple(
+            Call(call.node, call.op, call.args, call.attrs, tuple(ends.get(index, ())))
+            for index, call in enumerate(calls)
+        )
+        self._steps = [self._step(call) for call in self.calls]
+
+    def _step(self, call: Call) -> tuple[Any, ...]:
+        args = [each if isinstance(each, int) else None for each in call.args]
+        scalars = [each.value if isinstance(each, Scalar) else None for each in call.args]
+        plain = all(each is not None for each in args)
+        return (call.op.impl, tuple(args), None if plain else tuple(scalars), call.attrs,
+                call.node.outputs, call.drop)  # fmt: skip
+
+    def run(self, feeds: Sequence[Array]) -> list[Array]:
+        """The outputs.
+
+        Args:
+            feeds: An array for each of ``fed``, in order, of the right shape and dtype.
+        """
+        values: dict[int, Any] = dict(self._constants)
+        values.update(zip(self.fed, feeds, strict=True))
+        for impl, args, scalars, attrs, outputs, drop in self._steps:
+            if scalars is None:
+                given = [values[each] for each in args]
+            else:
+                given = [
+                    scalar if each is None else values[each]
+                    for each, scalar in zip(args, scalars, strict=True)
+                ]
+            data = impl(*given, **attrs) if attrs else impl(*given)
+            if data.__class__ is tuple:
+                values.update(zip(outputs, map(_array, data), strict=True))
+            else:
+                values[outputs[0]] = data if data.__class__ is _ndarray else _array(data)
+            for each in drop:
+                del values[each]
+        return [values[each] for each in self.outputs]
+
+
+def needed(
+    graph: Graph, outputs: Sequence[int], fed: Sequence[int], also: Sequence[int] = ()
+) -> tuple[Node, ...]:
+    """The nodes that have to run for the outputs, in order; producers of fed values do not."""
+    given = set(fed)
+    wanted = {each for each in outputs if each not in given}
+    waited = set(also)
+    found: list[Node] = []
+    for node in reversed(graph.nodes):
+        if node.id in waited or not wanted.isdisjoint(node.outputs):
+            found.append(node)
+            wanted.update(each for each in node.inputs if each not in given)
+            waited.update(node.control_inputs)
+    return tuple(reversed(found))
