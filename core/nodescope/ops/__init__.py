@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from nodescope.ops.lowprecision import admitting
 from nodescope.ops.op import Op, Sample
 from nodescope.registry import Registry
 
@@ -23,12 +24,12 @@ __all__ = ["RAW", "Op", "Sample", "all_ops", "get", "register"]
 _registry: Registry[Op] = Registry("op")
 _loading = threading.RLock()
 _loaded = False
-_SHARED = {"op", "shapes", "rules"}
+_SHARED = {"op", "shapes", "rules", "ufunc", "lowprecision"}
 
 
 def register(op: Op) -> Op:
     """Add an op. Raises `RegistryError` if its name is taken."""
-    return _registry.add(op.name, op)
+    return _registry.add(op.name, admitting(op))
 
 
 def get(name: str) -> Op:

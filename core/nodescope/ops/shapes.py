@@ -56,9 +56,29 @@ def resolve(name: str, ufunc: np.ufunc, operands: Sequence[Operand]) -> np.dtype
     try:
         return ufunc.resolve_dtypes((*dtypes, None))[-1]
     except TypeError:
-        listed = ", ".join(each.name if isinstance(each, np.dtype) else each.__name__
-                           for each in dtypes)  # fmt: skip
-        raise DtypeError(f"{name}: not defined for {listed}", hint="convert with .astype") from None
+        raise named(name, dtypes) from None
+
+
+def named(name: str, dtypes: Sequence[Any]) -> DtypeError:
+    """The error for dtypes (or types of Python scalars) that an op is not defined for."""
+    listed = ", ".join(
+        each.name if isinstance(each, np.dtype) else each.__name__ for each in dtypes
+    )
+    return DtypeError(f"{name}: not defined for {listed}", hint="convert with .astype")
+
+
+def tensor_spec(operand: Operand) -> TensorSpec:
+    """The spec of an operand that may not be a bare number; a number counts as NumPy's own."""
+    if isinstance(operand, TensorSpec):
+        return operand
+    return TensorSpec((), np.result_type(operand).name)
+
+
+def promoted(operands: Sequence[Operand]) -> np.dtype[Any]:
+    """The dtype that NumPy promotes operands to; Python scalars are weak."""
+    # np.result_type takes an example of a weak scalar, not its type.
+    kinds = [dtype_of(each) for each in operands]
+    return np.result_type(*(k if isinstance(k, np.dtype) else k(0) for k in kinds))
 
 
 def like_ufunc(name: str, ufunc: np.ufunc) -> Infer:
