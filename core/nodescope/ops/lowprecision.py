@@ -1,0 +1,193 @@
+"""bfloat16: its dtype by name, and ops that compute in float32 and round once.
+
+Ufuncs have bfloat16 loops of their own (ml_dtypes registers them), and layouts only move elements.
+What adds up, divides by a sum, or mixes in constants runs here on float32 copies instead: NumPy
+would round after every addition, so that a sum of ones would stop at 256.
+
+Invariant: a call without bfloat16 inputs runs the op's own ``impl`` and ``infer``, unchanged.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nodescope.errors import DtypeError
+from nodescope.ir.graph import TensorSpec
+from nodescope.ops.op import Array, Infer, Op, Operand
+
+BFLOAT16 = "bfloat16"
+_FLOAT32 = np.dtype(np.float32)
+# Types of other libraries get numbers from here on, in the order in which they come.
+_FIRST_FOREIGN = 256
+
+_FAMILIES = {"reduction", "norm", "loss"}
+_Narrows = Callable[[tuple[Any, ...], dict[str, Any]], bool]
+_PROMOTING = {"clip", "where", "concatenate", "stack"}
+_OPS = {
+    "sigmoid", "silu", "gelu", "softplus",  # made of several ufuncs and constants
+    "index_add", "add_along_axis",  # they add up
+    *_PROMOTING,
+}  # fmt: skip
+
+
+def as_dtype(dtype: Any) -> np.dtype[Any]:
+    """What ``np.dtype`` gives, and bfloat16 for its name even if nobody imported ml_dtypes.
+
+    Raises:
+        DtypeError: It names no dtype.
+    """
+    if isinstance(dtype, str) and dtype == BFLOAT16:
+        return bfloat16()
+    try:
+        return np.dtype(dtype)
+    except TypeError:
+        raise DtypeError(
+            f"{dtype!r} is not a dtype", hint='such as "float32", np.int64 or nodescope.bfloat16'
+        ) from None
+
+
+def bfloat16() -> np.dtype[Any]:
+    """The dtype. The first call imports ml_dtypes, which takes some milliseconds."""
+    import ml_dtypes
+
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def foreign(dtype: np.dtype[Any]) -> bool:
+    """Whether a dtype is neither NumPy's nor bfloat16, such as the 8-bit floats of ml_dtypes."""
+    return dtype.num >= _FIRST_FOREIGN and dtype.name != BFLOAT16
+
+
+def low(dtype: np.dtype[Any]) -> bool:
+    """Whether it is bfloat16."""
+    return dtype.kind == "V" and dtype.name == BFLOAT16
+
+
+def promote(*dtypes: Any) -> np.dtype[Any]:
+    """``np.result_type`` of dtypes and Python scalars, where bfloat16 may stand among them.
+
+    With float16 and with integers of 16 bits it gives float32, with larger ones float64, as the
+    ufuncs do; a Python float is weak, as beside float16.
+    """
+    kinds = [np.dtype(each.dtype) if hasattr(each, "dtype") else each for each in dtypes]
+    if not any(isinstance(each, np.dtype) and low(each) for each in kinds):
+        return np.result_type(*kinds)
+    strong = [each for each in kinds if isinstance(each, np.dtype)]
+    # Beside everything but itself, bool and bytes bfloat16 is what float32 is.
+    narrow = all(low(each) or each.kind == "b" or each.itemsize == 1 for each in strong)
+    if narrow:
+        weak_complex = any(isinstance(each, complex) for each in kinds)
+        return np.dtype(np.complex64) if weak_complex else next(filter(low, strong))
+    wide = [_FLOAT32 if isinstance(each, np.dtype) and low(each) else each for each in kinds]
+    return np.result_type(*wide)
+
+
+def admitting(op: Op) -> Op:
+    """The op as it is registered: able to take bfloat16."""
+    narrows = _promotes if op.name in _PROMOTING else _stands_for
+    if op.name == "matmul":
+        impl = _matmul(op.impl)
+    elif isinstance(op.impl, np.ufunc):
+        return op
+    elif op.family in _FAMILIES or op.name in _OPS:
+        impl = _widened(op.impl, narrows)
+    else:
+        return op
+    return dataclasses.replace(op, impl=impl, infer=_narrowing(op.infer, narrows))
+
+
+def _matmul(matmul: Callable[..., Any]) -> Callable[..., Any]:
+    """Products of bfloat16 come as float32 from NumPy: they only have to be rounded."""
+
+    def impl(a: Array, b: Array) -> Any:
+        out = matmul(a, b)
+        if a.dtype.kind == "V" and b.dtype.kind == "V":
+            return out.astype(a.dtype)
+        return out
+
+    return impl
+
+
+def _widened(plain: Callable[..., Any], narrows: _Narrows) -> Callable[..., Any]:
+    kind = np.ndarray
+
+    def impl(*inputs: Any, **attrs: Any) -> Any:
+        for each in inputs:
+            if each.__class__ is kind and each.dtype.kind == "V":
+                return _rounded(plain, narrows, inputs, attrs)
+        return plain(*inputs, **attrs)
+
+    return impl
+
+
+def _rounded(
+    plain: Callable[..., Any], narrows: _Narrows, inputs: tuple[Any, ...], attrs: dict[str, Any]
+) -> Any:
+    found = plain(*(_wide(each) for each in inputs), **_wide_attrs(attrs))
+    if not narrows(tuple(getattr(each, "dtype", each) for each in inputs), attrs):
+        return found
+    dtype = bfloat16()
+    if isinstance(found, tuple):
+        return tuple(_narrow(each, dtype) for each in found)
+    return _narrow(found, dtype)
+
+
+def _wide(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and low(value.dtype):
+        return value.astype(_FLOAT32)
+    return value
+
+
+def _wide_attrs(attrs: dict[str, Any]) -> dict[str, Any]:
+    if attrs.get("dtype") == BFLOAT16:
+        return {**attrs, "dtype": "float32"}
+    return attrs
+
+
+def _narrow(value: Any, dtype: np.dtype[Any]) -> Any:
+    found = np.asarray(value)
+    return found.astype(dtype) if found.dtype == _FLOAT32 else found
+
+
+def _stands_for(given: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
+    """Whether float32 results stand for bfloat16: no other float was among the operands."""
+    if attrs.get("dtype") is not None:
+        return bool(attrs["dtype"] == BFLOAT16)
+    # Integers beside floats are labels and indices here, not operands that promote.
+    return not any(isinstance(each, np.dtype) and each.kind in "fc" for each in given)
+
+
+def _promotes(given: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
+    """The same for ops whose result has the common dtype of all operands."""
+    return low(promote(*given))
+
+
+def _narrowing(plain: Infer, narrows: _Narrows) -> Infer:
+    def infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Any:
+        if not any(isinstance(each, TensorSpec) and each.dtype == BFLOAT16 for each in specs):
+            return plain(specs, attrs)
+        wide = tuple(
+            TensorSpec(each.shape, "float32")
+            if isinstance(each, TensorSpec) and each.dtype == BFLOAT16
+            else each
+            for each in specs
+        )
+        found = plain(wide, _wide_attrs(attrs))
+        given = tuple(
+            as_dtype(each.dtype) if isinstance(each, TensorSpec) else each for each in specs
+        )
+        if not narrows(given, attrs):
+            return found
+        if isinstance(found, tuple):
+            return tuple(map(_narrow_spec, found))
+        return _narrow_spec(found)
+
+    return infer
+
+
+def _narrow_spec(spec: TensorSpec) -> TensorSpec:
+    return TensorSpec(spec.shape, BFLOAT16) if spec.dtype == "float32" else spec
