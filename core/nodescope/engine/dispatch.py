@@ -14,7 +14,7 @@ from nodescope import ops
 from nodescope.engine import functions, numpy_functions
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
-from nodescope.engine.tensor import NO_ATTRS, Tensor, operand
+from nodescope.engine.tensor import NO_ATTRS, Tensor, operand, weak
 from nodescope.errors import UnsupportedError
 from nodescope.ops.op import Op
 from nodescope.registry import did_you_mean
@@ -50,7 +50,7 @@ def bound(op: Op) -> Callable[..., Tensor]:
                 raise UnsupportedError(
                     f"{op.name}: cannot take a {type(given).__name__}", source=where()
                 )
-        return apply(op, found, attrs)
+        return apply(op, weak(found), attrs)
 
     function.__name__ = function.__qualname__ = op.name
     return function
@@ -62,7 +62,7 @@ def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwa
         found = tuple(each if each.__class__ is Tensor else operand(each) for each in inputs)
         if None in [each if each is None else 0 for each in found]:
             return NotImplemented
-        return apply(op, found, NO_ATTRS)
+        return apply(op, weak(found), NO_ATTRS)
     name = f"np.{ufunc.__name__}"
     if "out" in kwargs:
         if any(each.__class__ is Tensor for each in kwargs["out"]):

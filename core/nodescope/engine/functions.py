@@ -13,7 +13,7 @@ import numpy as np
 from nodescope import ops
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
-from nodescope.engine.tensor import NO_ATTRS, Tensor, make, operand
+from nodescope.engine.tensor import NO_ATTRS, Tensor, make, operand, weak
 from nodescope.errors import ShapeError, UnsupportedError
 from nodescope.ops.layout import as_shape
 from nodescope.ops.shapes import axes
@@ -28,7 +28,7 @@ def tensor_of(value: Any) -> Tensor:
 
 
 def _call(name: str, *inputs: Any, **attrs: Any) -> Tensor:
-    return apply(ops.get(name), inputs, attrs or NO_ATTRS)
+    return apply(ops.get(name), weak(inputs), attrs or NO_ATTRS)
 
 
 # NumPy functions

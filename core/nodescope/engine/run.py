@@ -21,6 +21,7 @@ from nodescope.engine.tensor import (
     next_seq,
     operand,
     spec_of,
+    weak,
 )
 from nodescope.errors import NodescopeError
 from nodescope.ops.op import Op
@@ -129,6 +130,8 @@ def binary(op: Op, left: Any, right: Any) -> Any:
     left, right = operand(left), operand(right)
     if left is None or right is None:
         return NotImplemented
+    if left.__class__ is float or right.__class__ is float:
+        left, right = weak((left, right))
     return apply(op, (left, right), NO_ATTRS)
 
 

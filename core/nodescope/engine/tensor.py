@@ -21,6 +21,7 @@ from nodescope.engine.source import where
 from nodescope.engine.state import current
 from nodescope.errors import DtypeError, ShapeError, UnsupportedError, UsageError
 from nodescope.ir.graph import TensorSpec
+from nodescope.ops.lowprecision import foreign, low
 from nodescope.ops.op import Array, Op
 
 Attrs = dict[str, Any]
@@ -366,11 +367,12 @@ alias = _alias
 
 def check_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Refuse what is not numbers. Raises `DtypeError`."""
-    if dtype.kind not in _KINDS:
+    if (dtype.kind not in _KINDS or foreign(dtype)) and not low(dtype):
+        ragged = "convert first; ragged lists become dtype object"
         raise DtypeError(
             f"a tensor holds numbers or booleans, not {dtype.name}",
             source=where(),
-            hint="convert first; ragged lists become dtype object",
+            hint="convert to float16, bfloat16 or wider" if foreign(dtype) else ragged,
         )
     return dtype
 
@@ -392,3 +394,20 @@ def operand(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return make(np.asarray(value), kind="constant")
     return None
+
+
+def weak(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Python floats beside bfloat16 as bfloat16 constants; NumPy would make both float32.
+
+    Ops that the user calls pass through here; rules of gradients do not, and so keep digits.
+    """
+    dtype = None
+    for each in inputs:
+        if each.__class__ is Tensor and each.data.dtype.kind == "V":
+            dtype = each.data.dtype
+    if dtype is None:
+        return inputs
+    return tuple(
+        make(np.asarray(each, dtype), kind="constant") if each.__class__ is float else each
+        for each in inputs
+    )

@@ -12,7 +12,7 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine.run import apply
-from nodescope.engine.tensor import NO_ATTRS, Tensor, make, operand
+from nodescope.engine.tensor import NO_ATTRS, Tensor, make, operand, weak
 
 Table = dict[Any, Callable[..., Any]]
 """NumPy's function to ours, which takes the same arguments."""
@@ -28,4 +28,4 @@ def tensor_of(value: Any) -> Tensor:
 
 def call(name: str, *inputs: Any, **attrs: Any) -> Any:
     """Run the op ``name`` on tensors and Python scalars."""
-    return apply(ops.get(name), inputs, attrs or NO_ATTRS)
+    return apply(ops.get(name), weak(inputs), attrs or NO_ATTRS)
