@@ -248,7 +248,11 @@ def _pull(
                 for part, each in zip(ct, out, strict=True)
             )
         if op.variadic:
-            rules = [functools.partial(rules[0], port=port) for port in range(len(inputs))]
+            if op.joint:
+                every = rules[0](F, ct, out, *args, **attrs)
+                rules = [functools.partial(_known, each) for each in every]
+            else:
+                rules = [functools.partial(rules[0], port=port) for port in range(len(inputs))]
         for each, rule in zip(inputs, rules):  # noqa: B905 (a rule per input; strict costs time)
             if each.__class__ is not kind or (edge := each.edge) is None:
                 continue
@@ -311,6 +315,11 @@ def _pull(
         key: (tensor, F.conjugate(cts[key]) if tensor.data.dtype.kind == "c" else cts[key])
         for key, tensor in ends.items()
     }
+
+
+def _known(found: Any, *_: Any, **__: Any) -> Any:
+    """The rule of an input whose cotangent came with the others."""
+    return found
 
 
 def _used_twice() -> GradientError:

@@ -79,6 +79,8 @@ class Op:
         variadic: Takes any number of inputs.
         outputs: How many; 0 for as many as ``infer`` says. Unless it is 1, ``infer`` gives a tuple
             of specs and ``impl`` a tuple of arrays.
+        joint: ``vjp`` holds one rule, which gives the cotangents of all inputs at once (None where
+            none flows). Goes with ``variadic``.
         domain: Range of inputs for which the op is smooth, for generated tests.
         smooth: Second derivatives exist on the domain and are tested.
         flops: Estimated floating-point operations of one call.
@@ -96,6 +98,7 @@ class Op:
     elementwise: bool = False
     variadic: bool = False
     outputs: int = 1
+    joint: bool = False
     domain: tuple[float, float] = (-2.0, 2.0)
     smooth: bool = True
     flops: Callable[[tuple[Operand, ...], TensorSpec], int] = no_flops
