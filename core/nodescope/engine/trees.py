@@ -1,0 +1,128 @@
+"""Trees: nested lists, tuples, named tuples, dicts, dataclasses and None, with leaves in them.
+
+Invariant: `unflatten` undoes `flatten`; leaves come in a fixed order, dicts in order of insertion.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+Tree = Any
+"""A leaf (a tensor, array, number, anything else), or a container of trees."""
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """A tree without its leaves. Equal structures have equal forms, keys included.
+
+    Attributes:
+        kind: The container's class, or None for a leaf.
+        keys: Names of the children: indices, dict keys or field names.
+        children: Their structures.
+    """
+
+    kind: type | None
+    keys: tuple[Any, ...] = ()
+    children: tuple[Structure, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many leaves."""
+        return 1 if self.kind is None else sum(each.size for each in self.children)
+
+    def paths(self, prefix: str = "") -> Iterator[str]:
+        """Where each leaf stands: ``["params"][0].weight``."""
+        if self.kind is None:
+            yield prefix
+            return
+        named = hasattr(self.kind, "_fields") or dataclasses.is_dataclass(self.kind)
+        for key, child in zip(self.keys, self.children, strict=True):
+            yield from child.paths(f"{prefix}.{key}" if named else f"{prefix}[{key!r}]")
+
+
+LEAF = Structure(None)
+
+
+def flatten(tree: Tree) -> tuple[list[Any], Structure]:
+    """The leaves of a tree, and its structure. None is a container without leaves."""
+    leaves: list[Any] = []
+    return leaves, _flatten(tree, leaves)
+
+
+def _flatten(tree: Tree, leaves: list[Any]) -> Structure:
+    kind = tree.__class__
+    if kind is tuple or kind is list:
+        return Structure(
+            kind, tuple(range(len(tree))), tuple([_flatten(each, leaves) for each in tree])
+        )
+    if tree is None:
+        return Structure(type(None))
+    if isinstance(tree, dict):
+        children = tuple([_flatten(each, leaves) for each in tree.values()])
+        return Structure(kind, tuple(tree), children)
+    if isinstance(tree, tuple) and hasattr(kind, "_fields"):
+        return Structure(kind, kind._fields, tuple([_flatten(each, leaves) for each in tree]))
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        names = tuple(each.name for each in dataclasses.fields(tree) if each.init)
+        children = tuple([_flatten(getattr(tree, name), leaves) for name in names])
+        return Structure(kind, names, children)
+    if isinstance(tree, list | tuple):  # a subclass
+        return Structure(
+            kind, tuple(range(len(tree))), tuple([_flatten(each, leaves) for each in tree])
+        )
+    leaves.append(tree)
+    return LEAF
+
+
+def unflatten(structure: Structure, leaves: Iterable[Any]) -> Tree:
+    """The tree of that structure with these leaves."""
+    return _unflatten(structure, iter(leaves))
+
+
+def _unflatten(structure: Structure, leaves: Iterator[Any]) -> Tree:
+    kind = structure.kind
+    if kind is None:
+        return next(leaves)
+    if kind is type(None):
+        return None
+    children = [_unflatten(each, leaves) for each in structure.children]
+    if issubclass(kind, dict):
+        return kind(zip(structure.keys, children, strict=True))
+    if hasattr(kind, "_fields"):
+        return kind(*children)
+    if dataclasses.is_dataclass(kind):
+        return kind(**dict(zip(structure.keys, children, strict=True)))
+    return kind(children)
+
+
+def map_leaves(f: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
+    """``f`` over the leaves of a tree, and of others of the same structure, in order.
+
+    Raises:
+        ValueError: The structures differ.
+    """
+    leaves, structure = flatten(tree)
+    columns = [leaves]
+    for each in others:
+        found, other = flatten(each)
+        if other != structure:
+            raise ValueError(f"trees differ: {difference(structure, other)}")
+        columns.append(found)
+    return unflatten(structure, [f(*row) for row in zip(*columns, strict=True)])
+
+
+def difference(one: Structure, other: Structure, path: str = "") -> str:
+    """In words, where two structures first differ, or ``""``."""
+    if one.kind is not other.kind:
+        names = [each.kind.__name__ if each.kind else "a leaf" for each in (one, other)]
+        return f"{path or 'the whole'} is {names[0]} in one, {names[1]} in the other"
+    if one.keys != other.keys:
+        return f"{path or 'the whole'} has {list(one.keys)} in one, {list(other.keys)} in the other"
+    for key, left, right in zip(one.keys, one.children, other.children, strict=True):
+        found = difference(left, right, f"{path}[{key!r}]")
+        if found:
+            return found
+    return ""
