@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import heapq
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -334,3 +335,41 @@ def alias_of(tensor: Tensor) -> Tensor:
     """A tensor for the same value, whose edge leads to ``tensor``."""
     edge: Edge = (next_seq(), ALIAS, (tensor,), NO_ATTRS) if tensor.edge is not None else LEAF
     return alias(tensor, edge)
+
+
+JOIN = Op(
+    name="join",
+    family="layout",
+    infer=lambda specs, attrs: specs[0],  # type: ignore[arg-type, return-value]
+    impl=lambda *arrays: arrays[0],
+    vjp=(lambda F, ct, out, *inputs: ct,),
+    variadic=True,
+    joint=True,
+)
+"""Several tensors as one root. Not a node."""
+
+
+def pull_many(
+    roots: Sequence[Tensor],
+    cts: Sequence[Any],
+    *,
+    traced: bool,
+    create_graph: bool,
+    keep: bool,
+    targets: dict[int, Tensor] | None = None,
+) -> dict[int, tuple[Tensor, Any]]:
+    """`pull` from several roots at once; each needs a cotangent."""
+    pairs = [(root, ct) for root, ct in zip(roots, cts, strict=True) if root.edge is not None]
+    if not pairs:
+        return {}
+    tensors = tuple(root for root, _ in pairs)
+    edge: Edge = (next_seq(), JOIN, tensors, NO_ATTRS)
+    root: Any = Bundle(tuple(each.data for each in tensors), edge, (0,) * len(tensors))
+    return pull(
+        root,
+        tuple(ct for _, ct in pairs),
+        traced=traced,
+        create_graph=create_graph,
+        keep=keep,
+        targets=targets,
+    )

@@ -83,7 +83,7 @@ def unflatten(structure: Structure, leaves: Iterable[Any]) -> Tree:
 
 
 def _unflatten(structure: Structure, leaves: Iterator[Any]) -> Tree:
-    kind = structure.kind
+    kind: Any = structure.kind
     if kind is None:
         return next(leaves)
     if kind is type(None):
