@@ -17,7 +17,7 @@ from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.state import current
 from nodescope.engine.tape import TRACED, alias_of, pull, start
-from nodescope.engine.tensor import LEAF, NO_ATTRS, SMOOTH, Tensor, alias, make, spec_of
+from nodescope.engine.tensor import LEAF, NO_ATTRS, SMOOTH, Bundle, Tensor, alias, make, spec_of
 from nodescope.errors import DtypeError, GradientError, ShapeError, UsageError
 from nodescope.ir.scopes import join
 
@@ -211,16 +211,19 @@ def _gradients(value: Tensor, leaves: list[Tensor], outer: bool) -> list[Tensor]
     return found
 
 
+_LINKS = (Tensor, Bundle)  # what an edge leads to
+
+
 def _wanted_elsewhere(value: Tensor, targets: dict[int, Tensor]) -> bool:
     """Whether anything beside or behind the targets wants a gradient."""
     seen = {id(value)}
-    todo = [value]
+    todo: list[Any] = [value]
     while todo:
         edge = todo.pop().edge
         if edge is None:
             continue
         for each in edge[2]:
-            if each.__class__ is Tensor and each.edge is not None and id(each) not in seen:
+            if each.__class__ in _LINKS and each.edge is not None and id(each) not in seen:
                 if id(each) in targets:
                     if each.edge is not LEAF:
                         return True  # an alias of something that wants a gradient
