@@ -11,6 +11,7 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 from nodescope.engine import dispatch as _dispatch  # noqa: F401 (teaches NumPy our tensors)
+from nodescope.engine import methods as _methods  # noqa: F401 (puts them on Tensor)
 from nodescope.engine import nn, optim, random
 from nodescope.engine import operators as _operators  # noqa: F401 (puts them on Tensor)
 from nodescope.engine.functions import (

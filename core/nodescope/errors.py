@@ -47,6 +47,10 @@ class UnsupportedError(NodescopeError, TypeError):
     """A function or argument that the engine does not trace; it never becomes a plain array."""
 
 
+class MissingError(NodescopeError, AttributeError):
+    """A tensor does not have an attribute that arrays elsewhere have; the hint names the way."""
+
+
 class GradientError(NodescopeError, RuntimeError):
     """A gradient was asked for where none is defined."""
 

@@ -20,6 +20,7 @@ from nodescope.engine.tape import TRACED, alias_of, pull, start
 from nodescope.engine.tensor import LEAF, NO_ATTRS, SMOOTH, Bundle, Tensor, alias, make, spec_of
 from nodescope.errors import DtypeError, GradientError, ShapeError, UsageError
 from nodescope.ir.scopes import join
+from nodescope.ops.lowprecision import as_dtype
 
 Tree = Any
 """A tensor, array or number, or lists, tuples and dicts of trees."""
@@ -28,7 +29,7 @@ Tree = Any
 def _array(data: Any, dtype: Any) -> np.ndarray[Any, Any]:
     if isinstance(data, Tensor):
         data = data.data
-    return np.array(data, dtype=dtype)
+    return np.array(data, dtype=None if dtype is None else as_dtype(dtype))
 
 
 def _name(name: str | None) -> str:

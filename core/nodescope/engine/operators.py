@@ -17,6 +17,7 @@ from nodescope.engine.tensor import NO_ATTRS, Tensor, check_dtype, operand
 from nodescope.errors import UnsupportedError
 from nodescope.ops.index import Port
 from nodescope.ops.layout import as_shape
+from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Op
 
 _GETITEM, _TRANSPOSE = ops.get("getitem"), ops.get("transpose")
@@ -79,13 +80,16 @@ def _transpose(self: Tensor, *axes: Any) -> Tensor:
     return apply(_TRANSPOSE, (self,), {"axes": order})
 
 
-def _astype(self: Tensor, dtype: Any) -> Tensor:
-    """The elements converted to another dtype."""
-    return apply(_ASTYPE, (self,), {"dtype": check_dtype(np.dtype(dtype)).name})
+def _astype(self: Tensor, dtype: Any, *, copy: bool = True) -> Tensor:
+    """The elements converted to another dtype; without ``copy`` the tensor itself if it has it."""
+    wanted = check_dtype(as_dtype(dtype))
+    if not copy and wanted == self.dtype:
+        return self
+    return apply(_ASTYPE, (self,), {"dtype": wanted.name})
 
 
-def _copy(self: Tensor) -> Tensor:
-    """A copy, as an operation of its own."""
+def _copy(self: Tensor, order: str = "C") -> Tensor:
+    """A copy, as an operation of its own; ``order`` is for NumPy's sake and says nothing."""
     return apply(_COPY, (self,), NO_ATTRS)
 
 

@@ -241,7 +241,8 @@ class Tensor:
         data: Any = self.data
         if data.__class__ is Abstract:
             return f"tensor({self.data!r}{f', name={self._name!r}' if self.name else ''})"
-        body = np.array2string(self.data, separator=", ", prefix="tensor(", threshold=200)
+        data = self.data.astype(np.float32) if low(self.data.dtype) else self.data
+        body = np.array2string(data, separator=", ", prefix="tensor(", threshold=200)
         name = f", name={self._name!r}" if self.name else ""
         wants = ", requires_grad=True" if self.edge is LEAF else ""
         return f"tensor({body}, dtype={self.data.dtype}{name}{wants})"

@@ -1,0 +1,273 @@
+"""What NumPy's arrays have besides operators: methods, properties, protocols; and what is missing.
+
+A method named like a NumPy function is that function, through the same dispatch.
+
+Invariant: a name that NumPy's arrays have is here, or is refused with the way out; ``hasattr`` then
+says False.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nodescope import ops
+from nodescope.engine.run import apply
+from nodescope.engine.source import where
+from nodescope.engine.tensor import Tensor, check_known
+from nodescope.errors import BoundsError, MissingError, ShapeError, UnsupportedError, UsageError
+from nodescope.ops.layout import as_shape
+
+_TRANSPOSE = ops.get("transpose")
+_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+
+
+# Methods that are NumPy functions
+
+
+def _function(name: str) -> Callable[..., Any]:
+    function = getattr(np, name)
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return function(self, *args, **kwargs)
+
+    method.__name__ = name
+    method.__doc__ = f"`numpy.{name}` of this tensor, with the same arguments."
+    return method
+
+
+_FUNCTIONS = (
+    "argsort", "clip", "compress", "conj", "conjugate", "cumprod", "diagonal", "dot",
+    "nonzero", "repeat", "round", "searchsorted", "swapaxes", "take", "trace",
+)  # fmt: skip
+
+
+# Properties
+
+
+def _matrix_transposed(self: Tensor) -> Tensor:
+    """The last two dimensions swapped.
+
+    Raises:
+        ShapeError: It has fewer than two dimensions.
+    """
+    if self.ndim < 2:
+        raise ShapeError(
+            f"mT: a tensor of shape {self.shape} is no matrix",
+            source=where(),
+            hint="reshape it to two dimensions first",
+        )
+    order = (*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
+    return apply(_TRANSPOSE, (self,), {"axes": order})
+
+
+def _real(self: Tensor) -> Tensor:
+    """The real parts; the tensor itself if it is not complex."""
+    return np.real(self) if self.dtype.kind == "c" else self  # type: ignore[return-value, arg-type]
+
+
+def _imag(self: Tensor) -> Tensor:
+    """The imaginary parts, zeros if it is not complex."""
+    return np.imag(self)  # type: ignore[return-value]
+
+
+def _itemsize(self: Tensor) -> int:
+    """Bytes of one element."""
+    return int(self.dtype.itemsize)
+
+
+def _nbytes(self: Tensor) -> int:
+    """Bytes of all elements."""
+    return self.size * int(self.dtype.itemsize)
+
+
+def _device(self: Tensor) -> str:
+    """Where the elements are: always ``"cpu"``."""
+    return "cpu"
+
+
+# Protocols
+
+
+def _to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
+    """The tensor itself: there is one device.
+
+    Raises:
+        UsageError: It is not ``"cpu"``, or a stream is given.
+    """
+    if device != "cpu":
+        raise UsageError(
+            f"to_device: no device {device!r}", source=where(), hint='the only one is "cpu"'
+        )
+    if stream is not None:
+        raise UsageError("to_device: the CPU has no streams", source=where(), hint="leave it out")
+    return self
+
+
+def _namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
+    """The module `nodescope`, which follows the Python array API standard.
+
+    Raises:
+        UsageError: Another version of the standard is wanted.
+    """
+    if api_version is not None and api_version not in _VERSIONS:
+        raise UsageError(
+            f"__array_namespace__: no version {api_version!r} of the array API standard",
+            source=where(),
+            hint=f"there are {', '.join(_VERSIONS)}",
+        )
+    import nodescope
+
+    return nodescope
+
+
+def _dlpack(
+    self: Tensor,
+    /,
+    *,
+    stream: Any = None,
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[Any, int] | None = None,
+    copy: bool | None = None,
+) -> Any:
+    """The elements for another library, by the DLPack protocol; read-only, or a copy.
+
+    Raises:
+        UnsupportedError: It wants a gradient, which would end there unseen, or it is bfloat16,
+            which NumPy does not export.
+    """
+    if self.edge is not None:
+        raise UnsupportedError(
+            "__dlpack__: this tensor wants a gradient, which would not flow out of the graph",
+            source=where(),
+            hint="export x.detach()",
+        )
+    if self.dtype.kind == "V":
+        raise UnsupportedError(
+            f"__dlpack__: NumPy does not export {self.dtype}",
+            source=where(),
+            hint="convert with .astype('float32')",
+        )
+    data = self.numpy()
+    # Without versions the protocol has no word for read-only: who asks so gets a copy.
+    if copy is None and (max_version is None or max_version[0] < 1):
+        return data.copy().__dlpack__(stream=stream, dl_device=dl_device)
+    return data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+
+def _dlpack_device(self: Tensor, /) -> tuple[int, int]:
+    """The CPU, in DLPack's numbers."""
+    return (1, 0)
+
+
+def _complex(self: Tensor) -> complex:
+    return complex(self._one("complex"))
+
+
+def _divmod(self: Tensor, other: Any) -> Any:
+    return self // other, self % other
+
+
+def _rdivmod(self: Tensor, other: Any) -> Any:
+    return other // self, other % self
+
+
+def _item(self: Tensor, *index: Any) -> Any:
+    """One element as a Python number: the only one, the n-th of all, or the one at an index.
+
+    Raises:
+        ShapeError: There is not exactly one element and no index.
+        BoundsError: There is no such element.
+    """
+    if not index:
+        return _only(self)
+    check_known(self, "item")
+    try:
+        return self.data.item(*(as_shape(each) if isinstance(each, tuple) else each
+                                for each in index))  # fmt: skip
+    except (IndexError, ValueError) as error:
+        raise BoundsError(f"item: {error}", source=where()) from None
+
+
+_only = Tensor.item
+
+
+# What is missing
+
+_ARRAY = "it is the array's own: take it from x.numpy()"
+_WRITES = "tensors do not change by method: "
+_MISSING = {
+    "base": _ARRAY, "byteswap": _ARRAY, "ctypes": _ARRAY, "dump": _ARRAY, "dumps": _ARRAY,
+    "flags": _ARRAY, "getfield": _ARRAY, "strides": _ARRAY, "tobytes": _ARRAY, "tofile": _ARRAY,
+    "tostring": _ARRAY, "setfield": _ARRAY, "setflags": _ARRAY,
+    "flat": "iterate over x.ravel()",
+    "choose": "use np.take_along_axis or np.where",
+    "argpartition": "use np.argsort",
+    "fill": _WRITES + "use np.full_like(x, value)",
+    "itemset": _WRITES + "use nodescope.index_update(x, index, value)",
+    "partition": _WRITES + "use np.sort(x), which gives a new one",
+    "put": _WRITES + "use nodescope.index_update(x, index, value)",
+    "resize": _WRITES + "use x.reshape, or np.pad",
+    "sort": _WRITES + "use np.sort(x), which gives a new one",
+    "ptp": "use x.max() - x.min()",
+    "newbyteorder": "elements are always in the machine's own order",
+    "view": "use x.reshape for another shape, x.astype for another dtype",
+    "permute": "use x.transpose(...)",
+    "unsqueeze": "use np.expand_dims(x, axis)",
+    "expand": "use np.broadcast_to(x, shape)",
+    "contiguous": "layout in memory is the engine's affair: leave it out",
+    "clone": "use x.copy()",
+    "to": "use x.astype(dtype)",
+    "float": "use x.astype('float32')", "double": "use x.astype('float64')",
+    "half": "use x.astype('float16')", "long": "use x.astype('int64')",
+    "cpu": "tensors are on the CPU: leave it out",
+    "cuda": "tensors are on the CPU: leave it out",
+    "requires_grad_": "make it with nodescope.tensor(x, requires_grad=True)",
+    "zero_": "set x.grad = None, or use optimizer.zero_grad()",
+}  # fmt: skip
+
+
+class _Missing:
+    """In the place of an attribute that tensors do not have: says what to use."""
+
+    def __init__(self, hint: str) -> None:
+        self.hint = hint
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        found = MissingError(f"a tensor has no {self.name}", source=where(), hint=self.hint)
+        found.name = self.name
+        raise found
+
+
+def _dir(self: Tensor) -> list[str]:
+    return [each for each in object.__dir__(self) if each not in _MISSING]
+
+
+def _fill() -> None:
+    for name in _FUNCTIONS:
+        setattr(Tensor, name, _function(name))
+    for name, read in {
+        "mT": _matrix_transposed, "real": _real, "imag": _imag, "itemsize": _itemsize,
+        "nbytes": _nbytes, "device": _device,
+    }.items():  # fmt: skip
+        setattr(Tensor, name, property(read))
+    for name, method in {
+        "item": _item, "to_device": _to_device, "__array_namespace__": _namespace,
+        "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device, "__complex__": _complex,
+        "__divmod__": _divmod, "__rdivmod__": _rdivmod, "__dir__": _dir,
+    }.items():  # fmt: skip
+        setattr(Tensor, name, method)
+    for name, hint in _MISSING.items():
+        if inspect.getattr_static(Tensor, name, None) is None:
+            missing = _Missing(hint)
+            missing.name = name
+            setattr(Tensor, name, missing)
+
+
+_fill()
