@@ -1,4 +1,4 @@
-"""Inputs for ops: drawn shapes, layouts and values for elementwise ops, samples for the others.
+"""Inputs for ops: drawn shapes, layouts, dtypes and values for elementwise ops, samples for others.
 
 Invariant: every registered op gets cases from here; an op that gets none fails its test.
 """
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from nodescope.errors import DtypeError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops.op import Op, Sample
 
@@ -20,7 +21,29 @@ LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "reversed": lambda a: np.asarray(np.flip(np.flip(a).copy())),
     "strided": lambda a: np.repeat(a, 2, axis=-1)[..., ::2] if a.ndim else a,
 }
-INTEGER_ONLY = {"bitwise_and", "bitwise_or", "bitwise_xor", "invert"}
+DTYPES = (
+    "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16",
+    "float32", "float64", "complex64", "complex128",
+)  # fmt: skip
+INTEGER_PORTS = {("ldexp", 1)}
+
+
+def infers(op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+    """The inferred specs, as a tuple; None where the op refuses these dtypes."""
+    try:
+        found = op.infer(specs(inputs), attrs)
+    except DtypeError:
+        return None
+    return found if isinstance(found, tuple) else (found,)
+
+
+def takes(op: Op, dtype: str) -> bool:
+    """Whether an elementwise op is defined for this dtype."""
+    inputs = tuple(
+        np.zeros(1, "int64" if (op.name, port) in INTEGER_PORTS else dtype)
+        for port in range(len(op.ports))
+    )
+    return infers(op, inputs, {}) is not None
 
 
 @st.composite
@@ -35,23 +58,42 @@ def shapes(draw: Any, count: int) -> list[tuple[int, ...]]:
     return found
 
 
+def values(op: Op, port: int, shape: tuple[int, ...], rng: np.random.Generator, kind: str) -> Any:
+    """Numbers for which the op is smooth."""
+    if op.ports[port] == "condition":
+        return rng.random(shape) > 0.5
+    if kind == "i" or (op.name, port) in INTEGER_PORTS:
+        return rng.integers(0, 8, shape)
+    real = np.asarray(rng.uniform(*op.domain, shape))
+    # Off the real axis, where most functions have their cuts.
+    return real + 1j * rng.uniform(0.1, 0.7, shape) if kind == "c" else real
+
+
 @st.composite
-def elementwise(draw: Any, op: Op) -> Sample:
-    """A call of an elementwise op."""
+def elementwise(draw: Any, op: Op, kind: str) -> Sample:
+    """A call of an elementwise op with integers, floats or complex numbers (``kind`` i, f, c)."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    low, high = op.domain
     inputs: list[Any] = []
-    for port, shape in zip(op.ports, draw(shapes(len(op.ports))), strict=True):
-        if port == "condition":
-            array = rng.random(shape) > 0.5
-        elif op.name in INTEGER_ONLY:
-            array = rng.integers(0, 8, shape)
-        else:
-            array = rng.uniform(low, high, shape)
-        inputs.append(LAYOUTS[draw(st.sampled_from(sorted(LAYOUTS)))](np.asarray(array)))
+    for port, shape in enumerate(draw(shapes(len(op.ports)))):
+        # Complex and real operands mix.
+        this = "f" if kind == "c" and len(op.ports) > 1 and draw(st.integers(0, 3)) == 0 else kind
+        array = np.asarray(values(op, port, shape, rng, this))
+        inputs.append(LAYOUTS[draw(st.sampled_from(sorted(LAYOUTS)))](array))
     if len(op.ports) == 2 and draw(st.integers(0, 3)) == 0:
-        scalar = rng.uniform(low, high)
-        inputs[draw(st.integers(0, 1))] = 3 if op.name in INTEGER_ONLY else float(scalar)
+        port = draw(st.integers(0, 1))
+        inputs[port] = values(op, port, (), rng, kind).item()
+    return Sample(tuple(inputs), {})
+
+
+@st.composite
+def mixed_dtypes(draw: Any, op: Op) -> Sample:
+    """A call of an elementwise op with any dtypes and weak scalars, taken or not."""
+    inputs: list[Any] = []
+    for shape in draw(shapes(len(op.ports))):
+        dtype = draw(st.sampled_from(DTYPES))
+        inputs.append(np.ones(shape, dtype))
+    if len(op.ports) > 1 and draw(st.booleans()):
+        inputs[draw(st.integers(0, len(op.ports) - 1))] = draw(st.sampled_from([True, 1, 1.0, 1j]))
     return Sample(tuple(inputs), {})
 
 
@@ -64,6 +106,21 @@ def samples(op: Op) -> list[Sample]:
             inputs = tuple(layout(x) if isinstance(x, np.ndarray) else x for x in sample.inputs)
             found.append(Sample(inputs, sample.attrs))
     return found
+
+
+def converted(sample: Sample, dtype: str) -> Sample:
+    """The sample with its floating-point arrays as another dtype; complex ones get both parts."""
+    rng = np.random.default_rng(7)
+
+    def convert(x: Any) -> Any:
+        if not isinstance(x, np.ndarray) or x.dtype.kind not in "fc":
+            return x
+        if np.dtype(dtype).kind == "c":
+            return np.asarray(x + 1j * rng.uniform(0.1, 0.7, x.shape), dtype)
+        with np.errstate(all="ignore"):
+            return np.asarray(np.abs(x)).astype(dtype)
+
+    return Sample(tuple(convert(x) for x in sample.inputs), sample.attrs)
 
 
 def specs(inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 from nodescope.errors import DtypeError, ShapeError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
-from nodescope.ops.op import Op, Operand, Sample
+from nodescope.ops.op import Array, Op, Operand, Sample
 from nodescope.ops.rules import unbroadcast
 from nodescope.ops.shapes import axes
 
@@ -312,7 +312,28 @@ def _astype_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSp
         dtype = np.dtype(attrs["dtype"])
     except TypeError:
         raise DtypeError(f"astype: {attrs['dtype']!r} is not a dtype") from None
-    return TensorSpec(_spec(specs[0]).shape, dtype.name)
+    x = _spec(specs[0])
+    _check_imaginary(np.dtype(x.dtype), dtype)
+    return TensorSpec(x.shape, dtype.name)
+
+
+def _check_imaginary(old: np.dtype[Any], new: np.dtype[Any]) -> None:
+    if old.kind == "c" and new.kind not in "cb":
+        raise DtypeError(
+            f"astype: {old.name} to {new.name} would drop the imaginary part", hint="take .real"
+        )
+
+
+def _astype(x: Array, dtype: str) -> Array:
+    if x.dtype.kind == "c":
+        _check_imaginary(x.dtype, np.dtype(dtype))
+    return x.astype(dtype)
+
+
+def _astype_vjp(F: Any, ct: Any, out: Any, x: Any, dtype: str) -> Any:
+    if ct.dtype.kind == "c" and x.dtype.kind != "c":
+        ct = F.real(ct)
+    return F.astype(ct, dtype=x.dtype.name)
 
 
 register(
@@ -320,13 +341,14 @@ register(
         name="astype",
         family="layout",
         infer=_astype_infer,
-        impl=lambda x, dtype: x.astype(dtype),
-        vjp=(lambda F, ct, out, x, dtype: F.astype(ct, dtype=x.dtype.name),),
+        impl=_astype,
+        vjp=(_astype_vjp,),
         numpy=(np.astype,) if hasattr(np, "astype") else (),
         bind=lambda x, dtype: ((x,), {"dtype": np.dtype(dtype).name}),
         samples=lambda rng: [
             Sample((rng.standard_normal((3, 2)),), {"dtype": "float64"}),
             Sample((np.arange(3),), {"dtype": "float32"}),
+            Sample((rng.standard_normal((2, 1)),), {"dtype": "complex128"}),
         ],
     )
 )

@@ -16,12 +16,19 @@ from nodescope.ops.op import Array, Op, Operand, Sample, one_per_output
 from nodescope.ops.shapes import axes
 
 
+def _check(dtype: Any) -> None:
+    if np.dtype(dtype).kind != "f":
+        raise DtypeError(f"softmax: not defined for {dtype}", hint="convert with .astype")
+
+
 def _softmax(x: Array, axis: int) -> Any:
+    _check(x.dtype)
     raised = np.exp(x - np.max(x, axis=axis, keepdims=True))
     return np.divide(raised, np.sum(raised, axis=axis, keepdims=True))
 
 
 def _log_softmax(x: Array, axis: int) -> Any:
+    _check(x.dtype)
     shifted = x - np.max(x, axis=axis, keepdims=True)
     return np.subtract(shifted, np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True)))
 
@@ -39,8 +46,7 @@ def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     (x,) = specs
     assert isinstance(x, TensorSpec)
     (axis,) = axes("softmax", (attrs["axis"],), len(x.shape))
-    if np.dtype(x.dtype).kind != "f":
-        raise DtypeError(f"softmax: not defined for {x.dtype}", hint="convert with .astype")
+    _check(x.dtype)
     if x.shape[axis] == 0:
         raise ShapeError(f"softmax: nothing to normalise over in shape {x.shape}, axis {axis}")
     return x

@@ -1,4 +1,4 @@
-"""Reductions over axes, and running sums.
+"""Reductions over axes.
 
 Invariant: ``axis`` is None, an int or a tuple; a reduction over nothing gives what NumPy gives, or
 a `ShapeError` where NumPy refuses.
@@ -15,8 +15,8 @@ from nodescope.errors import DtypeError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
 from nodescope.ops.op import Array, Infer, Op, Operand, Rule, Sample, one_per_input
-from nodescope.ops.rules import restore
-from nodescope.ops.shapes import Axis, count, reduced
+from nodescope.ops.rules import backwards, products_before, restore
+from nodescope.ops.shapes import Axis, axes, count, reduced
 
 
 def _bind(
@@ -65,6 +65,13 @@ def _samples(rng: np.random.Generator, **more: Any) -> list[Sample]:
     ]
 
 
+def _zeros_too(rng: np.random.Generator) -> list[Sample]:
+    one, two = rng.standard_normal((2, 3, 4))
+    one[0, 1] = two[1, 2] = two[1, 3] = 0.0
+    attrs = {"axis": 1, "keepdims": False}
+    return [*_samples(rng), *(Sample((x,), attrs) for x in (one, two, np.zeros((2, 3))))]
+
+
 def _infer(name: str, dtype: Callable[[np.dtype[Any]], Any], *, nonempty: bool = False) -> Infer:
     def infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
         (x,) = specs
@@ -85,6 +92,7 @@ def _reduction(
     *,
     nonempty: bool = False,
     smooth: bool = True,
+    samples: Any = _samples,
     **more: Any,
 ) -> None:
     register(
@@ -96,7 +104,7 @@ def _reduction(
             vjp=None if rule is None else (rule,),
             numpy=numpy,
             bind=bind,
-            samples=lambda rng: _samples(rng, **more),
+            samples=lambda rng: samples(rng, **more),
             smooth=smooth,
             flops=one_per_input,
         )
@@ -123,15 +131,25 @@ def _sum_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) -> A
 
 
 def _mean_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
-    share = F.divide(restore(F, ct, x.shape, axis, keepdims), float(max(count(x.shape, axis), 1)))
+    size = float(max(count(x.shape, axis), 1))
+    ct = restore(F, ct, x.shape, axis, keepdims)
+    # From 65,520 on the count itself is not a float16.
+    share = F.divide(ct, size) if size < 65_000 else F.multiply(ct, 1.0 / size)
     return F.broadcast_to(share, shape=x.shape)
 
 
 def _prod_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
-    # out / x: exact unless x holds a zero, where the quotient is NaN and the product of the others
-    # is needed. It is left to NaN on purpose: a silent 0 would be wrong.
-    full = restore(F, F.multiply(ct, out), x.shape, axis, keepdims)
-    return F.divide(full, x)
+    # The product of all others, from before and behind: out / x would be 0 / 0 at a zero.
+    shape = x.shape
+    gone = axes("prod", axis, len(shape))
+    rest = tuple(i for i in range(len(shape)) if i not in gone)
+    order = (*rest, *gone)
+    kept = tuple(shape[i] for i in rest)
+    rows = F.reshape(F.transpose(x, axes=order), shape=(*kept, count(shape, axis)))
+    others = F.multiply(products_before(F, rows), backwards(F, products_before, rows))
+    back = tuple(order.index(i) for i in range(len(shape)))
+    others = F.transpose(F.reshape(others, shape=tuple(shape[i] for i in order)), axes=back)
+    return F.multiply(restore(F, ct, shape, axis, keepdims), others)
 
 
 def _extreme_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
@@ -142,13 +160,19 @@ def _extreme_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) 
 
 
 def _var_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool, ddof: float) -> Any:
-    centred = F.subtract(x, F.mean(x, axis=axis, keepdims=True))
+    centred = _centred(F, x, axis)
     scale = 2.0 / max(count(x.shape, axis) - ddof, 1e-300)
     return F.multiply(restore(F, ct, x.shape, axis, keepdims), F.multiply(centred, scale))
 
 
-def _std_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool, ddof: float) -> Any:
+def _centred(F: Any, x: Any, axis: Axis) -> Any:
+    # Of |z|**2 the slope is 2 conj(z), as cotangents are not conjugated.
     centred = F.subtract(x, F.mean(x, axis=axis, keepdims=True))
+    return F.conjugate(centred) if x.dtype.kind == "c" else centred
+
+
+def _std_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool, ddof: float) -> Any:
+    centred = _centred(F, x, axis)
     # A group without spread has no slope to either side; 0 is the mean of the two.
     safe = F.where(F.equal(out, 0), 1.0, out)
     share = F.divide(ct, F.multiply(safe, float(max(count(x.shape, axis) - ddof, 1e-300))))
@@ -167,7 +191,9 @@ def _logsumexp(x: Array, axis: Axis, keepdims: bool) -> Any:
 
 
 def _logsumexp_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
-    weights = F.exp(F.subtract(x, restore(F, out, x.shape, axis, keepdims)))
+    top = restore(F, out, x.shape, axis, keepdims)
+    # Where all are -inf their weights are 0, not exp(-inf + inf).
+    weights = F.exp(F.subtract(x, F.where(F.isinf(top), 0.0, top)))
     return F.multiply(restore(F, ct, x.shape, axis, keepdims), weights)
 
 
@@ -180,8 +206,8 @@ def _floats_only(name: str) -> Callable[[np.dtype[Any]], Any]:
     return dtype
 
 
-_reduction("sum", np.sum, _sum_vjp, _summed, (np.sum, np.add.reduce))
-_reduction("prod", np.prod, _prod_vjp, _summed, (np.prod, np.multiply.reduce))
+_reduction("sum", np.sum, _sum_vjp, _summed, (np.sum,))
+_reduction("prod", np.prod, _prod_vjp, _summed, (np.prod,), samples=_zeros_too)
 _reduction("mean", np.mean, _mean_vjp, _averaged, (np.mean,))
 _reduction(
     "max", np.max, _extreme_vjp, lambda d: d, (np.max, np.amax), _bind_no_dtype,
@@ -224,41 +250,3 @@ for _name, _function in (("argmax", np.argmax), ("argmin", np.argmin)):
             flops=one_per_input,
         )
     )
-
-
-def _cumsum_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
-    (x,) = specs
-    assert isinstance(x, TensorSpec)
-    reduced("cumsum", x.shape, attrs["axis"], True)
-    shape = x.shape if attrs["axis"] is not None else (int(np.prod(x.shape)),)
-    return TensorSpec(shape, np.dtype(_summed(np.dtype(x.dtype))).name)
-
-
-def _cumsum_vjp(F: Any, ct: Any, out: Any, x: Any, axis: int | None) -> Any:
-    if axis is None:
-        return F.reshape(F.flip(F.cumsum(F.flip(ct, axis=0), axis=0), axis=0), shape=x.shape)
-    return F.flip(F.cumsum(F.flip(ct, axis=axis), axis=axis), axis=axis)
-
-
-def _bind_cumsum(
-    a: Any, axis: int | None = None, dtype: None = None, out: None = None
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    inputs, attrs = _bind(a, axis, dtype, out)
-    return inputs, {"axis": attrs["axis"]}
-
-
-register(
-    Op(
-        name="cumsum",
-        family="reduction",
-        infer=_cumsum_infer,
-        impl=np.cumsum,
-        vjp=(_cumsum_vjp,),
-        numpy=(np.cumsum,),
-        bind=_bind_cumsum,
-        samples=lambda rng: [
-            Sample((rng.standard_normal((3, 4)),), {"axis": axis}) for axis in (0, -1, None)
-        ],
-        flops=one_per_input,
-    )
-)

@@ -33,6 +33,23 @@ def restore(F: Any, ct: Any, shape: tuple[int, ...], axis: Axis, keepdims: bool)
     return F.reshape(ct, shape=tuple(1 if i in gone else n for i, n in enumerate(shape)))
 
 
+def backwards(F: Any, scan: Any, x: Any) -> Any:
+    """A scan over the last axis, from its end."""
+    return F.flip(scan(F, F.flip(x, axis=-1)), axis=-1)
+
+
+def last(start: int | None, stop: int | None) -> tuple[Any, ...]:
+    """The index of a part of the last axis."""
+    return (..., slice(start, stop))
+
+
+def products_before(F: Any, x: Any) -> Any:
+    """Along the last axis, the product of all elements that come before; 1 for the first."""
+    first = F.ones_like(F.getitem(x, index=last(None, 1)))
+    before = F.getitem(x, index=last(None, -1))
+    return F.cumprod(F.concatenate(first, before, axis=-1), axis=-1)
+
+
 def zeros(F: Any, ct: Any, out: Any, x: Any, *rest: Any, **attrs: Any) -> Any:
     """The rule of steps: flat wherever the derivative exists."""
     return F.zeros_like(x)
