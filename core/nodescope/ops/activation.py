@@ -1,23 +1,34 @@
 """Activations: smooth and piecewise functions of one element.
 
-Invariant: none overflows on finite input, and each keeps NaN.
+Where a piecewise function has a kink, its slope there is PyTorch's.
+
+Invariant: none overflows on finite input, and each keeps NaN; integers become the float that
+``np.tanh`` makes of them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from nodescope.ops import register
-from nodescope.ops.op import Array, Op, Rule, one_per_output
-from nodescope.ops.shapes import like_ufunc
+from nodescope.errors import DtypeError, ShapeError
+from nodescope.ir.graph import TensorSpec
+from nodescope.ops import RAW, register
+from nodescope.ops.erf import erf
+from nodescope.ops.lowprecision import as_dtype
+from nodescope.ops.op import Array, Op, Operand, Rule, Sample, one_per_output
+from nodescope.ops.shapes import like_ufunc, resolve, shape_of
+from nodescope.ops.windows import specs_of
+
+_ON_COMPLEX = {"tanh", "sigmoid", "silu"}
 
 
 def _activation(
     name: str,
-    impl: Any,
+    impl: Callable[..., Any],
     rule: Rule,
     *,
     like: np.ufunc = np.tanh,
@@ -25,12 +36,29 @@ def _activation(
     domain: tuple[float, float] = (-2.0, 2.0),
     smooth: bool = True,
 ) -> None:
+    by_dtype = like_ufunc(name, like)
+
+    def infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
+        found = by_dtype(specs, attrs)
+        if name not in _ON_COMPLEX and as_dtype(found.dtype).kind == "c":
+            raise DtypeError(
+                f"{name}: not defined for {found.dtype}", hint="use its real or absolute part"
+            )
+        return found
+
+    def checked(x: Array, **attrs: Any) -> Any:
+        kind = x.dtype.kind
+        if kind in "biuc":
+            dtype = infer(specs_of(x), attrs).dtype
+            return impl(x.astype(dtype, copy=False), **attrs)
+        return impl(x, **attrs)
+
     register(
         Op(
             name=name,
             family="activation",
-            infer=like_ufunc(name, like),
-            impl=impl,
+            infer=infer,
+            impl=impl if impl is np.tanh else checked,
             vjp=(rule,),
             numpy=numpy,
             elementwise=True,
@@ -41,8 +69,8 @@ def _activation(
     )
 
 
-def _sigmoid(x: Array) -> Array:
-    # By tanh: no overflow on either side, and one transcendental per element.
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x)), by tanh: no overflow, and one transcendental per element."""
     return np.add(np.multiply(np.tanh(np.multiply(x, 0.5)), 0.5), 0.5)
 
 
@@ -50,32 +78,97 @@ def _softplus(x: Array) -> Array:
     return np.logaddexp(x, 0.0)
 
 
-def _silu(x: Array) -> Array:
-    return np.multiply(x, _sigmoid(x))
-
+# Gaussian error linear unit, exact and in the tanh form (Hendrycks and Gimpel, 2016)
 
 _GELU = math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715
+_HALF_ROOT = math.sqrt(0.5)
+_DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 
 
-def _gelu(x: Array) -> Array:
-    # The tanh form: NumPy has no erf, and every framework offers this one.
-    inner = np.multiply(np.add(x, np.multiply(np.multiply(np.multiply(x, x), x), _CUBIC)), _GELU)
-    return np.multiply(np.multiply(x, 0.5), np.add(np.tanh(inner), 1.0))
+def _gelu(x: Array, approximate: str = "none") -> Array:
+    if approximate == "none":
+        return np.multiply(np.multiply(x, 0.5), np.add(erf(np.multiply(x, _HALF_ROOT)), 1.0))
+    inner = np.asarray(np.multiply(x, x))
+    inner *= _CUBIC
+    inner += 1.0
+    inner *= x
+    inner *= _GELU
+    np.tanh(inner, out=inner)
+    inner += 1.0
+    inner *= x
+    inner *= 0.5
+    return inner
 
 
-def _gelu_vjp(F: Any, ct: Any, out: Any, x: Any) -> Any:
-    square = F.multiply(x, x)
-    inner = F.multiply(F.add(x, F.multiply(F.multiply(square, x), _CUBIC)), _GELU)
-    t = F.tanh(inner)
-    slope = F.multiply(F.add(F.multiply(square, 3 * _CUBIC), 1.0), _GELU)
-    bend = F.multiply(F.multiply(x, 0.5), F.multiply(F.subtract(1.0, F.square(t)), slope))
+def _gelu_vjp(F: Any, ct: Any, out: Any, x: Any, approximate: str = "none") -> Any:
+    if approximate == "none":
+        share = F.multiply(F.add(F.erf(F.multiply(x, _HALF_ROOT)), 1.0), 0.5)
+        density = F.multiply(F.exp(F.multiply(F.square(x), -0.5)), _DENSITY)
+        return F.multiply(ct, F.add(share, F.multiply(x, density)))
+    square = F.square(x)
+    t = F.tanh(F.multiply(x, F.add(F.multiply(square, _GELU * _CUBIC), _GELU)))
+    slope = F.multiply(x, F.add(F.multiply(square, 1.5 * _GELU * _CUBIC), 0.5 * _GELU))
+    bend = F.multiply(F.subtract(1.0, F.square(t)), slope)
     return F.multiply(ct, F.add(F.multiply(F.add(t, 1.0), 0.5), bend))
 
 
 def _silu_vjp(F: Any, ct: Any, out: Any, x: Any) -> Any:
     s = F.sigmoid(x)
     return F.multiply(ct, F.add(s, F.multiply(out, F.subtract(1.0, s))))
+
+
+def _mish_vjp(F: Any, ct: Any, out: Any, x: Any) -> Any:
+    t = F.tanh(F.softplus(x))
+    bend = F.multiply(F.multiply(x, F.sigmoid(x)), F.subtract(1.0, F.square(t)))
+    return F.multiply(ct, F.add(t, bend))
+
+
+def _between(F: Any, ct: Any, x: Any, low: float, high: float) -> Any:
+    """The cotangent where ``x`` is strictly inside, else 0."""
+    return F.where(F.greater(x, low), F.where(F.less(x, high), ct, 0.0), 0.0)
+
+
+def _elu(x: Array, alpha: float = 1.0) -> Array:
+    return np.where(x > 0, x, np.multiply(np.expm1(np.minimum(x, 0.0)), alpha))
+
+
+def _elu_vjp(F: Any, ct: Any, out: Any, x: Any, alpha: float = 1.0) -> Any:
+    below = F.multiply(ct, F.multiply(F.exp(F.minimum(x, 0.0)), alpha))
+    return F.where(F.greater(x, 0.0), ct, below)
+
+
+def _celu(x: Array, alpha: float = 1.0) -> Array:
+    below = np.expm1(np.multiply(np.minimum(x, 0.0), 1.0 / alpha))
+    return np.where(x > 0, x, np.multiply(below, alpha))
+
+
+def _celu_vjp(F: Any, ct: Any, out: Any, x: Any, alpha: float = 1.0) -> Any:
+    below = F.multiply(ct, F.exp(F.multiply(F.minimum(x, 0.0), 1.0 / alpha)))
+    return F.where(F.greater(x, 0.0), ct, below)
+
+
+# Chosen so that layers keep mean 0 and variance 1 (Klambauer et al., 2017).
+_SELU_ALPHA = 1.6732632423543772
+_SELU_SCALE = 1.0507009873554805
+
+
+def _selu_vjp(F: Any, ct: Any, out: Any, x: Any) -> Any:
+    below = F.multiply(F.exp(F.minimum(x, 0.0)), _SELU_ALPHA * _SELU_SCALE)
+    return F.multiply(ct, F.where(F.greater(x, 0.0), _SELU_SCALE, below))
+
+
+def _hardswish_vjp(F: Any, ct: Any, out: Any, x: Any) -> Any:
+    bent = F.multiply(ct, F.add(F.multiply(x, 1 / 3), 0.5))
+    return F.where(F.greater(x, -3.0), F.where(F.less(x, 3.0), bent, ct), 0.0)
+
+
+def _logsigmoid(x: Array) -> Array:
+    return np.subtract(np.minimum(x, 0.0), np.log1p(np.exp(-np.abs(x))))
+
+
+def _hardsigmoid(x: Array) -> Array:
+    return np.multiply(np.clip(np.add(x, 3.0), 0.0, 6.0), 1 / 6)
 
 
 _activation(
@@ -94,9 +187,120 @@ _activation(
 )
 _activation(
     "sigmoid",
-    _sigmoid,
+    sigmoid,
     lambda F, ct, out, x: F.multiply(ct, F.multiply(out, F.subtract(1.0, out))),
 )
 _activation("softplus", _softplus, lambda F, ct, out, x: F.multiply(ct, F.sigmoid(x)))
-_activation("silu", _silu, _silu_vjp)
+_activation("silu", lambda x: np.multiply(x, sigmoid(x)), _silu_vjp)
 _activation("gelu", _gelu, _gelu_vjp)
+_activation("mish", lambda x: np.multiply(x, np.tanh(_softplus(x))), _mish_vjp)
+_activation(
+    "erf",
+    erf,
+    lambda F, ct, out, x: F.multiply(
+        ct, F.multiply(F.exp(F.negative(F.square(x))), 2.0 / math.sqrt(math.pi))
+    ),
+)
+_activation(
+    "relu6",
+    lambda x: np.clip(x, 0.0, 6.0),
+    lambda F, ct, out, x: _between(F, ct, x, 0.0, 6.0),
+    domain=(0.2, 2.0),
+    smooth=False,
+)
+_activation(
+    "leaky_relu",
+    lambda x, slope=0.01: np.where(x > 0, x, np.multiply(x, slope)),
+    lambda F, ct, out, x, slope=0.01: F.where(F.greater(x, 0.0), ct, F.multiply(ct, slope)),
+    domain=(-2.0, -0.2),
+    smooth=False,
+)
+_activation("elu", _elu, _elu_vjp, domain=(-2.0, -0.2))
+_activation("celu", _celu, _celu_vjp, domain=(-2.0, -0.2))
+_activation(
+    "selu",
+    lambda x: np.multiply(_elu(x, _SELU_ALPHA), _SELU_SCALE),
+    _selu_vjp,
+    domain=(-2.0, -0.2),
+)
+_activation(
+    "hardtanh",
+    lambda x, low=-1.0, high=1.0: np.clip(x, low, high),
+    lambda F, ct, out, x, low=-1.0, high=1.0: _between(F, ct, x, low, high),
+    domain=(-0.9, 0.9),
+    smooth=False,
+)
+_activation(
+    "hardsigmoid",
+    _hardsigmoid,
+    lambda F, ct, out, x: _between(F, F.multiply(ct, 1 / 6), x, -3.0, 3.0),
+)
+_activation("hardswish", lambda x: np.multiply(x, _hardsigmoid(x)), _hardswish_vjp)
+_activation(
+    "softsign",
+    lambda x: np.divide(x, np.add(np.abs(x), 1.0)),
+    lambda F, ct, out, x: F.divide(ct, F.square(F.add(F.abs(x), 1.0))),
+    domain=(0.2, 2.0),
+)
+_activation(
+    "logsigmoid",
+    _logsigmoid,
+    lambda F, ct, out, x: F.multiply(ct, F.sigmoid(F.negative(x))),
+)
+
+
+# A slope that is learned (He et al., 2015)
+
+
+def _slopes(F: Any, x: Any, weight: Any) -> Any:
+    """The weight, along the channels of ``x``."""
+    if len(weight.shape) == 0 or weight.shape == (1,):
+        return F.reshape(weight, shape=()) if len(weight.shape) else weight
+    return F.reshape(weight, shape=(weight.shape[0],) + (1,) * (len(x.shape) - 2))
+
+
+def _prelu_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
+    shape, weight = shape_of(specs[0]), shape_of(specs[1])
+    channels = shape[1] if len(shape) > 1 else 1
+    if weight not in ((), (1,), (channels,)):
+        raise ShapeError(
+            f"prelu: slopes of shape {weight} for an input of shape {shape}",
+            hint=f"give one slope, or one for each of the {channels} channels",
+        )
+    dtype = resolve("prelu", np.multiply, specs)
+    if dtype.kind == "c":
+        raise DtypeError("prelu: complex numbers have no order")
+    return TensorSpec(shape, dtype.name)
+
+
+def _prelu(x: Array, weight: Array) -> Array:
+    _prelu_infer(specs_of(x, weight), {})
+    return np.where(x > 0, x, np.multiply(x, _slopes(RAW, x, np.asarray(weight))))
+
+
+def _prelu_left(F: Any, ct: Any, out: Any, x: Any, weight: Any) -> Any:
+    return F.where(F.greater(x, 0), ct, F.multiply(ct, _slopes(F, x, weight)))
+
+
+def _prelu_right(F: Any, ct: Any, out: Any, x: Any, weight: Any) -> Any:
+    below = F.where(F.greater(x, 0), 0.0, F.multiply(ct, x))
+    if weight.shape in ((), (1,)):
+        return F.reshape(F.sum(below, axis=None, keepdims=False), shape=weight.shape)
+    return F.sum(below, axis=(0, *range(2, len(x.shape))), keepdims=False)
+
+
+register(
+    Op(
+        name="prelu",
+        family="activation",
+        infer=_prelu_infer,
+        impl=_prelu,
+        vjp=(_prelu_left, _prelu_right),
+        ports=("x", "weight"),
+        samples=lambda rng: [
+            Sample((rng.uniform(-2.0, -0.2, shape), rng.standard_normal(weight)))
+            for shape, weight in [((2, 3, 4), (3,)), ((2, 3), ()), ((4,), (1,)), ((0, 2), (2,))]
+        ],
+        flops=one_per_output,
+    )
+)

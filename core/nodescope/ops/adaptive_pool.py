@@ -30,11 +30,15 @@ def _checked(name: str, size: Sizes, output: Sizes) -> None:
         raise ShapeError(f"{name}: from {size} to {output}: sizes must be positive")
 
 
+def _real(name: str, x: TensorSpec) -> None:
+    if floating(name, x).kind == "c":
+        raise DtypeError(f"{name}: complex numbers have no order", hint="pool np.abs of them")
+
+
 def _infer(n: int, what: str, specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     name = f"adaptive_{what}_pool{n}d"
     x = image(name, specs[0], n)
-    if floating(name, x).kind == "c":
-        raise DtypeError(f"{name}: complex numbers have no order", hint="pool np.abs of them")
+    _real(name, x)
     _checked(name, x.shape[2:], attrs["output"])
     return TensorSpec((*x.shape[:2], *attrs["output"]), x.dtype)
 
@@ -42,8 +46,9 @@ def _infer(n: int, what: str, specs: tuple[Operand, ...], attrs: dict[str, Any])
 def _grad_infer(n: int, specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     name = f"adaptive_avg_pool{n}d_grad"
     ct = image(name, specs[0], n)
+    _real(name, ct)
     _checked(name, attrs["size"], ct.shape[2:])
-    return TensorSpec((*ct.shape[:2], *attrs["size"]), floating(name, ct).name)
+    return TensorSpec((*ct.shape[:2], *attrs["size"]), ct.dtype)
 
 
 def _avg(n: int, x: Array, output: Sizes) -> Array:
@@ -98,6 +103,7 @@ def _max(n: int, x: Array, output: Sizes) -> Array:
 
 
 def _max_grad(n: int, ct: Array, x: Array) -> Array:
+    _moved_infer(n, "grad", specs_of(ct, x), {})
     wide, given = lift(x), lift(ct)
     total = np.zeros(wide.shape, ct.dtype)
     for i, j, at in _cells(*wide.shape[2:], given.shape[2:]):
@@ -110,6 +116,7 @@ def _max_grad(n: int, ct: Array, x: Array) -> Array:
 
 
 def _max_pick(n: int, v: Array, x: Array, output: Sizes) -> Array:
+    _moved_infer(n, "pick", specs_of(v, x), {"output": output})
     wide, values = lift(x), lift(v)
     found = np.empty((*x.shape[:2], *pair(output)), v.dtype)
     for i, j, at in _cells(*wide.shape[2:], pair(output)):
@@ -117,6 +124,19 @@ def _max_pick(n: int, v: Array, x: Array, output: Sizes) -> Array:
         source = values[:, :, at[0], at[1]].reshape(window.shape)
         found[:, :, i, j] = np.take_along_axis(source, where, axis=2)[..., 0]
     return flat(found, n)
+
+
+def _moved_infer(n: int, way: str, specs: tuple[Operand, ...], attrs: Any) -> TensorSpec:
+    """Gradients have the shape of the input, picked values the size that is asked for."""
+    name = f"adaptive_max_pool{n}d_{way}"
+    moved, x = image(name, specs[0], n), image(name, specs[1], n)
+    _real(name, moved)
+    _real(name, x)
+    output = attrs["output"] if way == "pick" else moved.shape[2:]
+    _checked(name, x.shape[2:], output)
+    if moved.shape != (x.shape if way == "pick" else (*x.shape[:2], *output)):
+        raise ShapeError(f"{name}: {moved.shape} and {x.shape} do not fit")
+    return TensorSpec((*x.shape[:2], *output) if way == "pick" else x.shape, moved.dtype)
 
 
 def _rules(n: int) -> dict[str, tuple[Rule | None, ...]]:
@@ -140,7 +160,8 @@ def _rules(n: int) -> dict[str, tuple[Rule | None, ...]]:
 def _samples(n: int, what: str, rng: np.random.Generator) -> list[Sample]:
     found = []
     for shape, output in (
-        ((2, 3, 5, 4), (3, 2)), ((1, 2, 4, 6), (1, 1)), ((2, 1, 3, 3), (3, 5)), ((0, 2, 3, 2), (2, 2)),
+        ((2, 3, 5, 4), (3, 2)), ((1, 2, 4, 6), (1, 1)), ((2, 1, 3, 3), (3, 5)),
+        ((0, 2, 3, 2), (2, 2)),
     ):  # fmt: skip
         x = rng.standard_normal(shape if n == 2 else (*shape[:2], shape[3]))
         output = output[2 - n :]
@@ -155,21 +176,13 @@ def _samples(n: int, what: str, rng: np.random.Generator) -> list[Sample]:
     return found
 
 
-def _like(port: int) -> Any:
-    return lambda specs, attrs: TensorSpec(specs[port].shape, specs[0].dtype)
-
-
-def _picked(specs: Any, attrs: dict[str, Any]) -> TensorSpec:
-    return TensorSpec((*specs[1].shape[:2], *attrs["output"]), specs[0].dtype)
-
-
 for _n in (1, 2):
     for _what, _shapes, _impl, _ports in (
         ("avg", partial(_infer, _n, "avg"), _avg, ("x",)),
         ("avg_grad", partial(_grad_infer, _n), _avg_grad, ("ct",)),
         ("max", partial(_infer, _n, "max"), _max, ("x",)),
-        ("max_grad", _like(1), _max_grad, ("ct", "x")),
-        ("max_pick", _picked, _max_pick, ("values", "x")),
+        ("max_grad", partial(_moved_infer, _n, "grad"), _max_grad, ("ct", "x")),
+        ("max_pick", partial(_moved_infer, _n, "pick"), _max_pick, ("values", "x")),
     ):
         _kind, _, _way = _what.partition("_")
         register(

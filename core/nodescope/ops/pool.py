@@ -17,6 +17,7 @@ import numpy as np
 from nodescope.errors import DtypeError, ShapeError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
+from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Array, Op, Operand, Rule, Sample, one_per_input
 from nodescope.ops.windows import (
     Padding,
@@ -121,8 +122,8 @@ def _first_hits(x: Array, largest: Array, attrs: dict[str, Any]) -> Iterator[tup
 
 
 def _max_grad(n: int, ct: Array, x: Array, largest: Array, **attrs: Any) -> Array:
-    _, padding = _layout("max_pool", x.shape[2:], attrs)
-    padding = pair_padding(padding)
+    _pooled_infer(n, "grad", specs_of(ct, x, largest), attrs)
+    padding = pair_padding(_layout("", x.shape[2:], attrs)[1])
     wide = padded(lift(x), padding, -np.inf)
     ct, largest = lift(ct), lift(largest)
     total = np.zeros(wide.shape, ct.dtype)
@@ -133,8 +134,8 @@ def _max_grad(n: int, ct: Array, x: Array, largest: Array, **attrs: Any) -> Arra
 
 
 def _max_pick(n: int, v: Array, x: Array, largest: Array, **attrs: Any) -> Array:
-    _, padding = _layout("max_pool", x.shape[2:], attrs)
-    padding = pair_padding(padding)
+    _pooled_infer(n, "pick", specs_of(v, x, largest), attrs)
+    padding = pair_padding(_layout("", x.shape[2:], attrs)[1])
     wide, values = padded(lift(x), padding, -np.inf), padded(lift(v), padding)
     largest = lift(largest)
     total = np.zeros(largest.shape, v.dtype)
@@ -168,16 +169,17 @@ def _avg(n: int, x: Array, **attrs: Any) -> Array:
     wide = padded(lift(x.astype(work, copy=False)), pair_padding(padding))
     total = _combined(np.add, wide, pair(out), attrs)
     mean = np.divide(total, _divisors(x.shape[2:], out, attrs, work))
-    return flat(mean, n).astype(spec.dtype, copy=False)
+    return flat(mean, n).astype(as_dtype(spec.dtype), copy=False)
 
 
 def _avg_grad_infer(n: int, specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     name = f"avg_pool{n}d_grad"
     ct = image(name, specs[0], n)
+    _real(name, ct)
     rest = {key: value for key, value in attrs.items() if key != "size"}
     if _layout(name, attrs["size"], rest)[0] != ct.shape[2:]:
         raise ShapeError(f"{name}: a gradient of shape {ct.shape} for inputs {attrs['size']}")
-    return TensorSpec((*ct.shape[:2], *attrs["size"]), floating(name, ct).name)
+    return TensorSpec((*ct.shape[:2], *attrs["size"]), ct.dtype)
 
 
 def _avg_grad(n: int, ct: Array, *, size: Sizes, **attrs: Any) -> Array:
@@ -197,7 +199,7 @@ def _avg_grad(n: int, ct: Array, *, size: Sizes, **attrs: Any) -> Array:
     for i in range(kh):
         total[:, :, i : i + s * (oh - 1) + 1 : s] += rows
     found = np.ascontiguousarray(inner(total, padding))
-    return flat(found, n).astype(spec.dtype, copy=False)
+    return flat(found, n).astype(as_dtype(spec.dtype), copy=False)
 
 
 # Rules
@@ -225,9 +227,17 @@ def _avg_grad_rule(n: int) -> Rule:
     return lambda F, ct, out, g, size, **attrs: getattr(F, f"avg_pool{n}d")(ct, **attrs)
 
 
-def _pooled_infer(port: int) -> Any:
-    """The shape of another input, the dtype of the first."""
-    return lambda specs, attrs: TensorSpec(specs[port].shape, specs[0].dtype)
+def _pooled_infer(n: int, way: str, specs: tuple[Operand, ...], attrs: Any) -> TensorSpec:
+    """Gradients have the shape of the input, picked values that of the maxima."""
+    name = f"max_pool{n}d_{way}"
+    moved, x, largest = (image(name, each, n) for each in specs)
+    _real(name, x)
+    _real(name, moved)
+    out, _ = _layout(name, x.shape[2:], attrs)
+    given, wanted = (largest, x) if way == "grad" else (x, largest)
+    if largest.shape != (*x.shape[:2], *out) or moved.shape != given.shape:
+        raise ShapeError(f"{name}: {moved.shape}, {x.shape} and {largest.shape} do not fit")
+    return TensorSpec(wanted.shape, moved.dtype)
 
 
 # Samples: (shape, kernel, stride, padding, ceil_mode), the last dimension alone for sequences.
@@ -265,9 +275,9 @@ def _samples(n: int, what: str, rng: np.random.Generator) -> list[Sample]:
 for _n in (1, 2):
     for _what, _infer, _impl, _rules, _ports in (
         ("max", partial(_sliding_infer, _n, "max"), _max, (_max_rule(_n),), ("x",)),
-        ("max_grad", _pooled_infer(1), _max_grad, (_max_grad_rule(_n), None, None),
+        ("max_grad", partial(_pooled_infer, _n, "grad"), _max_grad, (_max_grad_rule(_n), None, None),
          ("ct", "x", "largest")),
-        ("max_pick", _pooled_infer(2), _max_pick, (_max_pick_rule(_n), None, None),
+        ("max_pick", partial(_pooled_infer, _n, "pick"), _max_pick, (_max_pick_rule(_n), None, None),
          ("values", "x", "largest")),
         ("avg", partial(_sliding_infer, _n, "avg"), _avg, (_avg_rule(_n),), ("x",)),
         ("avg_grad", partial(_avg_grad_infer, _n), _avg_grad, (_avg_grad_rule(_n),), ("ct",)),

@@ -14,6 +14,7 @@ import numpy as np
 
 from nodescope.errors import DtypeError, ShapeError
 from nodescope.ir.graph import TensorSpec
+from nodescope.ops.lowprecision import as_dtype, promote
 from nodescope.ops.op import Array, Operand
 
 Sizes = tuple[int, ...]
@@ -66,8 +67,8 @@ def image(name: str, operand: Operand, spatial: int) -> TensorSpec:
 
 def floating(name: str, *operands: Operand | None) -> np.dtype[Any]:
     """The common dtype. Raises `DtypeError` unless it is floating point or complex."""
-    dtypes = [np.dtype(each.dtype) for each in operands if isinstance(each, TensorSpec)]
-    dtype = np.result_type(*dtypes)
+    specs = (each for each in operands if isinstance(each, TensorSpec))
+    dtype = promote(*(as_dtype(each.dtype) for each in specs))
     if dtype.kind not in "fcV":
         raise DtypeError(
             f"{name}: not defined for {dtype}", hint="convert with .astype(np.float32)"
