@@ -113,7 +113,7 @@ def _of_shape(*kinds: str) -> Infer:
         _key(specs[0])
         shape, name = attrs["shape"], attrs.get("dtype", "bool")
         for spec in specs[1:]:
-            _fits(shape_of(spec), shape)
+            _fits(spec, shape)
         if ("f" if name in _FLOAT_TYPES else np.dtype(name).kind) not in kinds:
             raise _no_draws(name)
         return TensorSpec(shape, name)
@@ -132,7 +132,11 @@ def _as(found: Any, name: str) -> Any:
     return np.asarray(found).astype(name, copy=False)
 
 
-def _fits(given: tuple[int, ...], shape: tuple[int, ...]) -> None:
+def _fits(parameter: Any, shape: tuple[int, ...]) -> None:
+    """Refuse a parameter (spec, array or number) that is complex or of another shape."""
+    given = getattr(parameter, "shape", ())
+    if np.dtype(getattr(parameter, "dtype", type(parameter))).kind == "c":
+        raise DtypeError("random: a parameter is a real number, not a complex one")
     try:
         fits = np.broadcast_shapes(given, shape) == shape
     except ValueError:
@@ -170,7 +174,7 @@ def _gumbel(key: Array, shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def _gamma(key: Array, alpha: Any, shape: tuple[int, ...], dtype: str) -> Any:
-    _fits(np.shape(alpha), shape)
+    _fits(alpha, shape)
     if not np.all(np.asarray(alpha) >= 0):
         raise DomainError("gamma: the shape parameter is negative")
     found = _stream(key, _DRAW).draw.standard_gamma(np.asarray(alpha, np.float64), shape)
@@ -185,15 +189,15 @@ def _gamma_rule(F: Any, ct: Any, out: Any, key: Any, alpha: Any, **attrs: Any) -
 
 
 def _bernoulli(key: Array, p: Any, shape: tuple[int, ...]) -> Any:
-    _fits(np.shape(p), shape)
+    _fits(p, shape)
     if not (0 <= p <= 1 if isinstance(p, float | int) else np.all((p >= 0) & (p <= 1))):
         raise DomainError("bernoulli: a probability lies between 0 and 1")
     return _stream(key, _DRAW).draw.random(shape) < p
 
 
 def _integers(key: Array, low: Any, high: Any, shape: tuple[int, ...], dtype: str) -> Any:
-    _fits(np.shape(low), shape)
-    _fits(np.shape(high), shape)
+    _fits(low, shape)
+    _fits(high, shape)
     try:
         return _stream(key, _DRAW).draw.integers(low, high, shape, np.dtype(dtype).type)
     except ValueError as error:
@@ -261,7 +265,7 @@ def _too_many(shape: tuple[int, ...], n: int) -> ShapeError:
 def _weighted_choice(key: Array, p: Array, shape: tuple[int, ...], replace: bool) -> Any:
     try:
         return _stream(key, _DRAW).draw.choice(p.shape[0], shape, replace=replace, p=p)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         _weighted_infer((_spec(key), _spec(p)), {"shape": shape, "replace": replace})
         raise DomainError(f"choice: {error}") from None
 
@@ -271,6 +275,7 @@ def _weighted_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Tensor
     p = shape_of(specs[1])
     if len(p) != 1:
         raise ShapeError(f"choice: p has one dimension, not shape {p}")
+    _fits(TensorSpec((), _dtype(specs[1])), ())
     size = math.prod(attrs["shape"])
     if (not attrs["replace"] and size > p[0]) or (size and not p[0]):
         raise _too_many(attrs["shape"], p[0])
@@ -298,8 +303,12 @@ def _categorical_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Ten
     if not -len(given) <= axis < len(given) or not given[axis]:
         raise ShapeError(f"categorical: no classes along axis {axis} of logits {given}")
     batch = tuple(size for i, size in enumerate(given) if i != axis % len(given))
-    _fits(batch, shape)
+    _fits(TensorSpec(batch, _dtype(specs[1])), shape)
     return TensorSpec(shape, "int64")
+
+
+def _dtype(spec: Operand) -> str:
+    return spec.dtype if isinstance(spec, TensorSpec) else np.dtype(type(spec)).name
 
 
 def _spec(x: Array) -> TensorSpec:
