@@ -175,13 +175,21 @@ class Builder:
             return known
         kind = getattr(tensor, "_kind", "tensor")
         with self.lock:
-            if data.__class__ is not Abstract and (made_here or kind == "constant"):
+            baked = data.__class__ is not Abstract and (made_here or kind == "constant")
+            if baked and self.parent is not None:
+                self.parent.value_of(tensor, made_here=True)  # bodies hold no arrays
+            if baked and self.parent is None:
                 value = self._constant(tensor)
             else:
                 value = self._capture(tensor, kind)
             self._now[id(tensor)] = value
             self._kept.append(tensor)
         return value
+
+    def current_of(self, tensor: Tensor) -> Tensor:
+        """What an outside tensor is at this point of the graph."""
+        spec = spec_of(tensor)
+        return make(Abstract(spec, self, self.value_of(tensor)))
 
     def _inside(self, other: Any) -> bool:
         around = self.parent
@@ -348,6 +356,13 @@ class Builder:
     def producer(self, value: int) -> Node:
         """The node that makes a value."""
         return self._producer[value]
+
+    def node_id(self, tensor: Tensor) -> int | None:
+        """The id of the node that made a tensor, if it is of this graph."""
+        data: Any = tensor.data
+        value = data.value if data.__class__ is Abstract else self._now.get(id(tensor), 0)
+        node = self._producer.get(value)
+        return None if node is None else node.id
 
     def check_open(self) -> None:
         """Raise if nothing may be added any more; graphs built by hand can be finalized."""

@@ -18,7 +18,7 @@ from nodescope.ops.op import Array, Op, port_name
 
 _ndarray = np.ndarray
 _array = np.asarray
-_LEAVES = {"placeholder", "parameter", "tensor", "constant"}
+LEAVES = {"placeholder", "parameter", "tensor", "constant"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Plan:
             if node.op == "constant"
             for value in node.outputs
         }
-        calls = [call_of(node) for node in self.nodes if node.op not in _LEAVES]
+        calls = [call_of(node) for node in self.nodes if node.op not in LEAVES]
         last: dict[int, int] = {}
         for index, call in enumerate(calls):
             for value in (*call.args, *call.node.outputs):

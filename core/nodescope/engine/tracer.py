@@ -322,6 +322,11 @@ class Tracer:
             self._pairs[value] = found
             self.bus.emit(GradientComputed(value, found))
 
+    def node_id(self, tensor: Tensor) -> int | None:
+        """The id of the node that made a tensor, if it was observed."""
+        entry = self.identity.by_value.get(getattr(tensor, "_vid", 0))
+        return None if entry is None else entry.node.id
+
     @contextlib.contextmanager
     def backward(self) -> Iterator[Callable[[Any], None]]:
         """Make what runs inside backward nodes.

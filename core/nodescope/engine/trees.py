@@ -94,7 +94,7 @@ def _unflatten(structure: Structure, leaves: Iterator[Any]) -> Tree:
     if hasattr(kind, "_fields"):
         return kind(*children)
     if dataclasses.is_dataclass(kind):
-        return kind(**dict(zip(structure.keys, children, strict=True)))
+        return kind(**dict(zip(structure.keys, children, strict=True)))  # type: ignore[operator]
     return kind(children)
 
 

@@ -15,7 +15,7 @@ from nodescope.ir.graph import TensorSpec
 
 Family = Literal[
     "matmul", "elementwise", "activation", "reduction", "norm", "layout", "index", "random",
-    "loss", "update", "leaf",
+    "loss", "update", "leaf", "control",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -81,6 +81,8 @@ class Op:
             of specs and ``impl`` a tuple of arrays.
         joint: ``vjp`` holds one rule, which gives the cotangents of all inputs at once (None where
             none flows). Goes with ``variadic``.
+        inline: For ops that hold graphs: runs those node by node on tensors, in place of ``impl``,
+            for who wants to see inside.
         domain: Range of inputs for which the op is smooth, for generated tests.
         smooth: Second derivatives exist on the domain and are tested.
         flops: Estimated floating-point operations of one call.
@@ -99,6 +101,7 @@ class Op:
     variadic: bool = False
     outputs: int = 1
     joint: bool = False
+    inline: Callable[[tuple[Any, ...], dict[str, Any]], Any] | None = None
     domain: tuple[float, float] = (-2.0, 2.0)
     smooth: bool = True
     flops: Callable[[tuple[Operand, ...], TensorSpec], int] = no_flops

@@ -1,0 +1,292 @@
+"""Bodies: the functions of branches and loops, as graphs, and their derivatives as graphs.
+
+A body is closed: what its function takes from around it (parameters, constants, values of the graph
+around) is captured and becomes inputs behind the given ones, so that the node can hand it in.
+
+Invariant: building a body changes nothing around it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from nodescope.engine import modes
+from nodescope.engine.abstract import Abstract
+from nodescope.engine.building import Builder
+from nodescope.engine.plan import Plan
+from nodescope.engine.replay import replay
+from nodescope.engine.source import where
+from nodescope.engine.tape import TRACED, pull_many
+from nodescope.engine.tensor import SMOOTH, Tensor, make, operand, spec_of
+from nodescope.engine.trees import Structure, difference, flatten, unflatten
+from nodescope.errors import TraceError, UsageError
+from nodescope.ir.graph import Graph, TensorSpec
+from nodescope.ops.op import Array
+
+
+@dataclass
+class Body:
+    """A traced function.
+
+    Attributes:
+        builder: What recorded it.
+        inputs: Value ids of the given inputs.
+        outputs: Value ids of the results.
+        structure: The form of what the function returned.
+        captures: Tensors taken from around, in the order of the inputs behind the given ones.
+        writes: Captured tensors that were assigned to, with their new values' ids.
+    """
+
+    builder: Builder
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    structure: Structure
+    writes: list[tuple[Tensor, int]] = field(default_factory=list)
+
+    @property
+    def captures(self) -> list[Tensor]:
+        """Tensors taken from around, in order."""
+        return [tensor for tensor, _ in self.builder.captures]
+
+    def spec(self, value: int) -> TensorSpec:
+        """The spec of a value of the body."""
+        return self.builder.values[value - 1].spec
+
+    def graph(self, captures: Sequence[Tensor], outputs: Sequence[int]) -> Graph:
+        """The body with these captures as inputs behind the given ones; it may not use them all."""
+        known = {id(tensor): value for tensor, value in self.builder.captures}
+        with modes.building(self.builder):
+            behind = tuple(
+                known.get(id(each))
+                or cast_value(self.builder.placeholder(spec_of(each), "unused").data)
+                for each in captures
+            )
+        return msgspec.structs.replace(self.builder.finish(outputs), inputs=(*self.inputs, *behind))
+
+
+def cast_value(data: Any) -> int:
+    """The value id of an abstract array."""
+    assert isinstance(data, Abstract)
+    return data.value
+
+
+def trace(what: str, function: Callable[..., Any], given: Sequence[Any]) -> Body:
+    """Record ``function(*given)``, where the leaves of ``given`` are tensors of the graph around.
+
+    Raises:
+        TraceError: It calls `Tensor.backward`, or returns what is no tensor.
+    """
+    around = modes.builder()
+    builder = Builder("static", parent=around)
+    with modes.building(builder):
+        trees = []
+        inputs: list[int] = []
+        for tree in given:
+            leaves, structure = flatten(tree)
+            fresh = [builder.placeholder(spec_of(tensor_of(each)), "argument") for each in leaves]
+            inputs.extend(cast_value(each.data) for each in fresh)
+            trees.append(unflatten(structure, fresh))
+        result = function(*trees)
+        leaves, structure = flatten(result)
+        outputs = tuple(builder.value_of(tensor_of(each, what)) for each in leaves)
+        if builder.hosts:
+            raise UsageError(
+                f"{what}: an optimizer's step inside a branch or loop body is not supported",
+                source=where(),
+                hint="step outside of it, with gradients that the body returns",
+            )
+        if builder.grads:
+            raise UsageError(
+                f"{what}: backward() inside a branch or loop body writes .grad outside of it",
+                source=where(),
+                hint="return gradients from the body instead, as with nodescope.grad",
+            )
+    return Body(builder, tuple(inputs), outputs, structure, builder.writes)
+
+
+def tensor_of(value: Any, what: str = "") -> Tensor:
+    """A leaf as a tensor; numbers become constants.
+
+    Raises:
+        TraceError: It is no number.
+    """
+    if value.__class__ is Tensor:
+        return value
+    found = operand(value)
+    if found is None:
+        raise TraceError(
+            f"{what}: {type(value).__name__} is not a tensor or number",
+            source=where(),
+            hint="pass and return trees of tensors",
+        )
+    if isinstance(found, Tensor):
+        return found
+    return make(np.asarray(found), kind="constant")
+
+
+def check_same(what: str, before: Sequence[Any], after: Sequence[Any], form: Structure) -> None:
+    """Refuse a carry whose shapes or dtypes change.
+
+    Raises:
+        TraceError: They do; the message names the leaf.
+    """
+    for path, one, other in zip(form.paths("carry"), before, after, strict=True):
+        if one != other:
+            raise TraceError(
+                f"{what}: {path} is {one} before and {other} after",
+                source=where(),
+                hint="make the body return what it was given, as with .astype or np.broadcast_to",
+            )
+
+
+def check_form(what: str, one: Structure, other: Structure, names: str) -> None:
+    """Refuse results of different form. Raises `TraceError`."""
+    if one != other:
+        raise TraceError(
+            f"{what}: {names} have different forms: {difference(one, other)}", source=where()
+        )
+
+
+# Running bodies
+
+_plans: OrderedDict[int, tuple[Graph, Plan]] = OrderedDict()
+_MOST = 256
+
+
+def plan_of(graph: Graph) -> Plan:
+    """The graph's plan, made once."""
+    found = _plans.get(id(graph))
+    if found is None:
+        found = _plans[id(graph)] = (graph, Plan(graph, {}))
+        while len(_plans) > _MOST:
+            _plans.popitem(last=False)
+    return found[1]
+
+
+def run_body(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+    """A body's outputs."""
+    return plan_of(graph).run(arrays)
+
+
+# Derivatives
+
+
+@dataclass(frozen=True)
+class Pullback:
+    """The derivative of a body, split in two.
+
+    Attributes:
+        forward: The body again, with other ids.
+        handed: Its values, inputs among them, that the backward part needs.
+        backward: From those, and the cotangents of the smooth outputs behind them, to the
+            cotangents of the reached inputs.
+        reached: Positions of the inputs that get a cotangent.
+        smooth: Positions of the outputs that have one.
+    """
+
+    forward: Graph
+    handed: tuple[int, ...]
+    backward: Graph
+    reached: tuple[int, ...]
+    smooth: tuple[int, ...]
+
+
+def pullback(graph: Graph, wanted: Sequence[bool]) -> Pullback:
+    """Differentiate a body by its wanted inputs.
+
+    Body and rules are recorded in one graph, which is then cut between the two.
+    """
+    specs = {value.id: value.spec for value in graph.values}
+    builder = Builder("static")
+    with modes.building(builder):
+        inputs = [
+            builder.placeholder(specs[value], "argument", grad=want)
+            for value, want in zip(graph.inputs, wanted, strict=True)
+        ]
+        outputs = replay(graph, inputs)
+        smooth = tuple(i for i, each in enumerate(outputs) if each.dtype.kind in SMOOTH)
+        border = len(builder.nodes)
+        roots = [outputs[i] for i in smooth]
+        cts = [builder.placeholder(spec_of(each), "cotangent") for each in roots]
+        found = pull_many(roots, cts, traced=True, create_graph=False, keep=True)
+        reached = tuple(i for i, each in enumerate(inputs) if id(each) in found)
+        results = [builder.value_of(found[id(inputs[i])][1]) for i in reached]
+        ends = [builder.value_of(each) for each in outputs]
+    ahead, behind = builder.nodes[:border], builder.nodes[border:]
+    ours = {value for node in ahead for value in node.outputs}
+    used = {value for node in behind for value in node.inputs} | set(results)
+    handed = tuple(sorted(used & ours))
+    forward = msgspec.structs.replace(
+        builder.finish(ends),
+        inputs=tuple(cast_value(each.data) for each in inputs),
+        nodes=tuple(ahead),
+        values=tuple(each for each in builder.values if each.id in ours),
+    )
+    backward = msgspec.structs.replace(
+        builder.finish(results),
+        inputs=(*handed, *(cast_value(each.data) for each in cts)),
+        nodes=tuple(behind),
+    )
+    return Pullback(forward, handed, backward, reached, smooth)
+
+
+@dataclass(frozen=True)
+class Cotangents:
+    """A body's derivative in one graph: from its inputs, and the cotangents of its smooth outputs
+    behind them, to the cotangents of the reached inputs."""
+
+    graph: Graph
+    reached: tuple[int, ...]
+    smooth: tuple[int, ...]
+
+
+def cotangents(
+    graph: Graph, wanted: Sequence[bool], reached: tuple[int, ...] | None = None
+) -> Cotangents:
+    """Differentiate a body by its wanted inputs, computing it again.
+
+    Args:
+        graph: The body.
+        wanted: For each input, whether it is asked for.
+        reached: Give cotangents of these inputs, zeros where none arrives; of those where some
+            arrives if None.
+    """
+    specs = {value.id: value.spec for value in graph.values}
+    builder = Builder("static")
+    with modes.building(builder):
+        inputs = [
+            builder.placeholder(specs[value], "argument", grad=want)
+            for value, want in zip(graph.inputs, wanted, strict=True)
+        ]
+        outputs = replay(graph, inputs)
+        smooth = tuple(i for i, each in enumerate(outputs) if each.dtype.kind in SMOOTH)
+        roots = [outputs[i] for i in smooth]
+        cts = [builder.placeholder(spec_of(each), "cotangent") for each in roots]
+        found = pull_many(roots, cts, traced=True, create_graph=False, keep=True)
+        if reached is None:
+            reached = tuple(i for i, each in enumerate(inputs) if id(each) in found)
+        results = [
+            found[id(inputs[i])][1] if id(inputs[i]) in found else TRACED.zeros_like(inputs[i])
+            for i in reached
+        ]
+        made = builder.finish([builder.value_of(each) for each in results])
+    return Cotangents(made, reached, smooth)
+
+
+def evaluate(graph: Graph, tensors: Sequence[Any]) -> list[Tensor]:
+    """A body run node by node, each operation on its own."""
+    return replay(graph, tensors)
+
+
+def wants(tensors: Sequence[Any]) -> list[bool]:
+    """Which of them get a gradient."""
+    return [
+        each.__class__ is Tensor and each.edge is not None and each.dtype.kind in SMOOTH
+        for each in tensors
+    ]

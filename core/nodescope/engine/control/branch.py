@@ -1,0 +1,156 @@
+"""cond: one of two functions, chosen by a value.
+
+Invariant: in a graph both branches take and give the same; only the chosen one runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nodescope import ops
+from nodescope.engine import modes
+from nodescope.engine.control.body import (
+    Body,
+    check_form,
+    cotangents,
+    evaluate,
+    run_body,
+    tensor_of,
+    trace,
+)
+from nodescope.engine.run import apply
+from nodescope.engine.scopes import name_scope
+from nodescope.engine.source import where
+from nodescope.engine.tensor import SMOOTH, Tensor
+from nodescope.engine.trees import Tree, flatten, unflatten
+from nodescope.errors import DtypeError, ShapeError, TraceError
+from nodescope.ir.graph import Graph, TensorSpec
+from nodescope.ops.op import Array, Op, Operand
+
+
+def cond(
+    pred: Any, true_fn: Callable[..., Tree], false_fn: Callable[..., Tree], *operands: Tree
+) -> Tree:
+    """``true_fn(*operands)`` where ``pred`` holds, else ``false_fn(*operands)``.
+
+    Eagerly only the chosen function is called. In a graph both are recorded, the chosen one runs,
+    and both must return trees of the same form, shapes and dtypes. The functions may use tensors
+    from around, and assign to parameters. (As ``jax.lax.cond``.)
+
+    Args:
+        pred: A scalar: a boolean, number, or tensor of one.
+        true_fn, false_fn: Functions of the operands.
+        operands: Trees of tensors.
+
+    Raises:
+        ShapeError: ``pred`` is no scalar.
+        TraceError: The branches return different things.
+    """
+    if not isinstance(pred, Tensor):
+        pred = tensor_of(pred, "cond")
+    if pred.ndim:
+        raise ShapeError(
+            f"cond: the condition must be a scalar, not of shape {pred.shape}",
+            source=where(),
+            hint="reduce it with .any() or .all(), or choose element by element with np.where",
+        )
+    if modes.builder() is None:
+        chosen = bool(pred)
+        with name_scope("cond/then" if chosen else "cond/else"):
+            return (true_fn if chosen else false_fn)(*operands)
+    return _record(pred, true_fn, false_fn, operands)
+
+
+def _record(pred: Tensor, true_fn: Any, false_fn: Any, operands: tuple[Tree, ...]) -> Tree:
+    yes, no = trace("cond", true_fn, operands), trace("cond", false_fn, operands)
+    check_form("cond", yes.structure, no.structure, "the branches' results")
+    for path, one, other in zip(
+        yes.structure.paths("result"), yes.outputs, no.outputs, strict=True
+    ):
+        if yes.spec(one) != no.spec(other):
+            raise TraceError(
+                f"cond: {path} is {yes.spec(one)} in one branch and {no.spec(other)} in the other",
+                source=where(),
+                hint="make the branches agree, as with .astype or np.broadcast_to",
+            )
+    captures = {id(each): each for each in (*yes.captures, *no.captures)}
+    writes = {id(each): each for each, _ in (*yes.writes, *no.writes)}
+    captures.update(writes)
+    around = list(captures.values())
+
+    def graph(body: Body) -> Graph:
+        known = {id(each): value for each, value in body.writes}
+        with modes.building(body.builder):
+            after = [known.get(key) or body.builder.value_of(each) for key, each in writes.items()]
+        return body.graph(around, (*body.outputs, *after))
+
+    leaves = [tensor_of(each, "cond") for each in flatten(list(operands))[0]]
+    found: Any = apply(COND, (pred, *leaves, *around), {"then": graph(yes), "otherwise": graph(no)})
+    count = len(yes.outputs)
+    for target, new in zip(writes.values(), found[count:], strict=True):
+        apply(ops.get("assign"), (target, new), {})
+    return unflatten(yes.structure, found[:count])
+
+
+def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> tuple[TensorSpec, ...]:
+    if not isinstance(specs[0], TensorSpec) or specs[0].shape:
+        raise ShapeError("cond: the condition must be a scalar")
+    graph: Graph = attrs["then"]
+    known = {each.id: each.spec for each in graph.values}
+    for spec, value in zip(specs[1:], graph.inputs, strict=True):
+        if spec != known[value]:
+            raise DtypeError(f"cond: the branch takes {known[value]}, not {spec}")
+    return tuple(known[each] for each in graph.outputs)
+
+
+def _impl(pred: Array, *operands: Array, then: Graph, otherwise: Graph) -> tuple[Array, ...]:
+    return tuple(run_body(then if bool(pred) else otherwise, operands))
+
+
+def _inline(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[Tensor, ...]:
+    pred, *operands = inputs
+    if modes.builder() is not None:
+        return apply(COND, inputs, attrs)  # type: ignore[return-value]
+    chosen = bool(pred)
+    with name_scope("cond/then" if chosen else "cond/else"):
+        return tuple(evaluate(attrs["then" if chosen else "otherwise"], operands))
+
+
+def _vjp(
+    F: Any, ct: Any, out: Any, pred: Any, *operands: Any, then: Graph, otherwise: Graph
+) -> list[Any]:
+    wanted = [each.dtype.kind in SMOOTH for each in operands]
+    yes, no = cotangents(then, wanted), cotangents(otherwise, wanted)
+    reached = tuple(sorted({*yes.reached, *no.reached}))
+    if not reached:
+        return [None] * (1 + len(operands))
+    found = F.cond(
+        pred,
+        *operands,
+        *(ct[i] for i in yes.smooth),
+        then=yes.graph if yes.reached == reached else cotangents(then, wanted, reached).graph,
+        otherwise=no.graph
+        if no.reached == reached
+        else cotangents(otherwise, wanted, reached).graph,
+    )
+    cts: list[Any] = [None] * (1 + len(operands))
+    for position, each in zip(reached, found, strict=True):
+        cts[1 + position] = each
+    return cts
+
+
+COND = ops.register(
+    Op(
+        name="cond",
+        family="control",
+        infer=_infer,
+        impl=_impl,
+        vjp=(_vjp,),
+        ports=("pred",),
+        variadic=True,
+        joint=True,
+        outputs=0,
+        inline=_inline,
+    )
+)

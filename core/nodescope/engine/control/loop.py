@@ -1,0 +1,194 @@
+"""while_loop and fori_loop.
+
+Invariant: the carry keeps its form, shapes and dtypes from one iteration to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nodescope import ops
+from nodescope.engine import modes
+from nodescope.engine.control.body import (
+    check_form,
+    check_same,
+    evaluate,
+    run_body,
+    tensor_of,
+    trace,
+)
+from nodescope.engine.control.branch import cond
+from nodescope.engine.control.scan import scan
+from nodescope.engine.run import apply
+from nodescope.engine.scopes import name_scope
+from nodescope.engine.source import where
+from nodescope.engine.tensor import Tensor, spec_of
+from nodescope.engine.trees import Tree, flatten, unflatten
+from nodescope.errors import GradientError, ShapeError, UsageError
+from nodescope.ir.graph import Graph, TensorSpec
+from nodescope.ops.op import Array, Op, Operand
+
+
+def while_loop(
+    cond_fn: Callable[[Tree], Any],
+    body_fn: Callable[[Tree], Tree],
+    init: Tree,
+    *,
+    max_steps: int | None = None,
+) -> Tree:
+    """``carry = body_fn(carry)`` from ``init`` for as long as ``cond_fn(carry)`` holds.
+
+    Eagerly a Python loop. In a graph one node; to be differentiated there it needs ``max_steps``,
+    so that the backward pass knows how much to keep. (As ``jax.lax.while_loop``.)
+
+    Args:
+        cond_fn: From the carry to a scalar.
+        body_fn: From the carry to the next one, of the same form, shapes and dtypes.
+        init: A tree of tensors.
+        max_steps: Stop after so many iterations at the latest.
+
+    Raises:
+        TraceError: The carry changes its form, shape or dtype.
+    """
+    if max_steps is not None and max_steps < 0:
+        raise UsageError(f"while_loop: max_steps is {max_steps}", source=where())
+    if modes.builder() is None:
+        return _run(cond_fn, body_fn, init, max_steps)
+    if max_steps is not None:
+        return _bounded(cond_fn, body_fn, init, max_steps)
+    return _record(cond_fn, body_fn, init)
+
+
+def _run(cond_fn: Any, body_fn: Any, init: Tree, max_steps: int | None) -> Tree:
+    leaves, form = flatten(init)
+    leaves = [tensor_of(each, "while_loop") for each in leaves]
+    carry = unflatten(form, leaves)
+    specs = [spec_of(each) for each in leaves]
+    done = 0
+    while max_steps is None or done < max_steps:
+        with name_scope("while/condition"):
+            going = _scalar(cond_fn(carry))
+            if not bool(going):
+                break
+        with name_scope("while/body"):
+            carry = body_fn(carry)
+        leaves, after = flatten(carry)
+        check_form("while_loop", form, after, "the carry before and after")
+        leaves = [tensor_of(each, "while_loop") for each in leaves]
+        check_same("while_loop", specs, [spec_of(each) for each in leaves], form)
+        carry = unflatten(form, leaves)
+        done += 1
+    return carry
+
+
+def _scalar(value: Any) -> Tensor:
+    found = tensor_of(value, "while_loop")
+    if found.ndim:
+        raise ShapeError(
+            f"while_loop: the condition must be a scalar, not of shape {found.shape}",
+            source=where(),
+            hint="reduce it with .any() or .all()",
+        )
+    return found
+
+
+def _bounded(cond_fn: Any, body_fn: Any, init: Tree, max_steps: int) -> Tree:
+    def step(carry: Tree, _: None) -> tuple[Tree, None]:
+        return cond(_scalar(cond_fn(carry)), body_fn, lambda same: same, carry), None
+
+    return scan(step, init, None, length=max_steps)[0]
+
+
+def _record(cond_fn: Any, body_fn: Any, init: Tree) -> Tree:
+    leaves, form = flatten(init)
+    leaves = [tensor_of(each, "while_loop") for each in leaves]
+    test = trace("while_loop", lambda carry: _scalar(cond_fn(carry)), (init,))
+    body = trace("while_loop", body_fn, (init,))
+    check_form("while_loop", form, body.structure, "the carry before and after")
+    check_same(
+        "while_loop", [spec_of(e) for e in leaves], [body.spec(v) for v in body.outputs], form
+    )
+    if test.writes or body.writes:
+        raise UsageError(
+            "while_loop: its body assigns to a tensor from outside",
+            source=where(),
+            hint="carry it through the loop, or give max_steps",
+        )
+    captures = {id(each): each for each in (*test.captures, *body.captures)}
+    around = list(captures.values())
+    found: Any = apply(
+        WHILE,
+        (*leaves, *around),
+        {
+            "condition": test.graph(around, test.outputs),
+            "body": body.graph(around, body.outputs),
+            "carries": len(leaves),
+        },
+    )
+    return unflatten(form, found)
+
+
+def fori_loop(lower: int, upper: int, body_fn: Callable[[Any, Tree], Tree], init: Tree) -> Tree:
+    """``carry = body_fn(i, carry)`` for ``i`` from ``lower`` to ``upper - 1``.
+
+    The bounds are Python integers, so it can be differentiated. (As ``jax.lax.fori_loop``.)
+    """
+    import numpy as np
+
+    for name, bound in (("lower", lower), ("upper", upper)):
+        if not isinstance(bound, int | np.integer):
+            raise UsageError(
+                f"fori_loop: {name} must be a Python integer, not {type(bound).__name__}",
+                source=where(),
+                hint="use while_loop where the number of iterations is computed",
+            )
+    numbers = np.arange(int(lower), max(int(lower), int(upper)))
+    return scan(lambda carry, i: (body_fn(i, carry), None), init, numbers)[0]
+
+
+def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> tuple[TensorSpec, ...]:
+    return tuple(specs[: attrs["carries"]])  # type: ignore[arg-type]
+
+
+def _impl(*arrays: Array, condition: Graph, body: Graph, carries: int) -> tuple[Array, ...]:
+    carry, around = list(arrays[:carries]), arrays[carries:]
+    while bool(run_body(condition, (*carry, *around))[0]):
+        carry = run_body(body, (*carry, *around))
+    return tuple(carry)
+
+
+def _inline(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[Tensor, ...]:
+    if modes.builder() is not None:
+        return apply(WHILE, inputs, attrs)  # type: ignore[return-value]
+    carries = attrs["carries"]
+    carry, around = list(inputs[:carries]), inputs[carries:]
+    while True:
+        with name_scope("while/condition"):
+            if not bool(evaluate(attrs["condition"], (*carry, *around))[0]):
+                return tuple(carry)
+        with name_scope("while/body"):
+            carry = evaluate(attrs["body"], (*carry, *around))
+
+
+def _vjp(F: Any, ct: Any, out: Any, *inputs: Any, **attrs: Any) -> Any:
+    raise GradientError(
+        "while_loop: the number of iterations is not known, so it cannot be differentiated",
+        source=where(),
+        hint="give max_steps, or use scan; eagerly it can be",
+    )
+
+
+WHILE = ops.register(
+    Op(
+        name="while_loop",
+        family="control",
+        infer=_infer,
+        impl=_impl,
+        vjp=(_vjp,),
+        variadic=True,
+        joint=True,
+        outputs=0,
+        inline=_inline,
+    )
+)

@@ -1,0 +1,200 @@
+"""scan and map: a function over the leading dimension, with and without a carry.
+
+Invariant: the carry keeps its form, shapes and dtypes; results are stacked in the order of the
+inputs, whichever way the loop runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nodescope import ops
+from nodescope.engine import modes
+from nodescope.engine.control.body import Body, check_form, check_same, tensor_of, trace
+from nodescope.engine.control.scan_op import record_scan
+from nodescope.engine.run import apply
+from nodescope.engine.scopes import name_scope
+from nodescope.engine.source import where
+from nodescope.engine.tensor import Tensor, make, spec_of
+from nodescope.engine.trees import Structure, Tree, flatten, unflatten
+from nodescope.errors import ShapeError, TraceError
+
+
+def scan(
+    f: Callable[[Tree, Tree], tuple[Tree, Tree]],
+    init: Tree,
+    xs: Tree,
+    *,
+    length: int | None = None,
+    reverse: bool = False,
+) -> tuple[Tree, Tree]:
+    """``carry, y = f(carry, x)`` for each ``x`` along the leading dimension of ``xs``.
+
+    Eagerly a Python loop. In a graph one node, which keeps what its derivative needs. (As
+    ``jax.lax.scan``.)
+
+    Args:
+        f: From carry and one element to the next carry, of the same form, shapes and dtypes, and a
+            result; either may be a tree, and the result None.
+        init: The first carry.
+        xs: A tree of tensors with a common leading size, or None with ``length``.
+        length: How many iterations; checked against ``xs``.
+        reverse: Go from the last element to the first.
+
+    Returns:
+        The last carry, and the results stacked along a new leading dimension.
+
+    Raises:
+        ShapeError: Leading sizes differ, or there are none and no ``length``.
+        TraceError: The carry changes its form, shape or dtype, or ``f`` returns no pair.
+    """
+    columns, form = flatten(xs)
+    columns = [tensor_of(each, "scan") for each in columns]
+    count = _length(columns, length)
+    carry, carry_form = flatten(init)
+    carry = [tensor_of(each, "scan") for each in carry]
+    if modes.builder() is None:
+        return _run(f, carry, carry_form, columns, form, count, reverse)
+    return _record(f, carry, carry_form, columns, form, count, reverse)
+
+
+def map(f: Callable[[Tree], Tree], xs: Tree) -> Tree:
+    """``f`` of each element along the leading dimension, stacked. (As ``jax.lax.map``.)"""
+    return scan(lambda carry, x: (carry, f(x)), None, xs)[1]
+
+
+def _length(columns: Sequence[Tensor], length: int | None) -> int:
+    sizes = set()
+    for each in columns:
+        if not each.ndim:
+            raise ShapeError("scan: a scalar has no leading dimension to go along", source=where())
+        sizes.add(each.shape[0])
+    if length is not None:
+        sizes.add(int(length))
+    if len(sizes) != 1:
+        what = "xs is empty" if not sizes else f"leading sizes differ: {sorted(sizes)}"
+        raise ShapeError(f"scan: {what}", source=where(), hint="give length= if there are no xs")
+    return sizes.pop()
+
+
+def _pair(result: Any) -> tuple[Tree, Tree]:
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise TraceError(
+            f"scan: the function must return (carry, y), not {type(result).__name__}",
+            source=where(),
+            hint="return carry, None if there is no result",
+        )
+    return result
+
+
+def _run(
+    f: Any,
+    carry: list[Tensor],
+    carry_form: Structure,
+    columns: list[Tensor],
+    form: Structure,
+    count: int,
+    reverse: bool,
+) -> tuple[Tree, Tree]:
+    specs = [spec_of(each) for each in carry]
+    rows: list[list[Tensor]] = []
+    y_form: Structure | None = None
+    for i in reversed(range(count)) if reverse else range(count):
+        with name_scope("scan"):
+            x = unflatten(form, [each[i] for each in columns])
+            following, y = _pair(f(unflatten(carry_form, carry), x))
+        carry, after = flatten(following)
+        check_form("scan", carry_form, after, "the carry before and after")
+        carry = [tensor_of(each, "scan") for each in carry]
+        check_same("scan", specs, [spec_of(each) for each in carry], carry_form)
+        leaves, found = flatten(y)
+        if y_form is not None:
+            check_form("scan", y_form, found, "the results of two iterations")
+        y_form = found
+        rows.append([tensor_of(each, "scan") for each in leaves])
+    if reverse:
+        rows.reverse()
+    if y_form is None:  # not one iteration: the form of the results is that of an imagined one
+        return unflatten(carry_form, carry), _nothing(f, carry, carry_form, columns, form)
+    with name_scope("scan"):
+        stacked = [np.stack(each) for each in zip(*rows, strict=True)]
+    return unflatten(carry_form, carry), unflatten(y_form, stacked)
+
+
+def _nothing(
+    f: Any, carry: list[Tensor], carry_form: Structure, columns: list[Tensor], form: Structure
+) -> Tree:
+    body = _traced(f, carry, carry_form, columns, form)
+    (_, y_form) = body.structure.children
+    specs = [body.spec(each) for each in body.outputs[len(carry) :]]
+    return unflatten(y_form, [make(np.zeros((0, *s.shape), s.dtype)) for s in specs])
+
+
+def _traced(
+    f: Any, carry: list[Tensor], carry_form: Structure, columns: list[Tensor], form: Structure
+) -> Body:
+    rows = [
+        make(np.broadcast_to(np.zeros((), each.dtype), each.shape[1:]), kind="constant")
+        for each in columns
+    ]
+    body = trace(
+        "scan",
+        lambda *given: _pair(f(*given)),
+        (unflatten(carry_form, carry), unflatten(form, rows)),
+    )
+    check_form("scan", carry_form, body.structure.children[0], "the carry before and after")
+    after = [body.spec(each) for each in body.outputs[: len(carry)]]
+    check_same("scan", [spec_of(each) for each in carry], after, carry_form)
+    return body
+
+
+def _record(
+    f: Any,
+    carry: list[Tensor],
+    carry_form: Structure,
+    columns: list[Tensor],
+    form: Structure,
+    count: int,
+    reverse: bool,
+) -> tuple[Tree, Tree]:
+    body = _traced(f, carry, carry_form, columns, form)
+    targets = [target for target, _ in body.writes]
+    if targets:
+        # What the body assigns to is carried, too: recorded again, with that state in the carry.
+        builder = modes.builder()
+        before = [builder.current_of(each) for each in targets]
+        carry, carry_form = flatten((before, unflatten(carry_form, carry)))
+        body = _traced(_stateful(f, targets), carry, carry_form, columns, form)
+    around = body.captures
+    found = record_scan(
+        body.graph(around, body.outputs),
+        (*carry, *columns, *around),
+        carries=len(carry),
+        columns=len(columns),
+        length=count,
+        reverse=reverse,
+    )
+    last = unflatten(carry_form, found[: len(carry)])
+    if targets:
+        state, last = last
+        for target, value in zip(targets, state, strict=True):
+            apply(ops.get("assign"), (target, value), {})
+    ys = found[len(carry) : len(body.outputs)]
+    return last, unflatten(body.structure.children[1], ys)
+
+
+def _stateful(f: Any, targets: list[Tensor]) -> Callable[[Tree, Tree], tuple[Tree, Tree]]:
+    """``f`` with the values of ``targets`` in its carry."""
+
+    def step(both: Tree, x: Tree) -> tuple[Tree, Tree]:
+        before, inner = both
+        for target, value in zip(targets, before, strict=True):
+            apply(ops.get("assign"), (target, value), {})
+        following, y = _pair(f(inner, x))
+        builder = modes.builder()
+        return ([builder.current_of(each) for each in targets], following), y
+
+    return step

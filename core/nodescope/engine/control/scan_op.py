@@ -1,0 +1,209 @@
+"""The op ``scan``: a body run along the leading dimension, and its derivative.
+
+Inputs are the carries, the columns (gone along), and what the body takes from around. Outputs are
+the last carries, the stacked results, and stacked values that only the derivative needs.
+
+Invariant: the derivative runs the other way over the same values; nothing is computed twice in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from nodescope import ops
+from nodescope.engine import modes
+from nodescope.engine.building import Builder
+from nodescope.engine.control.body import evaluate, plan_of, pullback
+from nodescope.engine.replay import replay
+from nodescope.engine.run import apply
+from nodescope.engine.scopes import name_scope
+from nodescope.engine.state import current
+from nodescope.engine.tape import TRACED
+from nodescope.engine.tensor import SMOOTH, Tensor
+from nodescope.ir.graph import Graph, TensorSpec
+from nodescope.ops.op import Array, Op, Operand
+
+
+@dataclass(frozen=True, eq=False)
+class Reverse:
+    """The derivative of a scan.
+
+    Attributes:
+        body: A body to scan the other way. Carries: cotangents of the smooth carries, sums for the
+            reached inputs from around. Columns: cotangents of the smooth results, the columns used,
+            the kept values. Results: cotangents of the reached columns.
+        carries: Positions of the smooth carries.
+        sums: Positions, among all inputs, of those from around that are reached.
+        results: Positions, among all outputs, of the smooth results.
+        columns: Positions, among all inputs, of the columns used.
+        around: Positions, among all inputs, of those from around that are used.
+        reached: Positions, among all inputs, of the columns that get a cotangent.
+    """
+
+    body: Graph
+    carries: tuple[int, ...]
+    sums: tuple[int, ...]
+    results: tuple[int, ...]
+    columns: tuple[int, ...]
+    around: tuple[int, ...]
+    reached: tuple[int, ...]
+
+
+def record_scan(
+    body: Graph, inputs: Sequence[Any], *, carries: int, columns: int, length: int, reverse: bool
+) -> tuple[Tensor, ...]:
+    """Apply ``scan``; if a gradient may be wanted, keeping what it needs."""
+    attrs: dict[str, Any] = {
+        "body": body, "carries": carries, "columns": columns, "length": length, "reverse": reverse,
+        "kept": 0, "derivative": None,
+    }  # fmt: skip
+    tracked = [each.__class__ is Tensor and each.edge is not None for each in inputs]
+    if any(tracked) and current().recording:
+        attrs = _keeping(attrs, inputs)
+    return apply(SCAN, tuple(inputs), attrs)  # type: ignore[return-value]
+
+
+def _keeping(attrs: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
+    """The attributes of a scan that also gives the values that its derivative needs."""
+    body: Graph = attrs["body"]
+    carries, columns = attrs["carries"], attrs["columns"]
+    wanted = [
+        each.dtype.kind in SMOOTH and (i < carries or getattr(each, "edge", True) is not None)
+        for i, each in enumerate(inputs)
+    ]
+    split = pullback(body, wanted)
+    position = {value: i for i, value in enumerate(split.forward.inputs)}
+    given = {each: position[each] for each in split.handed if position.get(each, -1) >= carries}
+    kept = tuple(each for each in split.handed if each not in given)
+    along = tuple(p for p in given.values() if p < carries + columns)
+    around = tuple(p for p in given.values() if p >= carries + columns)
+    smooth_carries = tuple(i for i in split.smooth if i < carries)
+    results = tuple(i for i in split.smooth if i >= carries)
+    sums = tuple(i for i in split.reached if i >= carries + columns)
+    reached = tuple(i for i in split.reached if carries <= i < carries + columns)
+
+    specs = {each.id: each.spec for each in split.forward.values}
+    outputs, ins = split.forward.outputs, split.forward.inputs
+    builder = Builder("static")
+    with modes.building(builder):
+        cts = {i: builder.placeholder(specs[outputs[i]], "cotangent") for i in smooth_carries}
+        totals = {i: builder.placeholder(specs[ins[i]], "sum") for i in sums}
+        cts |= {i: builder.placeholder(specs[outputs[i]], "cotangent") for i in results}
+        values = {ins[i]: builder.placeholder(specs[ins[i]], "column") for i in along}
+        values |= {each: builder.placeholder(specs[each], "kept") for each in kept}
+        values |= {ins[i]: builder.placeholder(specs[ins[i]], "around") for i in around}
+        found = dict(zip(
+            split.reached,
+            replay(split.backward,
+                   [*(values[each] for each in split.handed), *(cts[i] for i in split.smooth)]),
+            strict=True,
+        ))  # fmt: skip
+        after = [found[i] if i in found else TRACED.zeros_like(cts[i]) for i in smooth_carries]
+        after += [TRACED.add(totals[i], found[i]) for i in sums]
+        after += [found[i] for i in reached]
+        ends = [builder.value_of(each) for each in after]
+    derivative = Reverse(
+        builder.finish(ends), smooth_carries, sums, results, along, around, reached
+    )
+    forward = msgspec.structs.replace(split.forward, outputs=(*outputs, *kept))
+    return {**attrs, "body": forward, "kept": len(kept), "derivative": derivative}
+
+
+def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> tuple[TensorSpec, ...]:
+    known = {each.id: each.spec for each in attrs["body"].values}
+    outputs = [known[each] for each in attrs["body"].outputs]
+    carries, length = attrs["carries"], attrs["length"]
+    stacked = [TensorSpec((length, *each.shape), each.dtype) for each in outputs[carries:]]
+    return (*outputs[:carries], *stacked)
+
+
+def _impl(
+    *arrays: Array,
+    body: Graph,
+    carries: int,
+    columns: int,
+    length: int,
+    reverse: bool,
+    kept: int,
+    derivative: Reverse | None,
+) -> tuple[Array, ...]:
+    carry = list(arrays[:carries])
+    along, around = arrays[carries : carries + columns], arrays[carries + columns :]
+    known = {each.id: each.spec for each in body.values}
+    stacks = [
+        np.empty((length, *known[each].shape), known[each].dtype) for each in body.outputs[carries:]
+    ]
+    run = plan_of(body).run
+    for i in range(length - 1, -1, -1) if reverse else range(length):
+        found = run((*carry, *(each[i] for each in along), *around))
+        carry = found[:carries]
+        for stack, row in zip(stacks, found[carries:], strict=True):
+            stack[i] = row
+    return (*carry, *stacks)
+
+
+def _inline(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[Tensor, ...]:
+    if modes.builder() is not None or attrs["length"] == 0:
+        return apply(SCAN, inputs, attrs)  # type: ignore[return-value]
+    carries, columns, length = attrs["carries"], attrs["columns"], attrs["length"]
+    carry = list(inputs[:carries])
+    along, around = inputs[carries : carries + columns], inputs[carries + columns :]
+    rows = []
+    for i in reversed(range(length)) if attrs["reverse"] else range(length):
+        with name_scope("scan"):
+            x = [each[i] for each in along]
+            found = evaluate(attrs["body"], (*carry, *x, *around))
+        carry = found[:carries]
+        rows.append(found[carries:])
+    if attrs["reverse"]:
+        rows.reverse()
+    with name_scope("scan"):
+        return (*carry, *(np.stack(each) for each in zip(*rows, strict=True)))
+
+
+def _vjp(F: Any, ct: Any, out: Any, *inputs: Any, **attrs: Any) -> list[Any]:
+    if attrs["derivative"] is None:
+        # Recorded without a thought of gradients: once more, keeping what they need.
+        attrs = _keeping(attrs, inputs)
+        out = F.scan(*inputs, **attrs)
+    how: Reverse = attrs["derivative"]
+    first = len(out) - attrs["kept"]
+    found = F.scan(
+        *(ct[i] for i in how.carries),
+        *(F.zeros_like(inputs[i]) for i in how.sums),
+        *(ct[i] for i in how.results),
+        *(inputs[i] for i in how.columns),
+        *out[first:],
+        *(inputs[i] for i in how.around),
+        body=how.body,
+        carries=len(how.carries) + len(how.sums),
+        columns=len(how.results) + len(how.columns) + attrs["kept"],
+        length=attrs["length"],
+        reverse=not attrs["reverse"],
+        kept=0,
+        derivative=None,
+    )
+    cts: list[Any] = [None] * len(inputs)
+    for i, each in zip((*how.carries, *how.sums, *how.reached), found, strict=True):
+        cts[i] = each
+    return cts
+
+
+SCAN = ops.register(
+    Op(
+        name="scan",
+        family="control",
+        infer=_infer,
+        impl=_impl,
+        vjp=(_vjp,),
+        variadic=True,
+        joint=True,
+        outputs=0,
+        inline=_inline,
+    )
+)

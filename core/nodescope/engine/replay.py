@@ -1,0 +1,81 @@
+"""Replay: run a graph's nodes one by one through the engine, as the program once did.
+
+Each node is an operation of its own again: observed, on the tape, or recorded in another graph.
+
+Invariant: scope, phase, forward link and source line are those of the replayed node, inside the
+scope that replays it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nodescope.engine import modes
+from nodescope.engine.plan import LEAVES, Scalar, call_of
+from nodescope.engine.run import apply
+from nodescope.engine.state import current
+from nodescope.engine.tensor import Tensor, make
+from nodescope.ir.graph import Graph, Node
+from nodescope.ir.scopes import join
+from nodescope.ops.op import Array
+
+
+def replay(
+    graph: Graph, inputs: Sequence[Any], constants: Mapping[int, Array] | None = None
+) -> list[Tensor]:
+    """The graph's outputs as tensors.
+
+    Args:
+        graph: What to run.
+        inputs: A tensor for each of the graph's inputs.
+        constants: Arrays of its constants by value id.
+    """
+    state = current()
+    observer = modes.observer()
+    values: dict[int, Any] = dict(zip(graph.inputs, inputs, strict=True))
+    made: dict[int, Tensor] = {}  # by node id: one result, which knows its new node
+    saved = (state.scope, state.phase, state.forward, state.source, state.cursor)
+    base, around = state.scope, state.phase
+    try:
+        for node in graph.nodes:
+            if node.op in LEAVES:
+                if constants is not None and node.op == "constant":
+                    for value in node.outputs:
+                        values[value] = make(constants[value], kind="constant", name=node.name)
+                continue
+            scope = place(node, base)
+            phase = node.phase if around == "forward" else around
+            if scope != state.scope or phase != state.phase:
+                state.scope, state.phase, state.cursor = scope, phase, None
+            state.source = node.source
+            if node.forward is not None and observer is not None:
+                forward = made.get(node.forward)
+                state.forward = None if forward is None else observer.node_id(forward)
+            else:
+                state.forward = saved[2]
+            call = call_of(node)
+            args = tuple(
+                each.value if isinstance(each, Scalar) else values[each] for each in call.args
+            )
+            inline = call.op.inline
+            found: Any = (
+                apply(call.op, args, call.attrs) if inline is None else inline(args, call.attrs)
+            )
+            results = found if isinstance(found, tuple) else (found,)
+            values.update(zip(node.outputs, results, strict=True))
+            if results:
+                made[node.id] = results[0]
+    finally:
+        state.scope, state.phase, state.forward, state.source, state.cursor = saved
+    return [values[each] for each in graph.outputs]
+
+
+def place(node: Node, base: str) -> str:
+    """The scope of a node replayed inside of scope ``base``, as eager execution names it."""
+    if not base or node.phase == "optimizer":
+        return node.scope or base
+    if node.phase == "backward":
+        inner = node.scope.removeprefix("backward").removeprefix("/")
+        return join("backward", join(base, inner) if inner else base)
+    return join(base, node.scope) if node.scope else base
