@@ -17,7 +17,7 @@ from nodescope.ops.op import Op, Sample
 
 LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "contiguous": lambda a: a,
-    "transposed": lambda a: np.ascontiguousarray(a.T).T,
+    "transposed": lambda a: np.array(a.T, order="C").T,
     "reversed": lambda a: np.asarray(np.flip(np.flip(a).copy())),
     "strided": lambda a: np.repeat(a, 2, axis=-1)[..., ::2] if a.ndim else a,
 }

@@ -35,7 +35,10 @@ SMOOTH_KINDS = "fc"
 # Families whose ops take any dtype that NumPy takes; those of networks are made for floats.
 ANY_DTYPE = {"elementwise", "reduction", "layout", "index", "norm", "matmul"}
 ELEMENTWISE_ANY = [op for op in ELEMENTWISE if op.family in ANY_DTYPE]
-SAMPLED_ANY = [op for op in SAMPLED if op.family in ANY_DTYPE]
+# Complex vectors of these are determined up to a phase, so differences say nothing of them alone;
+# tests/core/ops/test_linalg.py checks them in functions that do not depend on it.
+UP_TO_PHASE = {"svd", "eigh", "eig"}
+SAMPLED_ANY = [op for op in SAMPLED if op.family in ANY_DTYPE and op.name not in UP_TO_PHASE]
 DRAWN = settings(
     max_examples=25,
     deadline=None,
