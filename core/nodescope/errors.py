@@ -59,6 +59,10 @@ class TraceError(NodescopeError, TypeError):
     """The values of a graph that is being built were asked for, or left it."""
 
 
+class GraphError(NodescopeError, ValueError):
+    """A graph, its text or its file is not well formed."""
+
+
 class UsageError(NodescopeError, RuntimeError):
     """The API was called in a wrong order or place."""
 

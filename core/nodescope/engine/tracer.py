@@ -242,6 +242,7 @@ class Tracer:
             phase=cursor.phase,
             source=state.source or user_source(),
             forward=state.forward,
+            label=cursor.label,
         )
         if values is not None:
             self.bus.emit(GraphExtended((entry.node,), values, self.identity.version))

@@ -37,9 +37,11 @@ class Cursor:
     Attributes:
         step: What it counts within: any token that no other step has, None before the first.
         slots: By op (or leaf key): how many calls so far, and the entries of that key.
+        label: What its nodes are called, instead of their ops: for the node of a static graph,
+            which has a cursor of its own.
     """
 
-    __slots__ = ("owner", "phase", "scope", "slots", "step")
+    __slots__ = ("label", "owner", "phase", "scope", "slots", "step")
 
     def __init__(self, owner: Identity, scope: str, phase: Phase) -> None:
         self.owner = owner
@@ -47,6 +49,7 @@ class Cursor:
         self.phase = phase
         self.step: object = None
         self.slots: dict[str, list[Any]] = {}
+        self.label = ""
 
     def restart(self, step: object) -> None:
         """Count from zero again: a step has begun."""
