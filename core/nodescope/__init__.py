@@ -1,7 +1,9 @@
 """nodescope: run NumPy programs as a computation graph, see it, and stop it on any node.
 
-Invariant: importing this package starts nothing and imports no web framework; `attach`, `record`
-and `breakpoint` load on first use.
+The module is also a namespace of the Python array API standard, 2024.12: `nodescope.array_api`.
+
+Invariant: importing this package starts nothing and imports no web framework; `attach`, `record`,
+`breakpoint` and the names of the standard load on first use.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from importlib import import_module as _import_module
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
+from nodescope import array_api as _array_api
 from nodescope.engine import dispatch as _dispatch  # noqa: F401 (teaches NumPy our tensors)
 from nodescope.engine import methods as _methods  # noqa: F401 (puts them on Tensor)
 from nodescope.engine import nn, optim, random
@@ -66,4 +69,12 @@ def __getattr__(name: str) -> Any:
         from nodescope import api
 
         return getattr(api, name)
+    if name in _array_api.NAMES or name == "bfloat16":
+        found = globals()[name] = _array_api.find(name)
+        return found
     raise AttributeError(f"module 'nodescope' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    public = [each for each in globals() if not each.startswith("_")]
+    return sorted({*public, *__all__, *_array_api.NAMES, "bfloat16"})

@@ -1,0 +1,53 @@
+"""What the sections are written with.
+
+Invariant: an argument that a function cannot honour is refused, never ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine import modes
+from nodescope.engine.numpy_functions.base import tensor_of
+from nodescope.engine.source import where
+from nodescope.engine.tensor import Tensor, check_dtype, make
+from nodescope.errors import DomainError, UsageError
+from nodescope.ops.lowprecision import as_dtype
+
+__all__ = ["DEVICE", "check_device", "converted", "dtype_of", "made", "no_copy", "tensor_of"]
+
+DEVICE = "cpu"
+
+
+def check_device(name: str, device: Any) -> None:
+    """Refuse every device but the one there is. Raises `UsageError`."""
+    if device is not None and device != DEVICE:
+        raise UsageError(
+            f"{name}: no device {device!r}", source=where(), hint=f'the only one is "{DEVICE}"'
+        )
+
+
+def dtype_of(dtype: Any) -> np.dtype[Any] | None:
+    """A dtype that tensors can have, or None for None. Raises `DtypeError`."""
+    return None if dtype is None else check_dtype(as_dtype(dtype))
+
+
+def made(data: Any) -> Tensor:
+    """A new array as a constant."""
+    found = make(np.asarray(data), kind="constant")
+    tracer = modes.observer()
+    if tracer is not None:
+        tracer.leaf(found)
+    return found
+
+
+def converted(x: Tensor, dtype: Any) -> Tensor:
+    """The tensor in another dtype; itself if it has it, or if ``dtype`` is None."""
+    return x if dtype is None else x.astype(dtype_of(dtype), copy=False)
+
+
+def no_copy(name: str, why: str) -> DomainError:
+    """The error where ``copy=False`` cannot be kept; a ValueError, as the standard wants."""
+    return DomainError(f"{name}: copy=False, but {why}", source=where(), hint="leave copy out")

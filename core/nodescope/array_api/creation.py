@@ -1,0 +1,224 @@
+"""New tensors.
+
+Invariant: a tensor never shares memory with what the user can write to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nodescope.array_api.base import check_device, converted, dtype_of, made, no_copy, tensor_of
+from nodescope.engine.source import where
+from nodescope.engine.tensor import Tensor
+from nodescope.errors import ShapeError, UsageError
+
+Shape = int | tuple[int, ...]
+
+
+def asarray(
+    obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: bool | None = None
+) -> Tensor:
+    """Anything array-like as a tensor; a tensor stays itself.
+
+    Raises:
+        DtypeError: It does not hold numbers.
+        DomainError: ``copy=False``, and a copy is needed: of everything but tensors, which would
+            otherwise change when the program writes to it.
+    """
+    check_device("asarray", device)
+    wanted = dtype_of(dtype)
+    if isinstance(obj, Tensor):
+        if wanted is not None and wanted != obj.dtype:
+            if copy is False:
+                raise no_copy("asarray", f"{obj.dtype} is converted to {wanted}")
+            return obj.astype(wanted)
+        return obj.copy() if copy else obj
+    if copy is False and not isinstance(obj, bool | int | float | complex):
+        raise no_copy("asarray", "a tensor keeps its own elements")
+    if isinstance(obj, list | tuple) and _holds_tensors(obj):
+        return converted(_stacked(obj), wanted)
+    return made(np.array(obj, dtype=wanted))
+
+
+def _holds_tensors(obj: Any) -> bool:
+    if isinstance(obj, list | tuple):
+        return any(map(_holds_tensors, obj))
+    return isinstance(obj, Tensor)
+
+
+def _stacked(obj: Any) -> Tensor:
+    if not isinstance(obj, list | tuple):
+        return tensor_of(obj)
+    return np.stack([_stacked(each) for each in obj])  # type: ignore[arg-type, return-value]
+
+
+def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
+    """A tensor of another library's elements, copied.
+
+    Raises:
+        DomainError: ``copy=False``: a tensor keeps its own elements.
+    """
+    check_device("from_dlpack", device)
+    if isinstance(x, Tensor):
+        return x.copy() if copy else x
+    if copy is False:
+        raise no_copy("from_dlpack", "a tensor keeps its own elements")
+    return made(np.array(np.from_dlpack(x)))
+
+
+def empty(shape: Shape, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """Zeros: what memory held before would differ from run to run."""
+    return zeros(shape, dtype=dtype, device=device)
+
+
+def zeros(shape: Shape, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """Zeros of a shape, float64 by default."""
+    check_device("zeros", device)
+    return made(np.zeros(_shape("zeros", shape), dtype_of(dtype) or np.float64))
+
+
+def ones(shape: Shape, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """Ones of a shape, float64 by default."""
+    check_device("ones", device)
+    return made(np.ones(_shape("ones", shape), dtype_of(dtype) or np.float64))
+
+
+def full(shape: Shape, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """One value everywhere; a scalar tensor keeps its gradient."""
+    check_device("full", device)
+    wanted = _shape("full", shape)
+    if isinstance(fill_value, Tensor):
+        return np.broadcast_to(converted(fill_value, dtype), wanted)  # type: ignore[return-value]
+    return made(np.full(wanted, fill_value, dtype_of(dtype)))
+
+
+def empty_like(x: Tensor, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """Zeros of the same shape, see `empty`."""
+    return zeros_like(x, dtype=dtype, device=device)
+
+
+def zeros_like(x: Tensor, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """Zeros of the same shape, and dtype unless another is given."""
+    check_device("zeros_like", device)
+    found = tensor_of(x)
+    return made(np.zeros(found.shape, dtype_of(dtype) or found.dtype))
+
+
+def ones_like(x: Tensor, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """Ones of the same shape, and dtype unless another is given."""
+    check_device("ones_like", device)
+    found = tensor_of(x)
+    return made(np.ones(found.shape, dtype_of(dtype) or found.dtype))
+
+
+def full_like(
+    x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: str | None = None
+) -> Tensor:
+    """One value in the same shape, and dtype unless another is given."""
+    found = tensor_of(x)
+    return full(found.shape, fill_value, dtype=dtype_of(dtype) or found.dtype, device=device)
+
+
+def arange(
+    start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: str | None = None
+) -> Tensor:
+    """Numbers from ``start`` (0 if it is the only one) up to, without, ``stop``.
+
+    Raises:
+        UsageError: ``step`` is 0.
+    """
+    check_device("arange", device)
+    if step == 0:
+        raise UsageError("arange: a step of 0 never arrives", source=where())
+    if stop is None:
+        start, stop = 0, start
+    return made(np.arange(start, stop, step, dtype=dtype_of(dtype)))
+
+
+def linspace(
+    start: Any,
+    stop: Any,
+    /,
+    num: int,
+    *,
+    dtype: Any = None,
+    device: str | None = None,
+    endpoint: bool = True,
+) -> Tensor:
+    """``num`` numbers at equal distances from ``start`` to ``stop``."""
+    check_device("linspace", device)
+    return made(np.linspace(start, stop, num, dtype=dtype_of(dtype), endpoint=endpoint))
+
+
+def eye(
+    n_rows: int,
+    n_cols: int | None = None,
+    /,
+    *,
+    k: int = 0,
+    dtype: Any = None,
+    device: str | None = None,
+) -> Tensor:
+    """Ones on the ``k``-th diagonal, zeros elsewhere."""
+    check_device("eye", device)
+    return made(np.eye(n_rows, n_cols, k=k, dtype=dtype_of(dtype) or np.float64))
+
+
+def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Tensor]:
+    """Coordinates of a grid, one tensor per vector.
+
+    Args:
+        arrays: Vectors or scalars.
+        indexing: ``"ij"``, or ``"xy"`` with the first two dimensions swapped.
+
+    Raises:
+        ShapeError: One has more than one dimension.
+        UsageError: Another ``indexing``.
+    """
+    if indexing not in ("xy", "ij"):
+        raise UsageError(f"meshgrid: no indexing {indexing!r}", source=where(), hint='"xy", "ij"')
+    found = [tensor_of(each) for each in arrays]
+    for each in found:
+        if each.ndim > 1:
+            raise ShapeError(f"meshgrid: takes vectors, not shape {each.shape}", source=where())
+    order = list(range(len(found)))
+    if indexing == "xy" and len(found) > 1:
+        order[:2] = [1, 0]
+    sizes = [found[i].size for i in order]
+    grids = []
+    for i, each in enumerate(found):
+        along = [1] * len(found)
+        along[order.index(i)] = each.size
+        grids.append(np.broadcast_to(each.reshape(tuple(along)), tuple(sizes)))
+    return grids  # type: ignore[return-value]
+
+
+def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
+    """The matrices, zero above the ``k``-th diagonal."""
+    return _triangle("tril", x, k, lower=True)
+
+
+def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
+    """The matrices, zero below the ``k``-th diagonal."""
+    return _triangle("triu", x, k - 1, lower=False)
+
+
+def _triangle(name: str, x: Any, k: int, *, lower: bool) -> Tensor:
+    found = tensor_of(x)
+    if found.ndim < 2:
+        raise ShapeError(f"{name}: a tensor of shape {found.shape} is no matrix", source=where())
+    mask = np.tri(*found.shape[-2:], k=k, dtype=np.bool_)
+    nothing = False if found.dtype.kind == "b" else 0
+    return np.where(made(mask if lower else ~mask), found, nothing)  # type: ignore[call-overload, no-any-return]
+
+
+def _shape(name: str, shape: Shape) -> tuple[int, ...]:
+    try:
+        sizes = (shape.__index__(),) if hasattr(shape, "__index__") else tuple(shape)
+    except TypeError:
+        raise ShapeError(f"{name}: {shape!r} is not a shape", source=where()) from None
+    if any(each < 0 for each in sizes):
+        raise ShapeError(f"{name}: sizes cannot be negative: {shape}", source=where())
+    return sizes

@@ -1,0 +1,86 @@
+"""Element-wise functions: NumPy's ufuncs under the standard's names.
+
+Invariant: what a function is defined for, and its special values, are its ufunc's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nodescope.array_api.base import tensor_of
+from nodescope.engine.tensor import Tensor
+
+_UNARY: dict[str, Callable[..., Any]] = {
+    "abs": np.abs, "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin,
+    "asinh": np.arcsinh, "atan": np.arctan, "atanh": np.arctanh, "bitwise_invert": np.invert,
+    "ceil": np.ceil, "conj": np.conjugate, "cos": np.cos, "cosh": np.cosh, "exp": np.exp,
+    "expm1": np.expm1, "floor": np.floor, "imag": np.imag, "isfinite": np.isfinite,
+    "isinf": np.isinf, "isnan": np.isnan, "log": np.log, "log10": np.log10, "log1p": np.log1p,
+    "log2": np.log2, "logical_not": np.logical_not, "negative": np.negative,
+    "positive": np.positive, "reciprocal": np.reciprocal, "sign": np.sign,
+    "signbit": np.signbit, "sin": np.sin, "sinh": np.sinh, "sqrt": np.sqrt, "square": np.square,
+    "tan": np.tan, "tanh": np.tanh, "trunc": np.trunc,
+}  # fmt: skip
+
+_BINARY: dict[str, Callable[..., Any]] = {
+    "add": np.add, "atan2": np.arctan2, "bitwise_and": np.bitwise_and,
+    "bitwise_left_shift": np.left_shift, "bitwise_or": np.bitwise_or,
+    "bitwise_right_shift": np.right_shift, "bitwise_xor": np.bitwise_xor,
+    "copysign": np.copysign, "divide": np.divide, "equal": np.equal,
+    "floor_divide": np.floor_divide, "greater": np.greater, "greater_equal": np.greater_equal,
+    "hypot": np.hypot, "less": np.less, "less_equal": np.less_equal, "logaddexp": np.logaddexp,
+    "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor,
+    "maximum": np.maximum, "minimum": np.minimum, "multiply": np.multiply,
+    "nextafter": np.nextafter, "not_equal": np.not_equal, "pow": np.power,
+    "remainder": np.remainder, "subtract": np.subtract,
+}  # fmt: skip
+
+
+def _unary(name: str, call: Callable[..., Any]) -> Callable[[Any], Tensor]:
+    def function(x: Tensor, /) -> Tensor:
+        return call(tensor_of(x))  # type: ignore[no-any-return]
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"`numpy.{call.__name__}`, element by element."
+    return function
+
+
+def _binary(name: str, call: Callable[..., Any]) -> Callable[[Any, Any], Tensor]:
+    def function(x1: Any, x2: Any, /) -> Tensor:
+        if not isinstance(x1, Tensor) and not isinstance(x2, Tensor):
+            x1 = tensor_of(x1)
+        return call(x1, x2)  # type: ignore[no-any-return]
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"`numpy.{call.__name__}`, element by element; one may be a Python scalar."
+    return function
+
+
+globals().update({name: _unary(name, call) for name, call in _UNARY.items()})
+globals().update({name: _binary(name, call) for name, call in _BINARY.items()})
+
+
+def real(x: Tensor, /) -> Tensor:
+    """The real parts; a tensor that is not complex is its own."""
+    return tensor_of(x).real
+
+
+def round(x: Tensor, /) -> Tensor:
+    """The nearest integers, halves to even; integers stay what they are."""
+    found = tensor_of(x)
+    if found.dtype.kind in "iu":
+        return +found
+    if found.dtype.kind == "c":
+        return np.round(found)  # type: ignore[return-value, call-overload, no-any-return]
+    return np.rint(found)  # type: ignore[return-value]
+
+
+def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
+    """The elements, none below ``min`` or above ``max``; NaN stays NaN."""
+    found = tensor_of(x)
+    if min is None and max is None:
+        return +found if found.dtype.kind != "b" else found
+    return np.clip(found, min, max)  # type: ignore[call-overload, no-any-return]

@@ -1,0 +1,37 @@
+"""Taking elements by their places.
+
+Invariant: reads only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nodescope.array_api.base import tensor_of
+from nodescope.engine.source import where
+from nodescope.engine.tensor import Tensor
+from nodescope.errors import ShapeError
+
+
+def take(x: Tensor, indices: Any, /, *, axis: int | None = None) -> Tensor:
+    """The slices along ``axis`` that ``indices`` names; ``axis`` may be left out of a vector's.
+
+    Raises:
+        ShapeError: ``axis`` is missing and ``x`` has more than one dimension.
+        BoundsError: An index lies outside.
+    """
+    found = tensor_of(x)
+    if axis is None:
+        if found.ndim != 1:
+            raise ShapeError(
+                f"take: along which axis of {found.shape}?", source=where(), hint="pass axis="
+            )
+        axis = 0
+    return np.take(found, tensor_of(indices), axis=axis)  # type: ignore[call-overload, no-any-return]
+
+
+def take_along_axis(x: Tensor, indices: Any, /, *, axis: int = -1) -> Tensor:
+    """The elements that ``indices`` names along ``axis``, one for each of its own elements."""
+    return np.take_along_axis(tensor_of(x), tensor_of(indices), axis=axis)  # type: ignore[call-overload, no-any-return]

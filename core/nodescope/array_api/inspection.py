@@ -1,0 +1,51 @@
+"""What the namespace can do, as it tells who asks.
+
+Invariant: says nothing that another section does not keep.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nodescope.array_api import dtypes as _dtypes
+from nodescope.array_api.base import DEVICE, check_device
+
+
+class __array_namespace_info__:
+    """The standard's inspection object."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """What is optional in the standard and given here."""
+        return {
+            "boolean indexing": True,
+            "data-dependent shapes": True,
+            "max dimensions": 64,
+        }
+
+    def default_device(self) -> str:
+        """Where arrays are made."""
+        return DEVICE
+
+    def devices(self) -> list[str]:
+        """All devices."""
+        return [DEVICE]
+
+    def default_dtypes(self, *, device: str | None = None) -> dict[str, np.dtype[Any]]:
+        """What functions choose without ``dtype``: NumPy's choices."""
+        check_device("default_dtypes", device)
+        return {
+            "real floating": _dtypes.float64,
+            "complex floating": _dtypes.complex128,
+            "integral": np.dtype(np.int_),
+            "indexing": np.dtype(np.intp),
+        }
+
+    def dtypes(self, *, device: str | None = None, kind: Any = None) -> dict[str, np.dtype[Any]]:
+        """The standard's dtypes, all or of a kind; float16 and bfloat16 are not among them."""
+        check_device("dtypes", device)
+        every = {name: getattr(_dtypes, name) for name in ("bool", *_dtypes.NUMERIC)}
+        if kind is None:
+            return every
+        return {name: each for name, each in every.items() if _dtypes.isdtype(each, kind)}

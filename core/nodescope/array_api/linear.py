@@ -1,0 +1,59 @@
+"""Products of matrices and vectors.
+
+Invariant: batched over leading dimensions, as the standard wants; nothing is flattened silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nodescope.array_api.base import converted, tensor_of
+from nodescope.array_api.dtypes import result_type
+from nodescope.engine.source import where
+from nodescope.engine.tensor import Tensor
+from nodescope.errors import BoundsError, ShapeError
+
+
+def matmul(x1: Any, x2: Any, /) -> Tensor:
+    """The matrix product, as ``@``."""
+    return tensor_of(x1) @ tensor_of(x2)
+
+
+def matrix_transpose(x: Tensor, /) -> Tensor:
+    """The last two dimensions swapped."""
+    return tensor_of(x).mT
+
+
+def tensordot(
+    x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
+) -> Tensor:
+    """The sum of products over several axes, as `numpy.tensordot`."""
+    return np.tensordot(tensor_of(x1), tensor_of(x2), axes=axes)  # type: ignore[arg-type, return-value]
+
+
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
+    """The dot product along one axis, the first operand conjugated.
+
+    Raises:
+        BoundsError: The axis does not exist in both.
+        ShapeError: They differ in size along it.
+    """
+    left, right = tensor_of(x1), tensor_of(x2)
+    for each in (left, right):
+        if not -each.ndim <= axis < each.ndim:
+            raise BoundsError(f"vecdot: axis {axis} is out of range for {each.shape}",
+                              source=where())  # fmt: skip
+    if left.shape[axis] != right.shape[axis]:
+        raise ShapeError(
+            f"vecdot: {left.shape} and {right.shape} differ along axis {axis}", source=where()
+        )
+    dtype = result_type(left, right)
+    left, right = np.moveaxis(left, axis, -1), np.moveaxis(right, axis, -1)  # type: ignore[call-overload]
+    if left.dtype.kind == "c":
+        left = np.conjugate(left)  # type: ignore[assignment]
+    if dtype.kind == "b":
+        return (left & right).any(axis=-1)
+    return converted((left * right).sum(axis=-1), dtype)

@@ -1,0 +1,124 @@
+"""The same elements in another shape or order.
+
+Invariant: every function here is layout only; gradients go back to where the elements came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nodescope.array_api.base import no_copy, tensor_of
+from nodescope.engine.source import where
+from nodescope.engine.tensor import Tensor
+from nodescope.errors import ShapeError
+from nodescope.ops.shapes import axes as axes_of
+
+Axes = int | tuple[int, ...]
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The common shape. Raises `ShapeError` if there is none."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        listed = " and ".join(map(str, shapes))
+        raise ShapeError(f"shapes {listed} do not broadcast", source=where()) from None
+
+
+def broadcast_arrays(*arrays: Any) -> list[Tensor]:
+    """All in their common shape."""
+    found = [tensor_of(each) for each in arrays]
+    shape = broadcast_shapes(*(each.shape for each in found))
+    return [broadcast_to(each, shape) for each in found]
+
+
+def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
+    """The elements repeated along dimensions of size 1 and new leading ones."""
+    return np.broadcast_to(tensor_of(x), shape)  # type: ignore[return-value]
+
+
+def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
+    """One behind the other along an axis; flattened first without one."""
+    parts = [tensor_of(each) for each in arrays]
+    if axis is None:
+        parts, axis = [each.ravel() for each in parts], 0
+    return np.concatenate(parts, axis=axis)  # type: ignore[arg-type, return-value]
+
+
+def expand_dims(x: Tensor, /, axis: Axes) -> Tensor:
+    """New dimensions of size 1 at ``axis``."""
+    return np.expand_dims(tensor_of(x), axis)  # type: ignore[return-value]
+
+
+def flip(x: Tensor, /, *, axis: Axes | None = None) -> Tensor:
+    """The elements in reverse order along axes, all of them by default."""
+    return np.flip(tensor_of(x), axis)  # type: ignore[call-overload, no-any-return]
+
+
+def moveaxis(x: Tensor, source: Axes, destination: Axes, /) -> Tensor:
+    """Dimensions at other places; the others keep their order."""
+    return np.moveaxis(tensor_of(x), source, destination)  # type: ignore[call-overload, no-any-return]
+
+
+def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
+    """The dimensions in another order."""
+    return tensor_of(x).transpose(axes)
+
+
+def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
+    """Each element, or slice along ``axis``, so many times."""
+    return np.repeat(tensor_of(x), repeats, axis=axis)  # type: ignore[call-overload, no-any-return]
+
+
+def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
+    """The elements in another shape.
+
+    Raises:
+        ShapeError: They do not fit.
+        DomainError: ``copy=False``, and memory is laid out in another order.
+    """
+    found = tensor_of(x)
+    result = found.reshape(shape)
+    if copy is False and not np.may_share_memory(result.data, found.data) and found.size:
+        raise no_copy("reshape", "the elements lie in another order")
+    return result.copy() if copy else result
+
+
+def roll(x: Tensor, /, shift: Axes, *, axis: Axes | None = None) -> Tensor:
+    """The elements moved along axes; what leaves at one end comes in at the other."""
+    return np.roll(tensor_of(x), shift, axis=axis)  # type: ignore[call-overload, no-any-return]
+
+
+def squeeze(x: Tensor, /, axis: Axes) -> Tensor:
+    """Without dimensions of size 1. Raises `ShapeError` for other sizes."""
+    return tensor_of(x).squeeze(axis)
+
+
+def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Tensor:
+    """Side by side along a new axis."""
+    return np.stack([tensor_of(each) for each in arrays], axis=axis)  # type: ignore[arg-type, return-value]
+
+
+def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
+    """Copies of the whole along each dimension."""
+    found = tensor_of(x)
+    times = tuple(repetitions)
+    shape = (1,) * (len(times) - found.ndim) + found.shape
+    times = (1,) * (len(shape) - len(times)) + times
+    # Each dimension becomes two, (copies, size), which join again.
+    spread = found.reshape(tuple(n for size in shape for n in (1, size)))
+    both = tuple(n for pair in zip(times, shape, strict=True) for n in pair)
+    return broadcast_to(spread, both).reshape(
+        tuple(n * m for n, m in zip(times, shape, strict=True))
+    )
+
+
+def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+    """The slices along an axis. Raises `BoundsError` if there is no such axis."""
+    found = tensor_of(x)
+    (along,) = axes_of("unstack", (axis,), found.ndim)
+    lead = (slice(None),) * along
+    return tuple(found[(*lead, i)] for i in range(found.shape[along]))

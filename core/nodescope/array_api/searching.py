@@ -1,0 +1,74 @@
+"""Where something is.
+
+Invariant: results are places, so that no gradient flows, except through `where`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from nodescope.array_api.base import tensor_of
+from nodescope.engine.source import where as _line
+from nodescope.engine.tensor import Tensor
+from nodescope.errors import ShapeError
+
+
+def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The place of the first largest element."""
+    return tensor_of(x).argmax(axis=axis, keepdims=keepdims)
+
+
+def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The place of the first smallest element."""
+    return tensor_of(x).argmin(axis=axis, keepdims=keepdims)
+
+
+def count_nonzero(
+    x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
+) -> Tensor:
+    """How many elements are not zero."""
+    found: Any = tensor_of(x) != 0
+    return found.sum(axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+
+
+def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
+    """The indices of elements that are not zero, one tensor per dimension.
+
+    Raises:
+        ShapeError: It is a scalar.
+    """
+    found = tensor_of(x)
+    if not found.ndim:
+        raise ShapeError(
+            "nonzero: a scalar has no indices", source=_line(), hint="reshape it to (1,) first"
+        )
+    return np.nonzero(found)  # type: ignore[arg-type, return-value]
+
+
+def searchsorted(
+    x1: Tensor,
+    x2: Any,
+    /,
+    *,
+    side: Literal["left", "right"] = "left",
+    sorter: Any = None,
+) -> Tensor:
+    """Where elements of ``x2`` belong in the sorted vector ``x1``.
+
+    Args:
+        x1: One dimension, sorted, or made so by ``sorter``.
+        x2: Any shape; the result has it.
+        side: Before or behind elements that are equal.
+        sorter: Indices that sort ``x1``.
+    """
+    found = tensor_of(x1)
+    if sorter is not None:
+        found = found[tensor_of(sorter)]
+    return np.searchsorted(found, tensor_of(x2), side=side)  # type: ignore[call-overload, no-any-return]
+
+
+def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
+    """Elements of ``x1`` where the condition is true, else of ``x2``; either may be a scalar."""
+    return np.where(tensor_of(condition), x1, x2)  # type: ignore[call-overload, no-any-return]

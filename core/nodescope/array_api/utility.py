@@ -1,0 +1,59 @@
+"""Tests of whole tensors, and differences.
+
+Invariant: NaN counts as true.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nodescope.array_api.base import tensor_of
+from nodescope.engine.source import where
+from nodescope.engine.tensor import Tensor
+from nodescope.errors import DomainError
+from nodescope.ops.shapes import axes
+
+Axes = int | tuple[int, ...] | None
+
+
+def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Whether no element is zero."""
+    return tensor_of(x).all(axis=axis, keepdims=keepdims)
+
+
+def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Whether an element is not zero."""
+    return tensor_of(x).any(axis=axis, keepdims=keepdims)
+
+
+def diff(
+    x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None
+) -> Tensor:
+    """The differences of neighbours along an axis, ``n`` times.
+
+    Args:
+        x: At least one dimension.
+        axis: Along which.
+        n: How often; 0 gives the tensor back.
+        prepend: Stands before ``x`` along the axis first.
+        append: Stands behind it.
+
+    Raises:
+        DomainError: ``n`` is negative.
+        BoundsError: There is no such axis.
+    """
+    found = tensor_of(x)
+    (along,) = axes("diff", (axis,), found.ndim)
+    if n < 0:
+        raise DomainError(f"diff: cannot take differences {n} times", source=where())
+    parts = [tensor_of(each) for each in (prepend, found, append) if each is not None]
+    if len(parts) > 1:
+        found = np.concatenate(parts, axis=along)  # type: ignore[arg-type, assignment]
+    lead = (slice(None),) * along
+    for _ in range(n):
+        upper, lower = found[(*lead, slice(1, None))], found[(*lead, slice(None, -1))]
+        # Booleans differ or they do not: minus is not defined for them.
+        found = upper ^ lower if found.dtype.kind == "b" else upper - lower
+    return found
