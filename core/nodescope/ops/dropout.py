@@ -1,0 +1,59 @@
+"""Dropout with a mask that is given: which elements stay is drawn elsewhere, from a key.
+
+Srivastava et al., 2014; scaled while training, so that nothing changes outside of it.
+
+Invariant: linear in ``x``, and its own gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nodescope.errors import DomainError, DtypeError
+from nodescope.ir.graph import TensorSpec
+from nodescope.ops import register
+from nodescope.ops.op import Array, Op, Operand, Sample, one_per_output
+from nodescope.ops.shapes import broadcast
+from nodescope.ops.windows import floating, specs_of
+
+
+def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
+    x, mask = specs
+    shape = broadcast("dropout", specs)
+    dtype = floating("dropout", x)
+    if not isinstance(mask, TensorSpec) or mask.dtype != "bool":
+        raise DtypeError("dropout: the mask says with booleans which elements stay")
+    if not 0.0 <= attrs["p"] < 1.0:
+        raise DomainError(
+            f"dropout: p = {attrs['p']} is not from 0 to below 1",
+            hint="p is the share that is dropped",
+        )
+    return TensorSpec(shape, dtype.name)
+
+
+def _dropout(x: Array, mask: Array, p: float) -> Any:
+    _infer(specs_of(x, mask), {"p": p})
+    # Selected, not multiplied: what is dropped is 0 even where it was not finite.
+    return np.where(mask, np.multiply(x, 1.0 / (1.0 - p)), x.dtype.type(0))
+
+
+register(
+    Op(
+        name="dropout",
+        family="random",
+        infer=_infer,
+        impl=_dropout,
+        vjp=(lambda F, ct, out, x, mask, p: F.dropout(ct, mask, p=p), None),
+        ports=("x", "mask"),
+        samples=lambda rng: [
+            Sample(
+                (np.asarray(rng.standard_normal(shape)), np.asarray(rng.random(shape) > p)),
+                {"p": p},
+            )
+            for shape, p in [((3, 4), 0.5), ((0, 2), 0.1), ((), 0.0)]
+        ],
+        flops=one_per_output,
+    )
+)
