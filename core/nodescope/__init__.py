@@ -17,6 +17,7 @@ from nodescope.engine import dispatch as _dispatch  # noqa: F401 (teaches NumPy 
 from nodescope.engine import methods as _methods  # noqa: F401 (puts them on Tensor)
 from nodescope.engine import nn, optim, random
 from nodescope.engine import operators as _operators  # noqa: F401 (puts them on Tensor)
+from nodescope.engine.control import cond, fori_loop, map, scan, while_loop
 from nodescope.engine.functions import (
     cross_entropy,
     gelu,
@@ -50,10 +51,11 @@ if TYPE_CHECKING:
 __version__ = _version("nodescope")
 
 __all__ = [
-    "NodescopeError", "Tensor", "__version__", "assign", "attach", "breakpoint", "constant",
-    "cross_entropy", "gelu", "grad", "index_update", "log_softmax", "logsumexp", "mse",
-    "name_scope", "nn", "no_grad", "optim", "parameter", "random", "record", "relu", "sigmoid",
-    "silu", "softmax", "softplus", "step", "steps", "stop_gradient", "tensor", "value_and_grad",
+    "NodescopeError", "Tensor", "__version__", "assign", "attach", "breakpoint", "cond",
+    "constant", "cross_entropy", "fori_loop", "gelu", "grad", "index_update", "log_softmax",
+    "logsumexp", "map", "mse", "name_scope", "nn", "no_grad", "optim", "parameter", "random",
+    "record", "relu", "scan", "sigmoid", "silu", "softmax", "softplus", "step", "steps",
+    "stop_gradient", "tensor", "value_and_grad", "while_loop",
 ]  # fmt: skip
 
 # The first import of the package `nodescope.record` binds its name here, where it would hide the

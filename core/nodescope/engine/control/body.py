@@ -24,7 +24,7 @@ from nodescope.engine.replay import replay
 from nodescope.engine.source import where
 from nodescope.engine.tape import TRACED, pull_many
 from nodescope.engine.tensor import SMOOTH, Tensor, make, operand, spec_of
-from nodescope.engine.trees import Structure, difference, flatten, unflatten
+from nodescope.engine.trees import Structure, Tree, difference, flatten, unflatten
 from nodescope.errors import TraceError, UsageError
 from nodescope.ir.graph import Graph, TensorSpec
 from nodescope.ops.op import Array
@@ -108,6 +108,13 @@ def trace(what: str, function: Callable[..., Any], given: Sequence[Any]) -> Body
                 hint="return gradients from the body instead, as with nodescope.grad",
             )
     return Body(builder, tuple(inputs), outputs, structure, builder.writes)
+
+
+def graph_of(function: Callable[..., Tree], *arrays: Array) -> Graph:
+    """A function of arrays as a body; it takes nothing from around."""
+    with modes.building(Builder("static")):
+        body = trace("graph_of", function, [make(each) for each in arrays])
+        return body.graph((), body.outputs)
 
 
 def tensor_of(value: Any, what: str = "") -> Tensor:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from nodescope import ops
 from nodescope.engine import modes
 from nodescope.engine.control.body import (
@@ -15,6 +17,7 @@ from nodescope.engine.control.body import (
     check_form,
     cotangents,
     evaluate,
+    graph_of,
     run_body,
     tensor_of,
     trace,
@@ -26,7 +29,7 @@ from nodescope.engine.tensor import SMOOTH, Tensor
 from nodescope.engine.trees import Tree, flatten, unflatten
 from nodescope.errors import DtypeError, ShapeError, TraceError
 from nodescope.ir.graph import Graph, TensorSpec
-from nodescope.ops.op import Array, Op, Operand
+from nodescope.ops.op import Array, Op, Operand, Sample
 
 
 def cond(
@@ -140,6 +143,15 @@ def _vjp(
     return cts
 
 
+def _samples(rng: np.random.Generator) -> list[Sample]:
+    x, y = rng.standard_normal((2, 3)), rng.standard_normal(3)
+    attrs = {
+        "then": graph_of(lambda x, y: (np.tanh(x) * y, x), x, y),
+        "otherwise": graph_of(lambda x, y: (x * x, x * 2.0), x, y),
+    }
+    return [Sample((np.array(flag), x, y), attrs) for flag in (True, False)]
+
+
 COND = ops.register(
     Op(
         name="cond",
@@ -152,5 +164,6 @@ COND = ops.register(
         joint=True,
         outputs=0,
         inline=_inline,
+        samples=_samples,
     )
 )

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from nodescope import ops
 from nodescope.engine import modes
 from nodescope.engine.control.body import (
     check_form,
     check_same,
     evaluate,
+    graph_of,
     run_body,
     tensor_of,
     trace,
@@ -27,7 +30,7 @@ from nodescope.engine.tensor import Tensor, spec_of
 from nodescope.engine.trees import Tree, flatten, unflatten
 from nodescope.errors import GradientError, ShapeError, UsageError
 from nodescope.ir.graph import Graph, TensorSpec
-from nodescope.ops.op import Array, Op, Operand
+from nodescope.ops.op import Array, Op, Operand, Sample
 
 
 def while_loop(
@@ -134,8 +137,6 @@ def fori_loop(lower: int, upper: int, body_fn: Callable[[Any, Tree], Tree], init
 
     The bounds are Python integers, so it can be differentiated. (As ``jax.lax.fori_loop``.)
     """
-    import numpy as np
-
     for name, bound in (("lower", lower), ("upper", upper)):
         if not isinstance(bound, int | np.integer):
             raise UsageError(
@@ -171,6 +172,16 @@ def _inline(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[Tensor, ...
             carry = evaluate(attrs["body"], (*carry, *around))
 
 
+def _samples(rng: np.random.Generator) -> list[Sample]:
+    x = rng.integers(1, 4, (2, 2))
+    attrs = {
+        "condition": graph_of(lambda x: np.sum(x) < 50, x),
+        "body": graph_of(lambda x: x * 2, x),
+        "carries": 1,
+    }
+    return [Sample((x,), attrs), Sample((x + 100,), attrs)]
+
+
 def _vjp(F: Any, ct: Any, out: Any, *inputs: Any, **attrs: Any) -> Any:
     raise GradientError(
         "while_loop: the number of iterations is not known, so it cannot be differentiated",
@@ -190,5 +201,6 @@ WHILE = ops.register(
         joint=True,
         outputs=0,
         inline=_inline,
+        samples=_samples,
     )
 )

@@ -18,7 +18,7 @@ import numpy as np
 from nodescope import ops
 from nodescope.engine import modes
 from nodescope.engine.building import Builder
-from nodescope.engine.control.body import evaluate, plan_of, pullback
+from nodescope.engine.control.body import evaluate, graph_of, plan_of, pullback
 from nodescope.engine.replay import replay
 from nodescope.engine.run import apply
 from nodescope.engine.scopes import name_scope
@@ -26,7 +26,7 @@ from nodescope.engine.state import current
 from nodescope.engine.tape import TRACED
 from nodescope.engine.tensor import SMOOTH, Tensor
 from nodescope.ir.graph import Graph, TensorSpec
-from nodescope.ops.op import Array, Op, Operand
+from nodescope.ops.op import Array, Op, Operand, Sample
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,10 +167,12 @@ def _inline(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[Tensor, ...
 
 
 def _vjp(F: Any, ct: Any, out: Any, *inputs: Any, **attrs: Any) -> list[Any]:
-    if attrs["derivative"] is None:
-        # Recorded without a thought of gradients: once more, keeping what they need.
-        attrs = _keeping(attrs, inputs)
-        out = F.scan(*inputs, **attrs)
+    known = attrs["derivative"] is not None
+    attrs = attrs if known else _keeping(attrs, inputs)
+    if not known or (F is TRACED and current().recording):
+        # Once more: to keep what was not kept; or, for a second derivative, with the kept values
+        # as results like any other, through which gradients flow.
+        out = F.scan(*inputs, **{**attrs, "kept": 0, "derivative": None})
     how: Reverse = attrs["derivative"]
     first = len(out) - attrs["kept"]
     found = F.scan(
@@ -194,6 +196,21 @@ def _vjp(F: Any, ct: Any, out: Any, *inputs: Any, **attrs: Any) -> list[Any]:
     return cts
 
 
+def _samples(rng: np.random.Generator) -> list[Sample]:
+    h, x, w = rng.standard_normal(3), rng.standard_normal((4, 3)), rng.standard_normal((3, 3))
+    body = graph_of(lambda h, x, w: ((new := np.tanh(h @ w + x)), new * x), h, x[0], w)
+    attrs = {
+        "body": body, "carries": 1, "columns": 1, "length": 4, "reverse": False, "kept": 0,
+        "derivative": None,
+    }  # fmt: skip
+    backwards = {**attrs, "reverse": True}
+    return [
+        Sample((h, x, w), attrs),
+        Sample((h, x, w), backwards),
+        Sample((h, x[:0], w), {**attrs, "length": 0}),
+    ]
+
+
 SCAN = ops.register(
     Op(
         name="scan",
@@ -205,5 +222,6 @@ SCAN = ops.register(
         joint=True,
         outputs=0,
         inline=_inline,
+        samples=_samples,
     )
 )
