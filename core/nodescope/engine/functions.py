@@ -14,7 +14,7 @@ from nodescope import ops
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.tensor import NO_ATTRS, Tensor, make, operand, weak
-from nodescope.errors import ShapeError, UnsupportedError
+from nodescope.errors import ShapeError, UnsupportedError, UsageError
 from nodescope.ops.layout import as_shape
 from nodescope.ops.shapes import axes
 
@@ -173,9 +173,20 @@ def _elementwise(name: str) -> Callable[[Any], Tensor]:
     return function
 
 
-relu, sigmoid, softplus, silu, gelu = map(
-    _elementwise, ("relu", "sigmoid", "softplus", "silu", "gelu")
-)
+relu, sigmoid, softplus, silu = map(_elementwise, ("relu", "sigmoid", "softplus", "silu"))
+
+
+def gelu(x: Any, approximate: str = "none") -> Tensor:
+    """``x`` times the normal distribution function; ``approximate="tanh"`` is the quicker form.
+
+    Raises:
+        UsageError: ``approximate`` is something else.
+    """
+    if approximate not in ("none", "tanh"):
+        raise UsageError(
+            f"gelu: approximate={approximate!r}", source=where(), hint="use 'none' or 'tanh'"
+        )
+    return _call("gelu", tensor_of(x), **({} if approximate == "none" else {"approximate": "tanh"}))
 
 
 def softmax(x: Any, axis: int = -1) -> Tensor:
@@ -193,17 +204,34 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     return _call("logsumexp", tensor_of(x), axis=axis, keepdims=keepdims)
 
 
-def cross_entropy(logits: Any, labels: Any) -> Tensor:
-    """Mean negative log-likelihood.
+def cross_entropy(
+    logits: Any,
+    labels: Any,
+    *,
+    label_smoothing: float = 0.0,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Negative log-likelihood of labels under ``softmax(logits)``; classes are on axis 1.
 
     Args:
-        logits: (batch, classes), floating point, unnormalised.
-        labels: (batch,), class numbers from 0.
+        logits: (batch, classes, …), floating point, unnormalised.
+        labels: (batch, …), class numbers from 0; or probabilities in the shape of the logits.
+        label_smoothing: Share of each label that is spread over all classes.
+        ignore_index: Rows with this label do not count.
+        reduction: ``mean`` over the rows that count, ``sum``, or ``none`` for the loss of each.
 
     Raises:
-        ShapeError, DtypeError: They do not fit together.
+        ShapeError, DtypeError: They do not fit together, or a label is no class.
     """
-    return _call("cross_entropy", tensor_of(logits), tensor_of(labels))
+    attrs: dict[str, Any] = {}
+    if label_smoothing:
+        attrs["label_smoothing"] = float(label_smoothing)
+    if ignore_index is not None:
+        attrs["ignore_index"] = int(ignore_index)
+    if reduction != "mean":
+        attrs["reduction"] = reduction
+    return _call("cross_entropy", tensor_of(logits), tensor_of(labels), **attrs)
 
 
 def mse(prediction: Any, target: Any) -> Tensor:
