@@ -13,10 +13,11 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine import modes
+from nodescope.engine.backward import start
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.state import current
-from nodescope.engine.tape import TRACED, alias_of, pull, start
+from nodescope.engine.tape import TRACED, alias_of, pull
 from nodescope.engine.tensor import LEAF, NO_ATTRS, SMOOTH, Bundle, Tensor, alias, make, spec_of
 from nodescope.errors import DtypeError, GradientError, ShapeError, UsageError
 from nodescope.ir.scopes import join

@@ -5,8 +5,10 @@ Invariant: called only when a node is new or something failed, never per executi
 
 from __future__ import annotations
 
+import inspect
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,3 +34,9 @@ def user_source() -> SourceLocation | None:
 def where() -> str:
     """The user's ``file:line``, or ``""``."""
     return str(user_source() or "")
+
+
+def defined(function: Any) -> str:
+    """Where a function of the user's begins, or ``""``."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"

@@ -8,7 +8,6 @@ Invariant: bit-identical gradients on both roads; no recursion, however long the
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import heapq
 from collections.abc import Sequence
@@ -18,22 +17,24 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine import modes
+from nodescope.engine.hooks import HOOKED, hooks_of
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
+from nodescope.engine.state import current
 from nodescope.engine.tensor import (
     FREED,
     LEAF,
     NO_ATTRS,
-    SMOOTH,
+    PICK,
     Bundle,
     Edge,
     Tensor,
     alias,
-    make,
     next_seq,
     operand,
+    spec_of,
 )
-from nodescope.errors import GradientError, ShapeError
+from nodescope.errors import GradientError
 from nodescope.ops.op import Op
 from nodescope.ops.rules import same, times_left, times_right, unbroadcast
 
@@ -63,75 +64,8 @@ class _Traced:
 
 TRACED = _Traced()
 
-
-def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: bool) -> None:
-    """`Tensor.backward`."""
-    if root.edge is None:
-        raise GradientError(
-            "backward: this tensor was not made from one that wants a gradient",
-            source=where(),
-            hint="make parameters with nodescope.parameter or tensor(..., requires_grad=True), "
-            "and compute outside no_grad",
-        )
-    traced = create_graph or modes.observer() is not None
-    found = pull(
-        root,
-        start(root, gradient, traced),
-        traced=traced,
-        create_graph=create_graph,
-        keep=retain_graph or create_graph,
-    )
-    tracer = modes.observer()
-    # Adding to what an earlier backward left is part of this one.
-    place = contextlib.nullcontext(_nowhere) if tracer is None else tracer.backward()
-    with modes.recording(create_graph), place as differentiate:
-        for leaf, ct in found.values():
-            differentiate(leaf)
-            before = leaf.grad
-            if traced:
-                total = ct if before is None else before + ct
-            else:
-                total = make(np.asarray(ct if before is None else np.add(before.data, ct)))
-            leaf.grad = total
-            if tracer is not None:
-                tracer.pair(leaf, total)
-
-
-def _nowhere(tensor: Tensor) -> None:
-    """Where an operation stands matters only while somebody looks."""
-
-
-def start(root: Tensor, gradient: Any, traced: bool) -> Any:
-    """The cotangent of ``root``: ones for a scalar, else what the user gave."""
-    if root.data.dtype.kind not in SMOOTH:
-        raise GradientError(f"backward: {root.dtype} has no gradient", source=where())
-    if gradient is None:
-        if root.data.dtype.kind == "c":
-            raise GradientError(
-                f"backward: a {root.dtype} tensor needs a gradient to start from",
-                source=where(),
-                hint="make it real, as with np.abs or .real, or pass gradient=",
-            )
-        if root.data.ndim:
-            raise GradientError(
-                f"backward: a tensor of shape {root.shape} needs a gradient to start from",
-                source=where(),
-                hint="reduce it to a scalar, or pass gradient=",
-            )
-        return None if traced else np.ones((), root.dtype)
-    given = operand(gradient)
-    if given.__class__ is not Tensor:
-        given = make(np.asarray(gradient, root.dtype))
-    if given.shape != root.shape:
-        raise ShapeError(
-            f"backward: gradient {given.shape} does not have the tensor's shape {root.shape}",
-            source=where(),
-        )
-    if given.dtype != root.dtype:
-        given = given.astype(root.dtype)
-    if root.dtype.kind == "c":
-        given = np.conjugate(given)
-    return given if traced else given.data
+Ends = dict[int, tuple[Tensor, Any]]
+"""Tensors that were reached, with their cotangents, by ``id``."""
 
 
 def pull(
@@ -142,7 +76,10 @@ def pull(
     create_graph: bool,
     keep: bool,
     targets: dict[int, Tensor] | None = None,
-) -> dict[int, tuple[Tensor, Any]]:
+    passed: dict[int, Tensor] | None = None,
+    skip: dict[int, Any] | None = None,
+    conjugate: bool = True,
+) -> Ends:
     """Carry ``ct`` from ``root`` back to the leaves.
 
     Args:
@@ -151,22 +88,47 @@ def pull(
         traced: Run rules as nodes.
         create_graph: Put them on the tape.
         keep: Leave the tape usable.
-        targets: Stop here instead of at leaves, by ``id``.
+        targets: Stop here, too, by ``id``.
+        passed: Give the cotangents of these as well, and go on, by ``id``.
+        skip: Tensors that no cotangent need flow to, by ``id``.
+        conjugate: Give cotangents of complex tensors as users know them from PyTorch, steepest
+            ascent; they travel unconjugated.
 
     Returns:
         Leaves (or targets) that were reached, with their cotangents, in order of first arrival.
     """
     if not traced:
-        return _pull(root, ct, ops.RAW, None, keep, targets)
+        found = _pull(root, ct, ops.RAW, None, keep, targets, passed, skip)
+        return _finished(ops.RAW, found, None, passed, conjugate)
     tracer = modes.observer()
     with modes.recording(create_graph):
         if tracer is None:
             ct = TRACED.ones_like(root) if ct is None else ct
-            return _pull(root, ct, TRACED, None, keep, targets)
+            found = _pull(root, ct, TRACED, None, keep, targets, passed, skip)
+            return _finished(TRACED, found, None, passed, conjugate)
         with tracer.backward() as differentiate:
             differentiate(root)
             ct = TRACED.ones_like(root) if ct is None else ct
-            return _pull(root, ct, TRACED, (tracer, differentiate), keep, targets)
+            observed = (tracer, differentiate)
+            found = _pull(root, ct, TRACED, observed, keep, targets, passed, skip)
+            return _finished(TRACED, found, observed, passed, conjugate)
+
+
+def _finished(
+    F: Any, found: Ends, observed: Any, passed: dict[int, Tensor] | None, conjugate: bool
+) -> Ends:
+    """Cotangents in the convention that was asked for, after the hooks of leaves and targets."""
+    for key, (tensor, ct) in found.items():
+        hooks = hooks_of(tensor)
+        turned = conjugate and tensor.data.dtype.kind == "c"
+        if hooks is None and not turned:
+            continue
+        if observed is not None:
+            observed[1](tensor)
+        if hooks is not None and not (passed and key in passed):  # those ran on the way
+            ct = hooks.run(F, tensor, ct)
+        found[key] = (tensor, F.conjugate(ct) if turned else ct)
+    return found
 
 
 def _pull(
@@ -176,18 +138,21 @@ def _pull(
     observed: Any,
     keep: bool,
     targets: dict[int, Tensor] | None,
-) -> dict[int, tuple[Tensor, Any]]:
+    passed: dict[int, Tensor] | None,
+    skip: dict[int, Any] | None,
+) -> Ends:
     raw = F is ops.RAW
     add = F.add
     cts: dict[int, Any] = {id(root): ct}
     ends: dict[int, Tensor] = {}
-    heap: list[tuple[int, Any]] = []
+    notes: Ends = {}
+    heap: list[tuple[Any, Any]] = []
     sums: set[int] = set()
     edge: Edge | None = root.edge
     if edge is FREED:
         raise _used_twice()
     if edge is LEAF or (targets and id(root) in targets):
-        return {id(root): (root, F.conjugate(ct) if root.data.dtype.kind == "c" else ct)}
+        return {id(root): (root, ct)}
     assert edge is not None
     # Newest first. Mostly only one tensor waits, and it need not go through the heap; seq is
     # unique, so the heap never compares tensors.
@@ -197,125 +162,179 @@ def _pull(
     # Locals: this loop is the engine's hottest.
     kind, leaf, freed, array, several = Tensor, LEAF, FREED, np.ndarray, Bundle
     multiply, by_right, by_left = F.multiply, times_right, times_left
-    while True:
-        if only is not None:
-            tensor, only = only, None
-        elif heap:
-            tensor = pop(heap)[1]
-        else:
-            break
-        ct = take(id(tensor))
-        op: Any  # an op with rules, or the tensor would have no edge
-        args: Any
-        _, op, inputs, attrs = tensor.edge
-        rules = op.vjp
-        if rules is None:  # one output of an op with several, which wait for each other
-            if observed is not None:
-                observed[0].pair(tensor, ct)
-            bundle, port = inputs[0], attrs["port"]
-            parts = waiting(id(bundle))
-            if parts is None:
-                if bundle.edge is freed:
+    op: Any = None  # what has no rules has no edge, but for PICK and ops that unfold
+    tensor: Any = root
+    try:
+        while True:
+            if only is not None:
+                tensor, only = only, None
+            elif heap:
+                tensor = pop(heap)[1]
+            else:
+                break
+            ct = take(id(tensor))
+            if passed is not None and id(tensor) in passed:
+                notes[id(tensor)] = (tensor, ct)
+            args: Any
+            _, op, inputs, attrs = tensor.edge
+            rules = op.vjp
+            if rules is None and op is not PICK:
+                if observed is not None:
+                    observed[1](tensor)
+                    if op is HOOKED:
+                        observed[0].pair(tensor, ct)
+                arrived = attrs["unfold"](F, tensor, ct)
+                if op is HOOKED and id(tensor) in notes:
+                    notes[id(tensor)] = (tensor, arrived[0][1])
+                for each, found in arrived:
+                    _arrive(each, found, add, cts, ends, heap, targets)
+                if not keep:
+                    tensor.edge = freed
+                continue
+            if rules is None:  # one output of an op with several, which wait for each other
+                if observed is not None:
+                    observed[0].pair(tensor, ct)
+                bundle, port = inputs[0], attrs["port"]
+                parts = waiting(id(bundle))
+                if parts is None:
+                    if bundle.edge is freed:
+                        raise _used_twice()
+                    parts = cts[id(bundle)] = [None] * len(bundle.data)
+                    push(heap, (-bundle.edge[0], bundle))
+                parts[port] = ct if parts[port] is None else add(parts[port], ct)
+                if not keep:
+                    tensor.edge = freed
+                continue
+            pair = False
+            if raw:
+                out: Any = tensor.data
+                if len(inputs) == 2 and not attrs:  # most ops, unrolled
+                    pair = True
+                    args = ()
+                    left, right = inputs
+                    if left.__class__ is kind:
+                        left = left.data
+                    if right.__class__ is kind:
+                        right = right.data
+                else:
+                    args = [each.data if each.__class__ is kind else each for each in inputs]
+            else:
+                out, args = tensor, inputs
+                if observed is not None:
+                    observed[1](tensor)
+                    if tensor.__class__ is kind:
+                        observed[0].pair(tensor, ct)
+            if tensor.__class__ is several:
+                out = tensor.data if raw else tensor.tensors()
+                ct = tuple(
+                    F.zeros_like(each) if part is None else part
+                    for part, each in zip(ct, out, strict=True)
+                )
+            if op.variadic:
+                if op.joint:
+                    every = rules[0](F, ct, out, *args, **attrs)
+                    rules = [functools.partial(_known, each) for each in every]
+                else:
+                    rules = [functools.partial(rules[0], port=port) for port in range(len(inputs))]
+            for each, rule in zip(inputs, rules):  # noqa: B905 (a rule per input; strict costs time)
+                if each.__class__ is not kind or (edge := each.edge) is None:
+                    continue
+                if skip is not None and id(each) in skip:
+                    continue
+                if rule is same:
+                    found = ct
+                elif rule is None:
+                    continue
+                elif pair:
+                    if rule is by_right:
+                        found = multiply(ct, right)
+                    elif rule is by_left:
+                        found = multiply(ct, left)
+                    else:
+                        found = rule(F, ct, out, left, right)
+                elif attrs:
+                    found = rule(F, ct, out, *args, **attrs)
+                else:
+                    found = rule(F, ct, out, *args)
+                if found is None:
+                    continue
+                like = each.data
+                if found.shape != like.shape:
+                    found = unbroadcast(F, found, like)
+                dtype = like.dtype
+                if found.dtype is not dtype and found.dtype != dtype:
+                    if found.dtype.kind == "c" and dtype.kind != "c":
+                        found = F.real(found)
+                    found = F.astype(found, dtype=dtype.name)
+                key = id(each)
+                before = waiting(key)
+                if before is not None:
+                    if edge is leaf and raw:
+                        if key in sums:
+                            add(before, found, before)
+                            continue
+                        # Made here and held here alone: the next one is added in place.
+                        total = cts[key] = add(before, found)
+                        if total.__class__ is array:
+                            sums.add(key)
+                    else:
+                        cts[key] = add(before, found)
+                    continue
+                cts[key] = found
+                if edge is leaf or (targets is not None and key in targets):
+                    ends[key] = each
+                elif edge is freed:
                     raise _used_twice()
-                parts = cts[id(bundle)] = [None] * len(bundle.data)
-                push(heap, (-bundle.edge[0], bundle))
-            parts[port] = ct if parts[port] is None else add(parts[port], ct)
+                elif heap:
+                    push(heap, (-edge[0], each))
+                elif only is None:
+                    only = each
+                else:
+                    push(heap, (-only.edge[0], only))
+                    push(heap, (-edge[0], each))
+                    only = None
             if not keep:
                 tensor.edge = freed
-            continue
-        pair = False
-        if raw:
-            out: Any = tensor.data
-            if len(inputs) == 2 and not attrs:  # most ops, unrolled
-                pair = True
-                args = ()
-                left, right = inputs
-                if left.__class__ is kind:
-                    left = left.data
-                if right.__class__ is kind:
-                    right = right.data
-            else:
-                args = [each.data if each.__class__ is kind else each for each in inputs]
-        else:
-            out, args = tensor, inputs
-            if observed is not None:
-                observed[1](tensor)
-                if tensor.__class__ is kind:
-                    observed[0].pair(tensor, ct)
-        if tensor.__class__ is several:
-            out = tensor.data if raw else tensor.tensors()
-            ct = tuple(
-                F.zeros_like(each) if part is None else part
-                for part, each in zip(ct, out, strict=True)
-            )
-        if op.variadic:
-            if op.joint:
-                every = rules[0](F, ct, out, *args, **attrs)
-                rules = [functools.partial(_known, each) for each in every]
-            else:
-                rules = [functools.partial(rules[0], port=port) for port in range(len(inputs))]
-        for each, rule in zip(inputs, rules):  # noqa: B905 (a rule per input; strict costs time)
-            if each.__class__ is not kind or (edge := each.edge) is None:
-                continue
-            if rule is same:
-                found = ct
-            elif rule is None:
-                continue
-            elif pair:
-                if rule is by_right:
-                    found = multiply(ct, right)
-                elif rule is by_left:
-                    found = multiply(ct, left)
-                else:
-                    found = rule(F, ct, out, left, right)
-            elif attrs:
-                found = rule(F, ct, out, *args, **attrs)
-            else:
-                found = rule(F, ct, out, *args)
-            if found is None:
-                continue
-            like = each.data
-            if found.shape != like.shape:
-                found = unbroadcast(F, found, like)
-            dtype = like.dtype
-            if found.dtype is not dtype and found.dtype != dtype:
-                if found.dtype.kind == "c" and dtype.kind != "c":
-                    found = F.real(found)
-                found = F.astype(found, dtype=dtype.name)
-            key = id(each)
-            before = waiting(key)
-            if before is not None:
-                if edge is leaf and raw:
-                    if key in sums:
-                        add(before, found, before)
-                        continue
-                    # Made here and held here alone: the next one is added in place.
-                    total = cts[key] = add(before, found)
-                    if total.__class__ is array:
-                        sums.add(key)
-                else:
-                    cts[key] = add(before, found)
-                continue
-            cts[key] = found
-            if edge is leaf or (targets is not None and key in targets):
-                ends[key] = each
-            elif edge is freed:
-                raise _used_twice()
-            elif heap:
-                push(heap, (-edge[0], each))
-            elif only is None:
-                only = each
-            else:
-                push(heap, (-only.edge[0], only))
-                push(heap, (-edge[0], each))
-                only = None
-        if not keep:
-            tensor.edge = freed
-    # Steepest ascent, as users know it from PyTorch: cotangents travel unconjugated.
-    return {
-        key: (tensor, F.conjugate(cts[key]) if tensor.data.dtype.kind == "c" else cts[key])
-        for key, tensor in ends.items()
-    }
+    except Exception as error:
+        _blame(error, tensor, op)
+        raise
+    return notes | {key: (tensor, cts[key]) for key, tensor in ends.items()}
+
+
+def _arrive(
+    tensor: Tensor,
+    ct: Any,
+    add: Any,
+    cts: dict[int, Any],
+    ends: dict[int, Tensor],
+    heap: list[tuple[Any, Any]],
+    targets: dict[int, Tensor] | None,
+) -> None:
+    """What the loop does with a cotangent, for the few that do not come from rules."""
+    key, edge = id(tensor), tensor.edge
+    if edge is None:
+        return
+    if edge is FREED:
+        raise _used_twice()
+    if key in cts:
+        cts[key] = add(cts[key], ct)
+        return
+    cts[key] = ct
+    if edge is LEAF or (targets is not None and key in targets):
+        ends[key] = tensor
+    else:
+        heapq.heappush(heap, (-edge[0], tensor))
+
+
+def _blame(error: Exception, tensor: Any, op: Op | None) -> None:
+    """Say on an error whose gradient it comes from."""
+    if op is None or isinstance(error, GradientError):
+        return
+    inputs = ", ".join(str(spec_of(each)) for each in tensor.edge[2])
+    # The node is known by its id while its rules run, if anybody looks.
+    number = current().forward
+    at = "" if number is None else f", node {number}"
+    error.add_note(f"nodescope: in the gradient of {op.name}({inputs}){at}")
 
 
 def _known(found: Any, *_: Any, **__: Any) -> Any:
@@ -357,7 +376,10 @@ def pull_many(
     create_graph: bool,
     keep: bool,
     targets: dict[int, Tensor] | None = None,
-) -> dict[int, tuple[Tensor, Any]]:
+    passed: dict[int, Tensor] | None = None,
+    skip: dict[int, Any] | None = None,
+    conjugate: bool = True,
+) -> Ends:
     """`pull` from several roots at once; each needs a cotangent."""
     pairs = [(root, ct) for root, ct in zip(roots, cts, strict=True) if root.edge is not None]
     if not pairs:
@@ -372,4 +394,7 @@ def pull_many(
         create_graph=create_graph,
         keep=keep,
         targets=targets,
+        passed=passed,
+        skip=skip,
+        conjugate=conjugate,
     )

@@ -42,17 +42,19 @@ class Tensor:
     """An n-dimensional array of numbers that is traced and differentiated.
 
     Made by `nodescope.tensor`, `nodescope.parameter` and by every operation on tensors; NumPy's
-    functions take it. A tensor never changes: operations give new ones.
+    functions take it. ``x += y``, ``x[i] = y`` and ``out=x`` give this tensor, and whatever is a
+    view of it, new elements, as they do NumPy's arrays; see `engine.inplace`.
 
     Attributes:
-        data: The array. Do not write to it; `numpy` gives a read-only view.
+        data: The array. Do not write to it; `numpy` gives a read-only view of it as it is now.
     """
 
-    __slots__ = ("_grad", "_kind", "_name", "_vid", "data", "edge")
+    __slots__ = ("_grad", "_history", "_hooks", "_kind", "_name", "_vid", "data", "edge")
 
     data: Array
     edge: Edge | None
     _grad: Tensor | None
+    _hooks: Any
     _kind: str
     _name: str
     _vid: int
@@ -83,6 +85,7 @@ class Tensor:
         def __eq__(self, other: object) -> Tensor: ...  # type: ignore[override]
         def __ne__(self, other: object) -> Tensor: ...  # type: ignore[override]
         def __getitem__(self, index: Any) -> Tensor: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
         def __neg__(self) -> Tensor: ...
         def __pos__(self) -> Tensor: ...
         def __abs__(self) -> Tensor: ...
@@ -130,23 +133,35 @@ class Tensor:
     def grad(self) -> Tensor | None:
         """What `backward` has added up for this leaf so far, or None."""
         builder = current().builder
-        if builder is not None:
+        if builder is not None and not self._within():
             return builder.read_grad(self)  # type: ignore[no-any-return]
         return getattr(self, "_grad", None)
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        if value is not None and value.__class__ is not Tensor:
+        if value is not None and not isinstance(value, Tensor):
             raise UsageError(
                 f"grad: expected a tensor or None, not {type(value).__name__}",
                 source=where(),
                 hint="wrap arrays in nodescope.tensor",
             )
+        if value is not None and (value.shape, value.dtype) != (self.shape, self.dtype):
+            wrong = ShapeError if value.shape != self.shape else DtypeError
+            raise wrong(
+                f"grad: {spec_of(value)} is no gradient of a tensor of {spec_of(self)}",
+                source=where(),
+                hint="a gradient has the shape and dtype of its tensor",
+            )
         builder = current().builder
-        if builder is not None:
+        if builder is not None and not self._within():
             builder.write_grad(self, value)
         else:
             self._grad = value
+
+    def _within(self) -> bool:
+        """Whether it is a value that a graph being built computes, which nobody sees outside."""
+        data: Any = self.data
+        return data.__class__ is Abstract and self.edge is not LEAF
 
     def numpy(self) -> Array:
         """The elements as a read-only view; copy it to write."""
@@ -193,9 +208,35 @@ class Tensor:
             GradientError: It has no history, its tape was already used, or it is not a scalar and
                 ``gradient`` is missing.
         """
-        from nodescope.engine.tape import backward
+        from nodescope.engine.backward import backward
 
         backward(self, gradient, retain_graph=retain_graph, create_graph=create_graph)
+
+    def register_hook(self, function: Callable[[Tensor], Any]) -> Any:
+        """Call ``function`` with the gradient of this tensor in each backward pass.
+
+        What it returns, unless that is None, takes the gradient's place, for this tensor and for
+        everything behind it. Hooks run in order of registration. PyTorch's method of this name.
+
+        Returns:
+            A handle with `remove`.
+
+        Raises:
+            GradientError: No gradient flows to this tensor.
+        """
+        from nodescope.engine.hooks import register_hook
+
+        return register_hook(self, function)
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this computed tensor as its ``.grad``; leaves do so anyhow.
+
+        Raises:
+            GradientError: No gradient flows to this tensor.
+        """
+        from nodescope.engine.hooks import retain_grad
+
+        retain_grad(self)
 
     # Python protocols
 
@@ -254,11 +295,6 @@ class Tensor:
             hint="say so with .numpy()",
         )
 
-    def __setitem__(self, index: Any, value: Any) -> None:
-        raise UnsupportedError(
-            "a tensor cannot be written to", source=where(), hint="select with np.where"
-        )
-
     # Methods that are ops, with NumPy's arguments; put on the class by engine.operators.
     sum: Callable[..., Tensor]
     prod: Callable[..., Tensor]
@@ -280,6 +316,49 @@ class Tensor:
     astype: Callable[..., Tensor]
     copy: Callable[..., Tensor]
     T: Tensor
+
+
+class Written(Tensor):
+    """A tensor that was written to; `engine.inplace` makes a `Tensor` one of these.
+
+    ``_history`` holds two tensors that are never written: what it was before it was first written
+    to, which is what the tape means where it names this one, and what it is now, which every
+    operation on it takes instead of it.
+    """
+
+    __slots__ = ()
+
+    @property
+    def data(self) -> Array:  # type: ignore[override]
+        """The array as it is now."""
+        return self._history[1].data  # type: ignore[no-any-return]
+
+    @property
+    def edge(self) -> Edge | None:  # type: ignore[override]
+        """Where the present elements come from."""
+        return self._history[1].edge  # type: ignore[no-any-return]
+
+    @edge.setter
+    def edge(self, value: Edge | None) -> None:
+        self._history[1].edge = value
+
+    @property
+    def _vid(self) -> int:  # type: ignore[override]
+        raise AttributeError("_vid")  # whoever wants it has to ask what the tensor is now
+
+
+written_at = [0]
+"""When a tensor was last written to, in `next_seq`'s count."""
+
+
+def settled(value: Any) -> Any:
+    """What an operation takes for a tensor that was written to; anything else as it is."""
+    return value._history[1] if value.__class__ is Written else value
+
+
+def changed(tensor: Tensor) -> None:
+    """Note that a leaf has another array now, so that older operations on it are not pulled."""
+    written_at[0] = tensor._history = next_seq()
 
 
 class Bundle:
@@ -380,7 +459,7 @@ def check_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def spec_of(value: Any) -> Any:
     """The spec of a tensor; a Python scalar stays what it is."""
-    if value.__class__ is Tensor:
+    if value.__class__ is Tensor or value.__class__ is Written:
         return TensorSpec(value.data.shape, value.data.dtype.name)
     return value
 
@@ -394,7 +473,7 @@ def operand(value: Any) -> Any:
         return make(np.asarray(value), kind="constant")
     if isinstance(value, list | tuple):
         return make(np.asarray(value), kind="constant")
-    return None
+    return value._history[1] if kind is Written else None
 
 
 def weak(inputs: tuple[Any, ...]) -> tuple[Any, ...]:

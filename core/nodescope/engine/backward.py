@@ -1,0 +1,89 @@
+"""`Tensor.backward`: gradients of one tensor, added to the leaves' ``.grad``.
+
+Invariant: no array that the user holds is written to, or becomes a gradient.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine import modes
+from nodescope.engine.source import where
+from nodescope.engine.tape import pull
+from nodescope.engine.tensor import SMOOTH, Tensor, make, operand
+from nodescope.errors import GradientError, ShapeError
+
+
+def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: bool) -> None:
+    """`Tensor.backward`."""
+    if root.edge is None:
+        raise GradientError(
+            "backward: this tensor was not made from one that wants a gradient",
+            source=where(),
+            hint="make parameters with nodescope.parameter or tensor(..., requires_grad=True), "
+            "and compute outside no_grad",
+        )
+    traced = create_graph or modes.observer() is not None
+    found = pull(
+        root,
+        start(root, gradient, traced),
+        traced=traced,
+        create_graph=create_graph,
+        keep=retain_graph or create_graph,
+    )
+    tracer = modes.observer()
+    # Adding to what an earlier backward left is part of this one.
+    place = contextlib.nullcontext(_nowhere) if tracer is None else tracer.backward()
+    with modes.recording(create_graph), place as differentiate:
+        for leaf, ct in found.values():
+            differentiate(leaf)
+            before = leaf.grad
+            if traced:
+                total = ct if before is None else before + ct
+            else:
+                total = make(np.asarray(ct if before is None else np.add(before.data, ct)))
+            leaf.grad = total
+            if tracer is not None:
+                tracer.pair(leaf, total)
+
+
+def _nowhere(tensor: Tensor) -> None:
+    """Where an operation stands matters only while somebody looks."""
+
+
+def start(root: Tensor, gradient: Any, traced: bool) -> Any:
+    """The cotangent of ``root``: ones for a scalar, else what the user gave."""
+    if root.data.dtype.kind not in SMOOTH:
+        raise GradientError(f"backward: {root.dtype} has no gradient", source=where())
+    if gradient is None:
+        if root.data.dtype.kind == "c":
+            raise GradientError(
+                f"backward: a {root.dtype} tensor needs a gradient to start from",
+                source=where(),
+                hint="make it real, as with np.abs or .real, or pass gradient=",
+            )
+        if root.data.ndim:
+            raise GradientError(
+                f"backward: a tensor of shape {root.shape} needs a gradient to start from",
+                source=where(),
+                hint="reduce it to a scalar, or pass gradient=",
+            )
+        return None if traced else np.ones((), root.dtype)
+    given = operand(gradient)
+    if given.__class__ is not Tensor:
+        given = make(np.array(gradient, root.dtype))
+    elif not isinstance(gradient, Tensor):
+        given = make(np.array(given.data))  # the caller may write to theirs later
+    if given.shape != root.shape:
+        raise ShapeError(
+            f"backward: gradient {given.shape} does not have the tensor's shape {root.shape}",
+            source=where(),
+        )
+    if given.dtype != root.dtype:
+        given = given.astype(root.dtype)
+    if root.dtype.kind == "c":
+        given = np.conjugate(given)
+    return given if traced else given.data
