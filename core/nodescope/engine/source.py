@@ -20,6 +20,11 @@ _OURS = (
 )
 
 
+def is_ours(file: str) -> bool:
+    """Whether a file belongs to nodescope or NumPy."""
+    return file.startswith(_OURS)
+
+
 def user_source() -> SourceLocation | None:
     """Where in the user's program we are, or None outside of any."""
     frame = sys._getframe(1)
