@@ -12,7 +12,7 @@ import numpy as np
 from nodescope.errors import ShapeError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
-from nodescope.ops.op import Op, Operand, Sample
+from nodescope.ops.op import Infer, Op, Operand, Rule, Sample
 from nodescope.ops.rules import unbroadcast
 from nodescope.ops.shapes import resolve, shape_of
 
@@ -99,3 +99,75 @@ register(
         flops=_flops,
     )
 )
+
+
+# Products of stacks of vectors: np.vecdot, np.matvec, np.vecmat
+
+
+def _gufunc_infer(name: str, ufunc: np.ufunc, core: tuple[int, int]) -> Infer:
+    def infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
+        a, b = shape_of(specs[0]), shape_of(specs[1])
+        if len(a) < core[0] or len(b) < core[1]:
+            raise ShapeError(
+                f"{name}: operands need at least {core[0]} and {core[1]} dimensions: {a}, {b}"
+            )
+        inner = b[-1] if core[1] == 1 else b[-2]
+        if a[-1] != inner:
+            raise ShapeError(f"{name}: inner dimensions differ: {a} and {b}")
+        try:
+            batch = np.broadcast_shapes(a[: len(a) - core[0]], b[: len(b) - core[1]])
+        except ValueError:
+            raise ShapeError(f"{name}: leading dimensions do not broadcast: {a} and {b}") from None
+        rest = (*(a[-2:-1] if core[0] == 2 else ()), *(b[-1:] if core[1] == 2 else ()))
+        return TensorSpec((*batch, *rest), resolve(name, ufunc, specs).name)
+
+    return infer
+
+
+def _conjugate(F: Any, x: Any) -> Any:
+    return F.conjugate(x) if x.dtype.kind == "c" else x
+
+
+def _row(F: Any, x: Any) -> Any:
+    return F.reshape(x, shape=(*x.shape[:-1], 1, x.shape[-1]))
+
+
+_STACKED: list[tuple[Any, tuple[int, int], tuple[Rule, Rule], list[tuple[Any, Any]]]] = [
+    (
+        np.vecdot, (1, 1),
+        (lambda F, ct, out, a, b: _conjugate(F, F.multiply(_column(F, ct), b)),
+         lambda F, ct, out, a, b: F.multiply(_column(F, ct), _conjugate(F, a))),
+        [((3,), (3,)), ((2, 3), (3,)), ((2, 1, 3), (4, 3)), ((0,), (0,)), ((1,), (2, 1))],
+    ),
+    (
+        getattr(np, "matvec", None), (2, 1),
+        (lambda F, ct, out, a, b: F.multiply(_column(F, ct), _row(F, b)),
+         lambda F, ct, out, a, b: F.matvec(_swapped(F, a), ct)),
+        [((2, 3), (3,)), ((4, 2, 3), (3,)), ((2, 3), (4, 3)), ((0, 3), (3,)), ((1, 1), (1,))],
+    ),
+    (
+        getattr(np, "vecmat", None), (1, 2),
+        (lambda F, ct, out, a, b: _conjugate(F, F.matvec(b, ct)),
+         lambda F, ct, out, a, b: F.multiply(_column(F, _conjugate(F, a)), _row(F, ct))),
+        [((3,), (3, 2)), ((3,), (4, 3, 2)), ((4, 3), (3, 2)), ((3,), (3, 0)), ((1,), (1, 1))],
+    ),
+]  # fmt: skip
+
+for _ufunc, _core, _rules, _cases in _STACKED:
+    if _ufunc is None:
+        continue  # NumPy before 2.2
+    register(
+        Op(
+            name=_ufunc.__name__,
+            family="matmul",
+            infer=_gufunc_infer(_ufunc.__name__, _ufunc, _core),
+            impl=_ufunc,
+            vjp=_rules,
+            numpy=(_ufunc,),
+            ports=("x1", "x2"),
+            samples=lambda rng, cases=_cases: [
+                Sample((rng.standard_normal(a), rng.standard_normal(b))) for a, b in cases
+            ],
+            flops=_flops,
+        )
+    )

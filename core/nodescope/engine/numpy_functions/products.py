@@ -1,0 +1,295 @@
+"""Products of arrays beyond ``@``: einsum, tensordot, dot, inner, outer, kron; cov, corrcoef.
+
+Invariant: every product of any shape is one ``einsum`` or ``matmul``, whose subscripts the graph
+shows.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.numpy_functions.base import Table, call, tensor_of
+from nodescope.engine.source import where
+from nodescope.engine.tensor import Tensor
+from nodescope.errors import DtypeError, ShapeError, UnsupportedError
+from nodescope.ops.einsum import spelled_out
+from nodescope.ops.shapes import axes
+
+_LETTERS = string.ascii_letters
+
+
+def einsum(*operands: Any, optimize: Any = True, out: None = None, order: str = "K") -> Tensor:
+    """``np.einsum``: with subscripts, or with operands and lists of axes in turn.
+
+    Args:
+        operands: ``"ij,jk->ik", a, b`` or ``a, [0, 1], b, [1, 2], [0, 2]``.
+        optimize: Taken as NumPy takes it; we always look for a good order.
+        out: Refused.
+        order: Taken; the layout of the result in memory is ours to choose.
+
+    Raises:
+        ShapeError: The subscripts do not fit each other or the operands.
+    """
+    if out is not None:
+        raise UnsupportedError(
+            "einsum with out= would take the result out of the graph", source=where()
+        )
+    if not operands:
+        raise ShapeError("einsum: there are no subscripts", source=where())
+    subscripts, given = _parsed(operands)
+    tensors = [tensor_of(each) for each in given]
+    try:
+        said = spelled_out(subscripts, tuple(each.ndim for each in tensors))
+    except ShapeError as error:
+        raise ShapeError(error.message, source=where(), hint=error.hint) from None
+    return call("einsum", *tensors, subscripts=said)  # type: ignore[no-any-return]
+
+
+def _parsed(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    if isinstance(operands[0], str):
+        return operands[0], operands[1:]
+    pairs = len(operands) // 2
+    terms = [_term(each) for each in operands[1 : 2 * pairs : 2]]
+    said = ",".join(terms)
+    if len(operands) % 2:
+        said += "->" + _term(operands[-1])
+    return said, operands[0 : 2 * pairs : 2]
+
+
+def _term(labels: Any) -> str:
+    found = ""
+    for each in labels:
+        if each is Ellipsis:
+            found += "..."
+        elif 0 <= int(each) < len(_LETTERS):
+            found += _LETTERS[int(each)]
+        else:
+            raise ShapeError(
+                f"einsum: the axis {each} is not between 0 and {len(_LETTERS) - 1}", source=where()
+            )
+    return found
+
+
+def contracted(a: Tensor, b: Tensor, a_axes: tuple[int, ...], b_axes: tuple[int, ...]) -> Tensor:
+    """The sum over pairs of axes; what is left of ``a``, then what is left of ``b``."""
+    if a.ndim + b.ndim - len(a_axes) > len(_LETTERS):
+        raise ShapeError("a product of so many dimensions is not traced", source=where())
+    one = list(_LETTERS[: a.ndim])
+    two = list(_LETTERS[a.ndim : a.ndim + b.ndim])
+    for i, j in zip(a_axes, b_axes, strict=True):
+        two[j] = one[i]
+    rest = [x for i, x in enumerate(one) if i not in a_axes]
+    rest += [x for j, x in enumerate(two) if j not in b_axes]
+    return call(  # type: ignore[no-any-return]
+        "einsum", a, b, subscripts=f"{''.join(one)},{''.join(two)}->{''.join(rest)}"
+    )
+
+
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
+    """``np.tensordot``: ``axes`` is a number (last axes of ``a`` and first of ``b``), or a pair of
+    axes or of lists of them.
+
+    Raises:
+        ShapeError: Axes do not exist, come twice or are not of one size.
+    """
+    a, b = tensor_of(a), tensor_of(b)
+    if isinstance(axes, int | np.integer):
+        n = int(axes)
+        if n > min(a.ndim, b.ndim) or n < 0:
+            raise ShapeError(
+                f"tensordot: {a.shape} and {b.shape} have no {n} axes to sum over", source=where()
+            )
+        pairs = tuple(range(a.ndim - n, a.ndim)), tuple(range(n))
+    else:
+        one, two = axes
+        pairs = _listed(one, a), _listed(two, b)
+    sizes = tuple(tuple(x.shape[i] for i in each) for x, each in zip((a, b), pairs, strict=True))
+    if sizes[0] != sizes[1]:
+        raise ShapeError(
+            f"tensordot: sizes {sizes[0]} of the first operand meet {sizes[1]} of the second",
+            source=where(),
+            hint=f"shapes are {a.shape} and {b.shape}",
+        )
+    return contracted(a, b, *pairs)
+
+
+def _listed(given: Any, x: Tensor) -> tuple[int, ...]:
+    found = (given,) if isinstance(given, int | np.integer) else tuple(given)
+    try:
+        return axes("tensordot", tuple(int(each) for each in found), x.ndim)
+    except ShapeError as error:
+        error.source = where()
+        raise
+
+
+def _one_size(name: str, a: Tensor, b: Tensor, i: int, j: int) -> None:
+    if a.shape[i] != b.shape[j]:
+        raise ShapeError(
+            f"{name}: sizes {a.shape[i]} and {b.shape[j]} differ in shapes {a.shape} and {b.shape}",
+            source=where(),
+        )
+
+
+def dot(a: Any, b: Any, out: None = None) -> Tensor:
+    """``np.dot``: the last axis of ``a`` with the last but one of ``b``."""
+    if out is not None:
+        raise UnsupportedError("np.dot: out= is not traced", source=where())
+    a, b = tensor_of(a), tensor_of(b)
+    if not a.ndim or not b.ndim:
+        return a * b
+    if b.ndim <= 2 and a.ndim <= 2:
+        return a @ b
+    last = max(b.ndim - 2, 0)
+    _one_size("dot", a, b, -1, last)
+    return contracted(a, b, (a.ndim - 1,), (last,))
+
+
+def inner(a: Any, b: Any) -> Tensor:
+    """``np.inner``: the last axes of both."""
+    a, b = tensor_of(a), tensor_of(b)
+    if not a.ndim or not b.ndim:
+        return a * b
+    _one_size("inner", a, b, -1, -1)
+    return contracted(a, b, (a.ndim - 1,), (b.ndim - 1,))
+
+
+def vdot(a: Any, b: Any) -> Tensor:
+    """``np.vdot``: of all elements, the first operand conjugated."""
+    a, b = tensor_of(a).ravel(), tensor_of(b).ravel()
+    _one_size("vdot", a, b, 0, 0)
+    return contracted(_conjugate(a), b, (0,), (0,))
+
+
+def _conjugate(x: Tensor) -> Tensor:
+    return call("conjugate", x) if x.dtype.kind == "c" else x
+
+
+def outer(a: Any, b: Any, out: None = None) -> Tensor:
+    """``np.outer``, of everything in row-major order."""
+    if out is not None:
+        raise UnsupportedError("np.outer: out= is not traced", source=where())
+    return tensor_of(a).ravel().reshape(-1, 1) * tensor_of(b).ravel()
+
+
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
+    """``np.linalg.vecdot``: products of vectors along an axis, the first conjugated."""
+    a, b = tensor_of(x1), tensor_of(x2)
+    if axis != -1:
+        a, b = (call("transpose", x, axes=_to_end(x, axis)) for x in (a, b))
+    return call("vecdot", a, b)  # type: ignore[no-any-return]
+
+
+def _to_end(x: Tensor, axis: int) -> tuple[int, ...]:
+    try:
+        (at,) = axes("vecdot", (axis,), x.ndim)
+    except ShapeError as error:
+        error.source = where()
+        raise
+    return (*(i for i in range(x.ndim) if i != at), at)
+
+
+def kron(a: Any, b: Any) -> Tensor:
+    """``np.kron``: every element of ``a`` times all of ``b``."""
+    a, b = tensor_of(a), tensor_of(b)
+    ndim = max(a.ndim, b.ndim)
+    one, two = _LETTERS[: a.ndim], _LETTERS[ndim : ndim + b.ndim]
+    woven = ""
+    for i in range(ndim):
+        woven += one[i - ndim + a.ndim : i - ndim + a.ndim + 1] if i >= ndim - a.ndim else ""
+        woven += two[i - ndim + b.ndim : i - ndim + b.ndim + 1] if i >= ndim - b.ndim else ""
+    found = call("einsum", a, b, subscripts=f"{one},{two}->{woven}")
+    sizes = [(1,) * (ndim - x.ndim) + x.shape for x in (a, b)]
+    return found.reshape(tuple(m * n for m, n in zip(*sizes, strict=True)))  # type: ignore[no-any-return]
+
+
+def matrix_transpose(x: Any, /) -> Tensor:
+    """``np.matrix_transpose``: the last two axes exchanged."""
+    x = tensor_of(x)
+    if x.ndim < 2:
+        raise ShapeError(
+            f"matrix_transpose: a matrix has two dimensions, not {x.ndim}", source=where()
+        )
+    order = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
+    return call("transpose", x, axes=order)  # type: ignore[no-any-return]
+
+
+def matmul(x1: Any, x2: Any, /) -> Tensor:
+    """``np.linalg.matmul``."""
+    return call("matmul", tensor_of(x1), tensor_of(x2))  # type: ignore[no-any-return]
+
+
+# Statistics
+
+
+def cov(
+    m: Any,
+    y: Any = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    *,
+    dtype: Any = None,
+) -> Tensor:
+    """``np.cov``: the covariance matrix of variables, one per row."""
+    x = _variables(tensor_of(m), rowvar)
+    if y is not None:
+        other = _variables(tensor_of(y), rowvar)
+        x = call("concatenate", x, other, axis=0)
+    wanted = np.result_type(x.dtype, np.float64) if dtype is None else np.dtype(dtype)
+    x = x if x.dtype == wanted else x.astype(wanted)
+    ddof = (0 if bias else 1) if ddof is None else ddof
+    if fweights is None and aweights is None:
+        centred = x - np.mean(x, axis=1, keepdims=True)
+        share: Any = max(x.shape[1] - ddof, 0)
+        scaled = centred
+    else:
+        weights: Any = 1.0
+        if fweights is not None:
+            weights = tensor_of(fweights)
+            if weights.dtype.kind not in "iub":
+                raise DtypeError("cov: fweights counts: it holds whole numbers", source=where())
+        if aweights is not None:
+            weights = weights * tensor_of(aweights)
+        total = np.sum(weights)
+        centred = x - (np.sum(x * weights, axis=1) / total).reshape(-1, 1)
+        if ddof == 0:
+            share = total
+        elif aweights is None:
+            share = total - ddof
+        else:
+            share = total - ddof * np.sum(weights * tensor_of(aweights)) / total
+        scaled = centred * weights
+    product = contracted(scaled, _conjugate(centred), (1,), (1,))
+    return (product / share).squeeze()  # type: ignore[no-any-return]
+
+
+def _variables(x: Tensor, rowvar: bool) -> Tensor:
+    if x.ndim > 2:
+        raise ShapeError("cov: variables make one or two dimensions", source=where())
+    if x.ndim < 2:
+        return x.reshape(1, -1)
+    return x if rowvar or x.shape[0] == 1 else x.T
+
+
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Tensor:
+    """``np.corrcoef``: correlations of variables, one per row; clipped to -1 and 1 as NumPy's."""
+    found = cov(x, y, rowvar, dtype=dtype)
+    if not found.ndim:
+        return found / found
+    n = found.shape[0]
+    spread = np.sqrt(np.real(found[np.arange(n), np.arange(n)]))
+    scaled = found / spread.reshape(-1, 1) / spread
+    return scaled if scaled.dtype.kind == "c" else np.clip(scaled, -1, 1)
+
+
+NUMPY: Table = {
+    np.einsum: einsum, np.tensordot: tensordot, np.dot: dot, np.inner: inner, np.vdot: vdot,
+    np.outer: outer, np.kron: kron, np.matrix_transpose: matrix_transpose, np.cov: cov,
+    np.corrcoef: corrcoef, np.linalg.tensordot: tensordot, np.linalg.vecdot: vecdot,
+    np.linalg.matrix_transpose: matrix_transpose, np.linalg.matmul: matmul,
+}  # fmt: skip

@@ -1,0 +1,305 @@
+"""Sums of products: ``einsum``, to which tensordot, inner, kron and their like come down.
+
+Subscripts are explicit here (``ij,jk->ik``, without ellipsis: `spelled_out` makes them so). Two
+operands meet in a matrix product where their size pays for bringing them into its form; more are
+contracted in pairs, in an order that NumPy's `einsum_path` finds and we remember.
+
+Invariant: values are those of `numpy.einsum` up to rounding; axes of size 1 broadcast as they do
+there.
+"""
+
+from __future__ import annotations
+
+import functools
+import string
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nodescope.errors import ShapeError
+from nodescope.ir.graph import TensorSpec
+from nodescope.ops import register
+from nodescope.ops.op import Array, Op, Operand, Sample
+from nodescope.ops.shapes import dtype_of, shape_of
+
+_SMALL = 2048  # products below which NumPy's plain loop is the fastest
+_BLAS = frozenset(np.dtype(each) for each in ("f4", "f8", "c8", "c16"))
+
+
+@functools.lru_cache(1024)
+def spelled_out(subscripts: str, ndims: tuple[int, ...]) -> str:
+    """Subscripts as users write them, with ellipsis as letters and the output said.
+
+    Raises:
+        ShapeError: They are no subscripts of operands of these dimensions.
+    """
+    text = subscripts.replace(" ", "")
+    inputs, arrow, output = text.partition("->")
+    terms = inputs.split(",")
+    if len(terms) != len(ndims):
+        raise ShapeError(f"einsum: {text!r} is about {len(terms)} operands, not {len(ndims)}")
+    free = [each for each in reversed(string.ascii_letters) if each not in text]
+    spread = 0
+    for term, ndim in zip(terms, ndims, strict=True):
+        named = len(term.replace("...", "", 1))
+        if "..." in term:
+            spread = max(spread, ndim - named)
+        if named > ndim or ("..." not in term and named != ndim):
+            raise ShapeError(
+                f"einsum: {term!r} in {text!r} does not name the axes of an operand of "
+                f"{ndim} dimensions",
+                hint="one letter per axis, or ... for the axes that are left",
+            )
+    if spread > len(free):
+        raise ShapeError(f"einsum: there are not enough letters for {text!r}")
+    rest = "".join(reversed(free[:spread]))
+    filled = [
+        term.replace("...", rest[spread - (ndim - len(term) + 3) :] if "..." in term else "", 1)
+        for term, ndim in zip(terms, ndims, strict=True)
+    ]
+    if arrow:
+        if rest and "..." not in output:
+            raise ShapeError(
+                f"einsum: {text!r} leaves the axes of ... out of its output",
+                hint="begin the output with ...",
+            )
+        output = output.replace("...", rest, 1)
+    else:
+        known = "".join(filled)
+        output = rest + "".join(
+            each for each in sorted(set(known)) if known.count(each) == 1 and each not in rest
+        )
+    known = set("".join(filled))
+    for each in (*known, *output):
+        if each not in string.ascii_letters:
+            raise ShapeError(f"einsum: {each!r} in {text!r} is no letter")
+    if not known.issuperset(output) or len(set(output)) != len(output):
+        raise ShapeError(
+            f"einsum: the output of {text!r} repeats a letter or has one that no operand has"
+        )
+    return f"{','.join(filled)}->{output}"
+
+
+@functools.lru_cache(1024)
+def _terms(subscripts: str) -> tuple[tuple[str, ...], str]:
+    inputs, _, output = subscripts.partition("->")
+    return tuple(inputs.split(",")), output
+
+
+def _sizes(terms: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+    """The size of every letter. Raises `ShapeError` if two operands disagree."""
+    sizes: dict[str, int] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        for label, size in zip(term, shape, strict=True):
+            before = sizes.get(label, 1)
+            if before != size and before != 1 and size != 1:
+                raise ShapeError(
+                    f"einsum: {label!r} in {','.join(terms)!r} has size {before} in one operand "
+                    f"and {size} in another"
+                )
+            sizes[label] = size if before == 1 else before
+    return sizes
+
+
+def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
+    terms, output = _terms(attrs["subscripts"])
+    shapes = [shape_of(each) for each in specs]
+    if [len(each) for each in terms] != [len(each) for each in shapes]:
+        raise ShapeError(f"einsum: {attrs['subscripts']!r} does not fit operands {shapes}")
+    sizes = _sizes(terms, shapes)
+    dtype = np.result_type(*(np.dtype(dtype_of(each)) for each in specs))
+    return TensorSpec(tuple(sizes[each] for each in output), dtype.name)
+
+
+# Values
+
+
+class _Product(NamedTuple):
+    """How two operands become stacks of matrices, and their product the output.
+
+    Attributes:
+        left: Order of the left operand's axes: common, its own, contracted.
+        right: Order of the right operand's: common, contracted, its own.
+        groups: How many axes are common, the left's own, contracted, the right's own.
+        back: Order of the product's axes.
+        shared: Pairs of axes that have to be of one size.
+    """
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    groups: tuple[int, int, int, int]
+    back: tuple[int, ...]
+    shared: tuple[tuple[int, int], ...]
+
+
+@functools.lru_cache(1024)
+def _product(a: str, b: str, output: str) -> _Product | None:
+    """The matrix product that a contraction is, or None if it is none."""
+    if len(set(a)) != len(a) or len(set(b)) != len(b):
+        return None
+    common = [each for each in a if each in b and each in output]
+    contracted = [each for each in a if each in b and each not in output]
+    left = [each for each in a if each not in b]
+    right = [each for each in b if each not in a]
+    if not contracted or not set(left).union(right) <= set(output):
+        return None
+    if common and not left and not right:
+        return None  # many small inner products: NumPy's loop does them in one go
+    made = [*common, *left, *right]
+    return _Product(
+        tuple(a.index(each) for each in (*common, *left, *contracted)),
+        tuple(b.index(each) for each in (*common, *contracted, *right)),
+        (len(common), len(left), len(contracted), len(right)),
+        tuple(made.index(each) for each in output),
+        tuple((a.index(each), b.index(each)) for each in (*common, *contracted)),
+    )
+
+
+def _pair(a: Array, b: Array, terms: tuple[str, ...], output: str) -> Any:
+    plan = _product(*terms, output) if a.size * b.size > _SMALL and a.dtype == b.dtype else None
+    if plan is None or a.dtype not in _BLAS or not all(
+        a.shape[i] == b.shape[j] for i, j in plan.shared
+    ):  # fmt: skip
+        return np.einsum(f"{','.join(terms)}->{output}", a, b)
+    a, b = a.transpose(plan.left), b.transpose(plan.right)
+    common, own, contracted, other = plan.groups
+    batch, rows = a.shape[:common], a.shape[common : common + own]
+    columns = b.shape[common + contracted :]
+    # Reshaping copies what no matrix product could read in place; the usual ones are left alone.
+    if own != 1 or contracted != 1:
+        a = a.reshape((*batch, _count(rows), _count(a.shape[common + own :])))
+    if other != 1 or contracted != 1:
+        b = b.reshape((*batch, _count(b.shape[common : common + contracted]), _count(columns)))
+    found = np.matmul(a, b)
+    if own != 1 or other != 1:
+        found = found.reshape((*batch, *rows, *columns))
+    return found.transpose(plan.back)
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    n = 1
+    for each in shape:
+        n *= each
+    return n
+
+
+def _einsum(*operands: Array, subscripts: str) -> Any:
+    if operands[0].dtype.kind == "V" or any(each.dtype.kind == "V" for each in operands):
+        return _in_float32(operands, subscripts)
+    terms, output = _terms(subscripts)
+    if len(operands) == 2:
+        return _pair(*operands, terms, output)
+    if len(operands) < 2:
+        return np.einsum(subscripts, *operands)
+    left, labels = list(operands), list(terms)
+    for step in _order(subscripts, tuple(each.shape for each in operands)):
+        chosen = [left.pop(i) for i in step]
+        used = tuple(labels.pop(i) for i in step)
+        last = not left
+        needed = output if last else output + "".join(labels)
+        made = output if last else "".join(dict.fromkeys(x for x in "".join(used) if x in needed))
+        if len(chosen) == 2:
+            found = _pair(*chosen, used, made)
+        else:
+            found = np.einsum(f"{','.join(used)}->{made}", *chosen)
+        left.append(found)
+        labels.append(made)
+    return left[0]
+
+
+@functools.lru_cache(1024)
+def _order(subscripts: str, shapes: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
+    """Which operands to contract after one another; highest positions first in each step."""
+    terms, _ = _terms(subscripts)
+    sizes = _sizes(terms, shapes)
+    everything = (tuple(range(len(shapes)))[::-1],)
+    for term, shape in zip(terms, shapes, strict=True):
+        if any(sizes[label] != size for label, size in zip(term, shape, strict=True)):
+            return everything  # axes that broadcast: in one go, by NumPy
+    if 0 in sizes.values():
+        return everything
+    blanks = [np.broadcast_to(np.empty(()), each) for each in shapes]
+    path = np.einsum_path(subscripts, *blanks, optimize="greedy")[0][1:]
+    return tuple(tuple(sorted(step, reverse=True)) for step in path)
+
+
+def _in_float32(operands: tuple[Array, ...], subscripts: str) -> Any:
+    dtype = np.result_type(*(each.dtype for each in operands))
+    wide = [each.astype(np.float32) if each.dtype.kind == "V" else each for each in operands]
+    return np.asarray(_einsum(*wide, subscripts=subscripts)).astype(dtype)
+
+
+# Gradients
+
+
+def _vjp(F: Any, ct: Any, out: Any, *operands: Any, subscripts: str, port: int) -> Any:
+    terms, output = _terms(subscripts)
+    x, term = operands[port], terms[port]
+    labels = "".join(dict.fromkeys(term))
+    others = [each for i, each in enumerate(operands) if i != port]
+    given = [output, *(each for i, each in enumerate(terms) if i != port)]
+    # What the product of the cotangent and the other operands says about each letter; axes along
+    # which x was broadcast are summed, letters that only x had are broadcast.
+    sizes = _sizes(given, [each.shape for each in (ct, *others)])
+    shape = tuple(x.shape[term.index(each)] for each in labels)
+    kept = "".join(
+        each for each, size in zip(labels, shape, strict=True) if each in sizes and size != 1
+    )
+    found = F.einsum(ct, *others, subscripts=f"{','.join(given)}->{kept}")
+    fitted = tuple(sizes[each] if each in kept else 1 for each in labels)
+    if found.shape != fitted:
+        found = F.reshape(found, shape=fitted)
+    if fitted != shape:
+        found = F.broadcast_to(found, shape=shape)
+    if len(labels) == len(term):
+        return found
+    return _on_diagonal(F, found, labels, term, set("".join(terms)))
+
+
+def _on_diagonal(F: Any, found: Any, labels: str, term: str, taken: set[str]) -> Any:
+    """``found`` where all axes of the same letter in ``term`` have the same index, else 0."""
+    free = iter(each for each in string.ascii_letters if each not in taken)
+    target, terms, eyes = "", [labels], []
+    for label in term:
+        if label not in target:
+            target += label
+            continue
+        fresh = next(free)
+        target += fresh
+        terms.append(label + fresh)
+        eyes.append(np.eye(found.shape[labels.index(label)], dtype=found.dtype))
+    return F.einsum(found, *eyes, subscripts=f"{','.join(terms)}->{target}")
+
+
+def _flops(specs: tuple[Operand, ...], out: TensorSpec) -> int:
+    # Of the product of all sizes, which for two operands is what is multiplied.
+    sizes = sorted((shape_of(each) for each in specs), key=len)
+    return 2 * max(_count(out.shape), *(_count(each) for each in sizes), 1)
+
+
+_CASES: list[tuple[str, list[tuple[int, ...]]]] = [
+    ("ij,jk->ik", [(2, 3), (3, 4)]), ("bij,bjk->bik", [(2, 3, 4), (2, 4, 2)]),
+    ("ij->ji", [(2, 3)]), ("ij->", [(2, 3)]), ("ii->i", [(3, 3)]), ("iij->j", [(2, 2, 3)]),
+    ("i,i->", [(4,), (4,)]), ("i,j->ij", [(2,), (3,)]), ("ij,kj,kl->il", [(2, 3), (4, 3), (4, 2)]),
+    ("ij,jk->i", [(2, 3), (3, 4)]), (",i->i", [(), (3,)]), ("ij,ij->ij", [(2, 3), (1, 3)]),
+    ("ii,i,ijj->j", [(2, 2), (2,), (2, 3, 3)]), ("ij,j->i", [(0, 3), (3,)]),
+    ("ij,jk->ik", [(2, 0), (0, 3)]), ("i,i->", [(1,), (3,)]), ("iij,k->ki", [(1, 1, 2), (2,)]),
+    ("abcd,cdbe->ae", [(5, 4, 5, 4), (5, 4, 4, 5)]), ("abc,dc->dba", [(6, 5, 7), (8, 7)]),
+]  # fmt: skip
+
+register(
+    Op(
+        name="einsum",
+        family="matmul",
+        infer=_infer,
+        impl=_einsum,
+        vjp=(_vjp,),
+        variadic=True,
+        samples=lambda rng: [
+            Sample(tuple(rng.standard_normal(each) for each in shapes), {"subscripts": subscripts})
+            for subscripts, shapes in _CASES
+        ],
+        flops=_flops,
+    )
+)
