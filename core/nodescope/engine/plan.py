@@ -6,6 +6,7 @@ are bit-equal; an array is let go after its last use.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -83,7 +84,7 @@ class Plan:
         self.outputs = tuple(graph.outputs if outputs is None else outputs)
         self.fed = tuple(graph.inputs if fed is None else fed)
         self.nodes = needed(graph, self.outputs, self.fed, also)
-        self._constants = {
+        self.constants = {
             value: constants[value]
             for node in self.nodes
             if node.op == "constant"
@@ -95,7 +96,7 @@ class Plan:
             for value in (*call.args, *call.node.outputs):
                 if isinstance(value, int):
                     last[value] = index
-        kept = {*self.outputs, *self._constants}
+        kept = {*self.outputs, *self.constants}
         ends: dict[int, list[int]] = {}
         for value, index in last.items():
             if value not in kept:
@@ -105,6 +106,19 @@ class Plan:
             for index, call in enumerate(calls)
         )
         self._steps = [self._step(call) for call in self.calls]
+
+    @functools.cached_property
+    def by_id(self) -> dict[int, Node]:
+        """The graph's nodes by id."""
+        return {node.id: node for node in self.graph.nodes}
+
+    @functools.cached_property
+    def _producers(self) -> dict[int, Node]:
+        return {value: node for node in self.graph.nodes for value in node.outputs}
+
+    def producer(self, value: int) -> Node | None:
+        """The node that makes a value, if any does."""
+        return self._producers.get(value)
 
     def _step(self, call: Call) -> tuple[Any, ...]:
         args = [each if isinstance(each, int) else None for each in call.args]
@@ -119,7 +133,7 @@ class Plan:
         Args:
             feeds: An array for each of ``fed``, in order, of the right shape and dtype.
         """
-        values: dict[int, Any] = dict(self._constants)
+        values: dict[int, Any] = dict(self.constants)
         values.update(zip(self.fed, feeds, strict=True))
         for impl, args, scalars, attrs, outputs, drop in self._steps:
             if scalars is None:

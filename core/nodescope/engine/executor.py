@@ -1,0 +1,222 @@
+"""Executor: runs the calls of a plan, one after the other.
+
+Two roads: on arrays while nobody looks, and `execute_observed`, on which every node goes through
+the tracer and is an event, stands in its own scope, phase and source line, and can be stopped at.
+
+Invariant: both run the same impls on the same arrays in the same order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nodescope import ops
+from nodescope.engine.plan import Call, Plan, Scalar
+from nodescope.engine.state import State, current
+from nodescope.engine.tensor import Tensor, alias, make
+from nodescope.events import GraphExtended, NodeFinished, NodeStarted
+from nodescope.ir.graph import Node, TensorSpec
+from nodescope.ir.identity import Cursor, Entry
+from nodescope.ops.op import Array
+
+if TYPE_CHECKING:
+    from nodescope.engine.tracer import Tracer
+
+Before = Callable[[Call, list[Any]], list[Any]]
+After = Callable[[Call, tuple[Any, ...]], None]
+
+
+class Effects:
+    """What some ops do besides computing: reading and writing a session's variables, and so on.
+
+    Attributes:
+        before: By op name, gives the arguments that a call gets instead of its own.
+        after: By op name, takes the outputs.
+    """
+
+    def __init__(
+        self, before: Mapping[str, Before] | None = None, after: Mapping[str, After] | None = None
+    ) -> None:
+        self.before = dict(before or {})
+        self.after = dict(after or {})
+
+
+NO_EFFECTS = Effects()
+
+
+def execute_observed(
+    tracer: Tracer,
+    plan: Plan,
+    feeds: Sequence[Array | Tensor],
+    *,
+    key: str,
+    nth: int = 0,
+    gradients: Mapping[int, int] | None = None,
+    effects: Effects = NO_EFFECTS,
+) -> list[Tensor]:
+    """Run a plan node by node under the tracer, on the calling thread.
+
+    A node of the graph is the same node of the run however often and for whichever outputs it runs.
+
+    Args:
+        tracer: What observes the engine: `modes.observer()`.
+        plan: What to run.
+        feeds: A tensor or array for each of ``plan.fed``. A tensor that the tracer has seen stays
+            the node that it is; everything else enters as a leaf of the graph.
+        key: Names the graph in this process, so that no other's nodes are taken for its own.
+        nth: Calls that are different nodes (of a function that is called twice in a step) differ
+            in it.
+        gradients: Value ids with those of their gradients, to be told to the tracer.
+        effects: Called around stateful ops, with tensors.
+
+    Returns:
+        The outputs, as tensors without history.
+    """
+    state = current()
+    saved = (state.scope, state.phase, state.cursor, state.forward, state.source, state.recording,
+             state.cursors)  # fmt: skip
+    run = _ObservedRun(tracer, plan, f"{key}:{nth}" if nth else key, state)
+    state.recording = False
+    try:
+        values = run.leaves(feeds)
+        fed = set(plan.fed)
+        whose = _by_gradient(gradients)
+        for call in plan.calls:
+            before = effects.before.get(call.node.op)
+            args = [each.value if isinstance(each, Scalar) else values.get(each)
+                    for each in call.args]  # fmt: skip
+            if before is not None:
+                args = before(call, args)
+            inline = call.op.inline
+            run.place(call.node, inside=inline is not None)
+            found: Any = (
+                tracer.run(call.op, tuple(args), call.attrs)
+                if inline is None
+                else inline(tuple(args), call.attrs)
+            )
+            outputs = found if isinstance(found, tuple) else (found,)
+            after = effects.after.get(call.node.op)
+            if after is not None:
+                after(call, outputs)
+            for value, each in zip(call.node.outputs, outputs, strict=True):
+                if value not in fed:
+                    values[value] = each
+            if whose:
+                run.pairs(call.node, values, whose)
+            for each in call.drop:
+                values.pop(each, None)
+        return [values[each] for each in plan.outputs]
+    finally:
+        (state.scope, state.phase, state.cursor, state.forward, state.source,
+         state.recording, state.cursors) = saved  # fmt: skip
+
+
+class _ObservedRun:
+    """One observed execution: where each node stands, and its leaves."""
+
+    def __init__(self, tracer: Tracer, plan: Plan, key: str, state: State) -> None:
+        self.tracer = tracer
+        self.plan = plan
+        self.key = key
+        self.state = state
+
+    def entries(self, node: Node) -> list[Entry]:
+        key = f"{self.key}/{node.id}"
+        return self.tracer.identity.entries(node.scope, key, node.phase)
+
+    def place(self, node: Node, *, inside: bool = False) -> None:
+        """Make the thread stand where the node was made, with a count of the node's own.
+
+        Args:
+            inside: What runs is not the node but the nodes of its bodies, in a scope of its name.
+        """
+        state, tracer = self.state, self.tracer
+        cursor = Cursor(tracer.identity, node.scope, node.phase)
+        cursor.step = tracer.epoch
+        cursor.label = node.name.rpartition("/")[2] if node.scope else node.name
+        cursor.slots[node.op] = [0, self.entries(node)]
+        state.cursor, state.scope, state.phase = cursor, node.scope, node.phase
+        state.source, state.forward = node.source, None
+        if inside:
+            state.cursor, state.scope, state.cursors = None, node.name, {}
+        if node.forward is not None:
+            forward = self.plan.by_id.get(node.forward)
+            known = self.entries(forward) if forward is not None else []
+            state.forward = known[0].node.id if known else None
+
+    def leaves(self, feeds: Sequence[Array | Tensor]) -> dict[int, Any]:
+        """Tensors of constants and feeds by value id."""
+        values: dict[int, Any] = {}
+        for value, given in zip(self.plan.fed, feeds, strict=True):
+            if isinstance(given, Tensor) and getattr(given, "_vid", 0) > self.tracer.base:
+                values[value] = alias(given)
+                continue
+            array = given.data if isinstance(given, Tensor) else given
+            values[value] = self.leaf(self.plan.producer(value), array)
+        for value, array in self.plan.constants.items():
+            if value not in values:
+                values[value] = self.leaf(self.plan.producer(value), array)
+        return values
+
+    def leaf(self, node: Node | None, array: Array) -> Tensor:
+        """Emit a leaf of the graph, or a value that was fed in the place of a node's output."""
+        found = make(array)
+        if node is None:
+            self.tracer.leaf(found)
+            return found
+        tracer = self.tracer
+        leaf = ops.get(node.op).family == "leaf"
+        entries = self.entries(node) if leaf else tracer.identity.entries(
+            node.scope, f"{self.key}/{node.id}/fed", node.phase
+        )  # fmt: skip
+        if entries:
+            entry = entries[0]
+        else:
+            entry, values = tracer.identity.define(
+                entries, 0, op=node.op if leaf else "placeholder", family="leaf", inputs=(),
+                specs=(TensorSpec(array.shape, array.dtype.name),), attrs={}, scope=node.scope,
+                phase=node.phase, source=node.source, label=node.name.rpartition("/")[2],
+            )  # fmt: skip
+            if values is not None:
+                version = tracer.identity.version
+                tracer.bus.emit(GraphExtended((entry.node,), values, version))
+        bus, thread = tracer.bus, self.state.thread
+        start = time.perf_counter_ns() - bus.origin_ns
+        if bus.starts:
+            bus.emit(NodeStarted(entry.node, (), tracer.step, thread, start))
+        found._vid = entry.outputs[0]
+        end = time.perf_counter_ns() - bus.origin_ns
+        bus.emit(NodeFinished(entry.node, (), (array,), tracer.step, thread, start, end))
+        return found
+
+    def pairs(
+        self, node: Node, values: Mapping[int, Any], gradients: Mapping[int, Sequence[int]]
+    ) -> None:
+        """Tell the tracer whose gradients have just been computed."""
+        for gradient in node.outputs:
+            for value in gradients.get(gradient, ()):
+                of = self._known(value, values)
+                if of is not None:
+                    self.tracer.pair(of, values[gradient])
+
+    def _known(self, value: int, values: Mapping[int, Any]) -> Tensor | None:
+        """A tensor with the run's id of a value, which may have been let go already."""
+        held: Tensor | None = values.get(value)
+        if held is not None:
+            return held
+        node = self.plan.producer(value)
+        known = self.entries(node) if node is not None else []
+        if node is None or not known:
+            return None
+        stand_in = Tensor.__new__(Tensor)
+        stand_in._vid = known[0].outputs[node.outputs.index(value)]
+        return stand_in
+
+
+def _by_gradient(gradients: Mapping[int, int] | None) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for value, gradient in (gradients or {}).items():
+        found.setdefault(gradient, []).append(value)
+    return found

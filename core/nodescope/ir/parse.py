@@ -1,0 +1,395 @@
+"""Parsing the text of graphs; its form is `nodescope.ir.text`'s.
+
+Invariant: a scanner and a recursive descent, bounded in depth; nothing of the text is executed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NoReturn, cast, get_args
+
+from nodescope.errors import GraphError
+from nodescope.ir.graph import (
+    PHASES,
+    Graph,
+    GraphKind,
+    Node,
+    Phase,
+    SourceLocation,
+    TensorSpec,
+    Value,
+)
+from nodescope.ir.literals import DTYPES, Call, array_of, hexed
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_LINE_SPACE = re.compile(r"[ \t]*")
+_INT = re.compile(r"-?[0-9]+")
+_NUMBER = re.compile(r"-?(?:inf\b|[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_BARE = re.compile(r"[A-Za-z0-9_./<>+\-]+")
+_KIND = re.compile(r"[a-z\-]+")
+_PLACE = re.compile(r"([A-Za-z0-9_./<>+\-~@]*[A-Za-z0-9_/<>+\-~@]):([0-9]+)")
+_FIELD = re.compile(r"(id|scope|phase|device|after|origin|of)=")
+_DEEPEST = 60  # bodies within bodies, tuples within tuples
+
+
+def parse_graph(text: str) -> Graph:
+    """The graph that a text of `nodescope.ir.text.print_graph` says.
+
+    Lines that begin with ``//`` are skipped.
+
+    Raises:
+        GraphError: It says none; the message gives line, column and what was expected.
+    """
+    parser = _Parser(re.sub(r"(?m)^[ \t]*//.*$", "", text))
+    parser.space()
+    graph = parser.graph()
+    parser.space()
+    if parser.at != len(parser.text):
+        parser.fail("the end of the text")
+    return graph
+
+
+class _Parser:
+    """A text, and how far it is read."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.depth = 0
+
+    # Characters
+
+    def fail(self, expected: str, at: int | None = None) -> NoReturn:
+        place = self.at if at is None else at
+        line = self.text.count("\n", 0, place) + 1
+        column = place - self.text.rfind("\n", 0, place)
+        found = self.text[place : place + 20].split("\n")[0]
+        raise GraphError(
+            f"line {line}, column {column}: expected {expected}, found {found!r}"
+            if found
+            else f"line {line}, column {column}: expected {expected}, found the end"
+        )
+
+    def space(self) -> None:
+        self.match(_SPACE)
+
+    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        found = pattern.match(self.text, self.at)
+        if found is not None:
+            self.at = found.end()
+        return found
+
+    def need(self, pattern: re.Pattern[str], expected: str) -> re.Match[str]:
+        return self.match(pattern) or self.fail(expected)
+
+    def take(self, mark: str, *, line: bool = False) -> bool:
+        """Take a mark after space, if it comes next. ``line``: on this line."""
+        start = self.at
+        self.match(_LINE_SPACE if line else _SPACE)
+        if self.text.startswith(mark, self.at):
+            self.at += len(mark)
+            return True
+        self.at = start
+        return False
+
+    def expect(self, mark: str) -> None:
+        if not self.take(mark):
+            self.space()
+            self.fail(repr(mark))
+
+    def string(self) -> str:
+        start = self.at
+        try:
+            found, self.at = json.JSONDecoder().raw_decode(self.text, self.at)
+        except ValueError:
+            self.fail("a text in quotes", start)
+        if not isinstance(found, str):
+            self.fail("a text in quotes", start)
+        return found
+
+    def quoted(self, pattern: re.Pattern[str], expected: str) -> str:
+        if self.text.startswith('"', self.at):
+            return self.string()
+        return self.need(pattern, expected).group()
+
+    def number(self, mark: str) -> int:
+        self.space()
+        if not self.take(mark):
+            self.fail(f"{mark} and a number")
+        return int(self.need(re.compile("[0-9]+"), "a number").group())
+
+    # Graphs
+
+    def graph(self) -> Graph:
+        self._enter()
+        if self.need(_WORD, "'graph'").group() != "graph":
+            self.fail("'graph'", self.at - 5)
+        self.space()
+        id = int(self.need(_INT, "the graph's id").group())
+        self.space()
+        start = self.at
+        kind = self.need(_KIND, "a kind of graph").group()
+        if kind not in get_args(GraphKind):
+            self.fail(f"one of {', '.join(get_args(GraphKind))}", start)
+        inputs = self.value_list()
+        self.expect("->")
+        outputs = self.value_list()
+        self.expect("{")
+        constants: tuple[int, ...] = ()
+        if self.take("constants"):
+            constants = self.value_list()
+        values: list[Value] = []
+        nodes: list[Node] = []
+        while self.take("given"):
+            self.expect("(")
+            value, spec, _ = self.made()
+            self.space()
+            values.append(Value(value, spec, self.quoted(_BARE, "the value's name")))
+            self.expect(")")
+        while not self.take("}"):
+            self.space()
+            nodes.append(self.node(nodes[-1].id if nodes else 0, values))
+        self.depth -= 1
+        values.sort(key=lambda each: each.id)
+        return Graph(id, cast(GraphKind, kind), inputs, outputs, tuple(nodes), tuple(values),
+                     constants)  # fmt: skip
+
+    def _enter(self) -> None:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            self.fail(f"at most {_DEEPEST} things within each other")
+
+    def value_list(self) -> tuple[int, ...]:
+        self.expect("(")
+        found: list[int] = []
+        while not self.take(")"):
+            if found:
+                self.expect(",")
+            found.append(self.number("%"))
+        return tuple(found)
+
+    def made(self) -> tuple[int, TensorSpec, str | None]:
+        """``%3: f32[2]`` or ``%3 "name": f32[2]``."""
+        value = self.number("%")
+        self.space()
+        name = self.string() if self.text.startswith('"', self.at) else None
+        self.expect(":")
+        self.space()
+        return value, self.spec(), name
+
+    def spec(self) -> TensorSpec:
+        dtype = self.dtype()
+        self.expect("[")
+        sizes: list[int] = []
+        while not self.take("]"):
+            if sizes:
+                self.expect(",")
+            self.space()
+            sizes.append(int(self.need(re.compile("[0-9]+"), "a size").group()))
+        return TensorSpec(tuple(sizes), dtype)
+
+    def dtype(self) -> str:
+        if self.text.startswith('"', self.at):
+            return self.string()
+        start = self.at
+        word = self.need(_WORD, "a dtype").group()
+        if word not in DTYPES:
+            self.fail(f"a dtype ({', '.join(DTYPES)})", start)
+        return DTYPES[word]
+
+    def node(self, before: int, values: list[Value]) -> Node:
+        made: list[tuple[int, TensorSpec, str | None]] = []
+        if not self.take("_"):
+            made.append(self.made())
+            while self.take(","):
+                made.append(self.made())
+        self.expect("=")
+        self.space()
+        family = op = self.quoted(_WORD, "an op")
+        if self.take(".", line=True):
+            op = self.quoted(_WORD, "an op")
+        inputs, attrs = self.arguments()
+        if not self.take("#", line=True):
+            self.fail("'#' and the node's name")
+        self.match(_LINE_SPACE)
+        name = self.quoted(_BARE, "the node's name")
+        rest = self.rest()
+        for port, (value, spec, given) in enumerate(made):
+            usual = f"{name}:{port}" if port else name
+            values.append(Value(value, spec, usual if given is None else given))
+        return Node(
+            id=rest.get("id", before + 1),
+            name=name,
+            op=op,
+            family=family,
+            inputs=inputs,
+            control_inputs=rest.get("after", ()),
+            outputs=tuple(each[0] for each in made),
+            attrs=attrs,
+            scope=rest.get("scope", name.rpartition("/")[0]),
+            phase=rest.get("phase", "forward"),
+            device=rest.get("device", "cpu"),
+            source=rest.get("source"),
+            origin=rest.get("origin", ()),
+            forward=rest.get("of"),
+        )
+
+    def arguments(self) -> tuple[tuple[int, ...], dict[str, Any]]:
+        self.expect("(")
+        inputs: list[int] = []
+        attrs: dict[str, Any] = {}
+        while not self.take(")"):
+            if inputs or attrs:
+                self.expect(",")
+            self.space()
+            if not attrs and self.text.startswith("%", self.at):
+                inputs.append(self.number("%"))
+                continue
+            start = self.at
+            name = self.quoted(_WORD, "an input or an attribute")
+            if name in attrs:
+                self.fail("each attribute once", start)
+            self.expect("=")
+            attrs[name] = self.value()
+        return tuple(inputs), attrs
+
+    def rest(self) -> dict[str, Any]:
+        """What follows a node's name, to the end of the line."""
+        found: dict[str, Any] = {}
+        self.match(_LINE_SPACE)
+        while self.at < len(self.text) and self.text[self.at] not in "\r\n":
+            field = self.match(_FIELD)
+            if field is None:
+                found["source"] = self.source()
+            else:
+                key = field.group(1)
+                if key in found:
+                    self.fail(f"{key}= once", field.start())
+                found[key] = self.field(key)
+            self.match(_LINE_SPACE)
+        return found
+
+    def field(self, key: str) -> Any:
+        if key == "scope":
+            return self.quoted(_BARE, "a scope")
+        if key == "phase":
+            start = self.at
+            phase = self.need(_WORD, "a phase").group()
+            if phase not in PHASES:
+                self.fail(f"one of {', '.join(PHASES)}", start)
+            return cast(Phase, phase)
+        if key == "device":
+            return self.string()
+        ids = [self.number("@")]
+        while key in ("after", "origin") and self.text.startswith(",", self.at):
+            self.at += 1
+            ids.append(self.number("@"))
+        return tuple(ids) if key in ("after", "origin") else ids[0]
+
+    def source(self) -> SourceLocation:
+        if self.text.startswith('"', self.at):
+            file = self.string()
+            line = self.need(re.compile(":([0-9]+)"), "':' and a line number").group(1)
+        else:
+            place = self.need(_PLACE, "a field such as phase=, or the line of a program")
+            file, line = place.groups()
+        function = ""
+        self.match(_LINE_SPACE)
+        if self.at < len(self.text) and self.text[self.at] not in "\r\n":
+            function = self.quoted(_BARE, "the name of a function")
+        return SourceLocation(file, int(line), function)
+
+    # Values of attributes
+
+    def value(self) -> Any:
+        self._enter()
+        self.space()
+        found = self._value()
+        self.depth -= 1
+        return found
+
+    def _value(self) -> Any:
+        start = self.at
+        mark = self.text[start : start + 1]
+        if mark == '"':
+            return self.string()
+        if self.take("..."):
+            return ...
+        if mark == "(" or mark == "[":
+            return self.sequence(mark)
+        if mark == "{":
+            return self.mapping()
+        if number := self.match(_NUMBER):
+            text = number.group()
+            try:
+                return int(text) if _INT.fullmatch(text) else float(text)
+            except ValueError:  # digits beyond what Python converts
+                self.fail("a number of fewer digits", start)
+        word = self.need(_WORD, "a value").group()
+        if word in ("None", "True", "False"):
+            return {"None": None, "True": True, "False": False}[word]
+        if word == "inf":
+            return float("inf")
+        if word == "nan" and not self.text.startswith("(", self.at):
+            return float("nan")
+        if word == "graph":
+            self.at = start
+            return self.graph()
+        try:
+            return self.call(word)
+        except GraphError as error:
+            if error.message.startswith("line "):
+                raise
+            self.fail(f"a value ({error.message})", start)
+
+    def call(self, word: str) -> Any:
+        self.expect("(")
+        if word in ("dtype", "scalar", "array"):
+            import numpy as np
+
+            self.space()
+            shaped = self.spec() if word == "array" else TensorSpec((), self.dtype())
+            raw = b""
+            if word != "dtype":
+                self.expect(",")
+                self.space()
+                raw = hexed(self.string())
+            self.expect(")")
+            if word == "dtype":
+                return array_of(shaped.dtype, (0,), b"").dtype
+            array = array_of(shaped.dtype, shaped.shape, raw)
+            return array if word == "array" else cast(np.generic, array[()])
+        return Call.build(word, self.items(")"))
+
+    def items(self, end: str) -> list[Any]:
+        found: list[Any] = []
+        while not self.take(end):
+            if found:
+                self.expect(",")
+                if self.take(end):
+                    break
+            found.append(self.value())
+        return found
+
+    def sequence(self, mark: str) -> Any:
+        self.at += 1
+        found = self.items(")" if mark == "(" else "]")
+        return tuple(found) if mark == "(" else found
+
+    def mapping(self) -> dict[Any, Any]:
+        self.at += 1
+        found: dict[Any, Any] = {}
+        while not self.take("}"):
+            if found:
+                self.expect(",")
+            start = self.at
+            key = self.value()
+            try:
+                hash(key)
+            except TypeError:
+                self.fail("a key that can be looked up", start)
+            self.expect(":")
+            found[key] = self.value()
+        return found

@@ -1,0 +1,129 @@
+"""Graphs as text: one line per node, and back, exactly.
+
+    graph 1 static (%1) -> (%3) {
+      %1: f32[32,64] = leaf.placeholder()  # x  train.py:9
+      %2: f32[64,10] = leaf.parameter()  # w  train.py:10
+      %3: f32[32,10] = matmul(%1, %2)  # encoder/matmul  train.py:12 forward
+    }
+
+What follows ``#`` is part of it: the node's name, then what is not as usual (scope, phase, device,
+control inputs, origin, forward node, id) and the line of the program. The form is described in
+docs/graphs.md.
+
+Invariant: ``parse_graph(print_graph(g)) == g``; text that says something else is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from nodescope.errors import GraphError
+from nodescope.ir import literals
+from nodescope.ir.graph import Graph, Node, Value
+from nodescope.ir.literals import IDENTIFIER, dtype_text
+from nodescope.ir.parse import parse_graph
+
+__all__ = ["parse_graph", "print_graph"]
+
+_BARE = re.compile(r"[A-Za-z0-9_./<>+\-]+")
+_PLACE = re.compile(r"[A-Za-z0-9_./<>+\-~@]*[A-Za-z0-9_/<>+\-~@]:[0-9]+")
+
+
+def print_graph(graph: Graph) -> str:
+    """A graph as text, ending in a newline.
+
+    Raises:
+        GraphError: Its values do not fit its nodes, or an attribute has no text.
+    """
+    return "\n".join(_lines(graph)) + "\n"
+
+
+def _lines(graph: Graph) -> list[str]:
+    values = {each.id: each for each in graph.values}
+    made = {value for node in graph.nodes for value in node.outputs}
+    ids = [each.id for each in graph.values]
+    if ids != sorted(set(ids)):
+        raise GraphError("values must be in order of id, each once")
+    if missing := made - set(ids):
+        raise GraphError(f"value %{min(missing)} is made but not among the graph's values")
+    ends = f"({_values(graph.inputs)}) -> ({_values(graph.outputs)})"
+    lines = [f"graph {graph.id} {graph.kind} {ends} {{"]
+    if graph.constants:
+        lines.append(f"  constants({_values(graph.constants)})")
+    for value in graph.values:
+        if value.id not in made:
+            lines.append(f"  given({_spec(value, '')} {_quoted(value.name)})")
+    before = 0
+    for node in graph.nodes:
+        lines.extend("  " + line for line in _node(node, values, before).split("\n"))
+        before = node.id
+    return [*lines, "}"]
+
+
+def _values(ids: tuple[int, ...]) -> str:
+    return ", ".join(f"%{each}" for each in ids)
+
+
+def _spec(value: Value, usual: str) -> str:
+    name = "" if value.name == usual or not usual else f" {json.dumps(value.name)}"
+    return f"%{value.id}{name}: {dtype_text(value.spec.dtype, value.spec.shape)}"
+
+
+def value_name(node: str, port: int) -> str:
+    """What a value is called as a rule."""
+    return f"{node}:{port}" if port else node
+
+
+def _node(node: Node, values: dict[int, Value], before: int) -> str:
+    made = ", ".join(
+        _spec(values[each], value_name(node.name, port)) for port, each in enumerate(node.outputs)
+    )
+    op = node.op if node.family == node.op else f"{_word(node.family)}.{_word(node.op)}"
+    parts = [f"%{each}" for each in node.inputs]
+    for name, value in node.attrs.items():
+        word = name if IDENTIFIER.fullmatch(name) else json.dumps(name)
+        parts.append(f"{word}={literals.write(value, _inner)}")
+    call = f"{made or '_'} = {op if node.family != node.op else _word(op)}({', '.join(parts)})"
+    return f"{call}  # {'  '.join([_quoted(node.name), *_rest(node, before)])}"
+
+
+def _inner(graph: Graph) -> str:
+    head, *rest = _lines(graph)
+    return "\n".join([head, *("  " + each for each in rest)])
+
+
+def _rest(node: Node, before: int) -> list[str]:
+    found = []
+    if node.id != before + 1:
+        found.append(f"id=@{node.id}")
+    if node.scope != node.name.rpartition("/")[0]:
+        found.append(f"scope={_quoted(node.scope)}")
+    if node.phase != "forward":
+        found.append(f"phase={node.phase}")
+    if node.device != "cpu":
+        found.append(f"device={json.dumps(node.device)}")
+    if node.control_inputs:
+        found.append(f"after={_nodes(node.control_inputs)}")
+    if node.origin:
+        found.append(f"origin={_nodes(node.origin)}")
+    if node.forward is not None:
+        found.append(f"of=@{node.forward}")
+    if node.source is not None:
+        where, function = str(node.source), node.source.function
+        if not _PLACE.fullmatch(where):
+            where = f"{json.dumps(node.source.file)}:{node.source.line}"
+        found.append(f"{where} {_quoted(function)}" if function else where)
+    return found
+
+
+def _nodes(ids: tuple[int, ...]) -> str:
+    return ",".join(f"@{each}" for each in ids)
+
+
+def _quoted(name: str) -> str:
+    return name if _BARE.fullmatch(name) else json.dumps(name)
+
+
+def _word(name: str) -> str:
+    return name if IDENTIFIER.fullmatch(name) else json.dumps(name)

@@ -1,0 +1,95 @@
+"""Verify: whether a graph is well formed.
+
+Invariant: pure; raises for the first fault in the order of the nodes, and names the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from nodescope.errors import GraphError, NodescopeError
+from nodescope.ir.graph import Graph, Node, TensorSpec
+
+Infer = Callable[[Node, tuple[TensorSpec, ...]], tuple[TensorSpec, ...] | None]
+"""Gives the specs of a node's outputs from those of its inputs; None if they depend on values.
+
+Raises a `NodescopeError` for specs that the op refuses, KeyError for an attribute it misses.
+"""
+
+
+def verify(graph: Graph, infer: Infer | None = None) -> None:
+    """Check a graph.
+
+    Args:
+        graph: What to check.
+        infer: What ops give, to check specs and attributes, too; see `nodescope.ops.checking`.
+
+    Raises:
+        GraphError: A value is used before it is made, made twice, or unknown; ids or names are
+            double; a control edge leads to an unknown node or goes round; specs are not what the op
+            gives; an attribute is missing.
+    """
+    specs: dict[int, TensorSpec] = {}
+    for value in graph.values:
+        if value.id in specs:
+            raise GraphError(f"value %{value.id} is listed twice")
+        specs[value.id] = value.spec
+    makers = {value: node for node in graph.nodes for value in node.outputs}
+    ids = {node.id for node in graph.nodes}
+    done: set[int] = set()
+    names: dict[str, int] = {}
+    ready = {each for each in specs if each not in makers}
+    for node in graph.nodes:
+        if node.id in done:
+            _fault(node, f"the id @{node.id} is taken by another node")
+        if node.name in names:
+            _fault(node, f"the name is taken by node @{names[node.name]}")
+        names[node.name] = node.id
+        for value in node.inputs:
+            if value not in specs:
+                _fault(node, f"its input %{value} is unknown")
+            if value not in ready:
+                _fault(node, f"its input %{value} is made only later, by {makers[value].name}")
+        for each in node.control_inputs:
+            if each not in ids:
+                _fault(node, f"it waits for node @{each}, which is unknown")
+            if each not in done:
+                _fault(node, f"it waits for node @{each}, which comes later: a cycle")
+        for value in node.outputs:
+            if value not in specs:
+                _fault(node, f"its output %{value} is not among the graph's values")
+            if value in ready:
+                _fault(node, f"its output %{value} is made by another node, too")
+            ready.add(value)
+        done.add(node.id)
+        if infer is not None:
+            _check_specs(node, specs, infer)
+    for what, values in (
+        ("input", graph.inputs),
+        ("output", graph.outputs),
+        ("constant", graph.constants),
+    ):
+        for value in values:
+            if value not in specs:
+                raise GraphError(f"the graph's {what} %{value} is unknown")
+
+
+def _check_specs(node: Node, specs: dict[int, TensorSpec], infer: Infer) -> None:
+    try:
+        found = infer(node, tuple(specs[each] for each in node.inputs))
+    except KeyError as error:
+        _fault(node, f"the attribute {error} is missing")
+    except NodescopeError as error:
+        _fault(node, f"{node.op} does not take its inputs: {error.message}")
+    if found is None:
+        return
+    if len(found) != len(node.outputs):
+        _fault(node, f"{node.op} gives {len(found)} values, it has {len(node.outputs)} outputs")
+    for value, spec in zip(node.outputs, found, strict=True):
+        if specs[value] != spec:
+            _fault(node, f"%{value} is said to be {specs[value]}; {node.op} gives {spec}")
+
+
+def _fault(node: Node, what: str) -> NoReturn:
+    raise GraphError(f"node {node.name}: {what}", source=str(node.source or ""))
