@@ -26,7 +26,7 @@ from nodescope.engine.run import apply
 from nodescope.engine.scopes import name_scope
 from nodescope.engine.source import where
 from nodescope.engine.tensor import SMOOTH, Tensor
-from nodescope.engine.trees import Tree, flatten, unflatten
+from nodescope.engine.trees import Tree, flatten, map_leaves, unflatten
 from nodescope.errors import DtypeError, ShapeError, TraceError
 from nodescope.ir.graph import Graph, TensorSpec
 from nodescope.ops.op import Array, Op, Operand, Sample
@@ -61,7 +61,8 @@ def cond(
     if modes.builder() is None:
         chosen = bool(pred)
         with name_scope("cond/then" if chosen else "cond/else"):
-            return (true_fn if chosen else false_fn)(*operands)
+            found = (true_fn if chosen else false_fn)(*operands)
+        return map_leaves(lambda leaf: tensor_of(leaf, "cond"), found)
     return _record(pred, true_fn, false_fn, operands)
 
 

@@ -202,5 +202,6 @@ WHILE = ops.register(
         outputs=0,
         inline=_inline,
         samples=_samples,
+        smooth=False,
     )
 )

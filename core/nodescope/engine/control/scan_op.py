@@ -25,6 +25,7 @@ from nodescope.engine.scopes import name_scope
 from nodescope.engine.state import current
 from nodescope.engine.tape import TRACED
 from nodescope.engine.tensor import SMOOTH, Tensor
+from nodescope.errors import GradientError
 from nodescope.ir.graph import Graph, TensorSpec
 from nodescope.ops.op import Array, Op, Operand, Sample
 
@@ -64,7 +65,10 @@ def record_scan(
     }  # fmt: skip
     tracked = [each.__class__ is Tensor and each.edge is not None for each in inputs]
     if any(tracked) and current().recording:
-        attrs = _keeping(attrs, inputs)
+        try:
+            attrs = _keeping(attrs, inputs)
+        except GradientError:
+            pass  # its body has no derivative, which matters only to who asks for one
     return apply(SCAN, tuple(inputs), attrs)  # type: ignore[return-value]
 
 
