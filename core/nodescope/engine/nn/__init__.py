@@ -1,0 +1,48 @@
+"""Networks: modules, layers and the functions that they are made of; `nodescope.nn`.
+
+Invariant: everything here is ordinary tensor code; no layer knows of tapes, graphs or observers.
+"""
+
+from __future__ import annotations
+
+from nodescope.engine.functions import mse
+from nodescope.engine.nn import functional
+from nodescope.engine.nn.attention import (
+    MultiHeadAttention,
+    TransformerBlock,
+    scaled_dot_product_attention,
+)
+from nodescope.engine.nn.conv import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
+from nodescope.engine.nn.functional import *  # noqa: F403 (its __all__ is what nn offers)
+from nodescope.engine.nn.init import Init, glorot, he, lecun, orthogonal
+from nodescope.engine.nn.linear import Dense, Dropout, Embedding, Flatten, Linear
+from nodescope.engine.nn.module import Module, Sequential, buffer
+from nodescope.engine.nn.normalization import (
+    BatchNorm1d,
+    BatchNorm2d,
+    GroupNorm,
+    LayerNorm,
+    RMSNorm,
+)
+from nodescope.engine.nn.pooling import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AvgPool1d,
+    AvgPool2d,
+    MaxPool1d,
+    MaxPool2d,
+)
+from nodescope.engine.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+
+__all__ = [
+    *functional.__all__,
+    "GRU", "LSTM", "RNN", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d", "AvgPool1d", "AvgPool2d", "BatchNorm1d", "BatchNorm2d", "Conv1d",
+    "Conv2d", "ConvTranspose1d", "ConvTranspose2d", "Dense", "Dropout", "Embedding", "Flatten",
+    "GRUCell", "GroupNorm", "Init", "LSTMCell", "LayerNorm", "Linear", "MaxPool1d", "MaxPool2d",
+    "Module", "MultiHeadAttention", "RMSNorm", "RNNCell", "Sequential", "TransformerBlock",
+    "buffer", "functional", "glorot", "he", "lecun", "mse", "orthogonal",
+    "scaled_dot_product_attention",
+]  # fmt: skip

@@ -1,0 +1,146 @@
+"""Layers of matrices and tables: linear, embedding, flatten, dropout.
+
+Invariant: weights are (inputs, outputs), so that a layer is ``x @ weight + bias``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.functions import tensor_of
+from nodescope.engine.grad import parameter
+from nodescope.engine.nn import functional as F
+from nodescope.engine.nn.init import Init, he
+from nodescope.engine.nn.module import Module
+from nodescope.engine.random import Generator
+from nodescope.engine.source import where
+from nodescope.engine.tensor import Tensor
+from nodescope.errors import ShapeError, UsageError
+
+
+class Linear(Module):
+    """``x @ weight + bias``.
+
+    Args:
+        inputs: Size of the last dimension of ``x``.
+        outputs: Size of the last dimension of the result.
+        rng: Where initial weights come from.
+        init: `he` or `glorot`, or a function like them.
+        bias: Whether there is one; it starts at 0.
+        dtype: Floating-point dtype of the parameters.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        rng: np.random.Generator,
+        init: Init = he,
+        bias: bool = True,
+        dtype: Any = np.float32,
+    ) -> None:
+        if inputs < 1 or outputs < 1:
+            raise ShapeError(f"Linear: sizes {inputs} and {outputs} must be positive")
+        self.weight = parameter(init(rng, inputs, outputs), dtype, name="weight")
+        self.bias = parameter(np.zeros(outputs), dtype, name="bias") if bias else None
+
+    def forward(self, x: Any) -> Tensor:
+        """(..., inputs) to (..., outputs)."""
+        product: Tensor = x @ self.weight
+        return product if self.bias is None else product + self.bias
+
+
+Dense = Linear
+
+
+class Embedding(Module):
+    """Rows of a table, picked by number.
+
+    Args:
+        rows: How many numbers there are, from 0.
+        size: Of each row.
+        rng: Where initial weights come from; normal with deviation 1.
+        padding_idx: A number whose row starts at 0 and gets no gradient.
+        dtype: Floating-point dtype of the table.
+    """
+
+    weight: Tensor
+
+    def __init__(
+        self,
+        rows: int,
+        size: int,
+        *,
+        rng: np.random.Generator,
+        padding_idx: int | None = None,
+        dtype: Any = np.float32,
+    ) -> None:
+        if rows < 1 or size < 1:
+            raise ShapeError(f"Embedding: sizes {rows} and {size} must be positive", source=where())
+        if padding_idx is not None and not 0 <= padding_idx < rows:
+            raise UsageError(
+                f"Embedding: padding_idx {padding_idx} is outside of {rows} rows", source=where()
+            )
+        table = rng.standard_normal((rows, size))
+        if padding_idx is not None:
+            table[padding_idx] = 0.0
+        self.padding_idx = padding_idx
+        self.weight = parameter(table, dtype, name="weight")
+
+    def forward(self, indices: Any) -> Tensor:
+        """Integers of any shape to (..., size)."""
+        return F.embedding(indices, self.weight, self.padding_idx)
+
+
+class Flatten(Module):
+    """All dimensions from ``start`` on as one.
+
+    Args:
+        start: The first of them; 1 keeps the batch.
+    """
+
+    def __init__(self, start: int = 1) -> None:
+        self.start = start
+
+    def forward(self, x: Any) -> Tensor:
+        """(N, A, B, …) to (N, A * B * …)."""
+        return F.flatten(x, self.start)
+
+
+class Dropout(Module):
+    """While training, drop each element with probability ``p`` and scale the others up.
+
+    Args:
+        p: The share that is dropped, from 0 to below 1.
+        rng: Where masks come from: a `nodescope.random.Generator`, which may be shared; a NumPy
+            generator or a seed makes one of its own.
+    """
+
+    def __init__(self, p: float = 0.5, *, rng: Generator | np.random.Generator | int) -> None:
+        if not 0.0 <= p < 1.0:
+            raise UsageError(
+                f"Dropout: p = {p} is not from 0 to below 1",
+                source=where(),
+                hint="p is the share that is dropped",
+            )
+        self.p = float(p)
+        self.rng = generator_of(rng)
+
+    def forward(self, x: Any) -> Tensor:
+        """The same shape; ``x`` itself outside of training."""
+        if not self.training or not self.p:
+            return tensor_of(x)
+        return F.dropout(x, self.p, rng=self.rng)
+
+
+def generator_of(rng: Generator | np.random.Generator | int) -> Generator:
+    """A generator of masks from what a layer was given."""
+    if isinstance(rng, Generator):
+        return rng
+    return Generator(int(rng.integers(2**63)) if isinstance(rng, np.random.Generator) else rng)

@@ -1,0 +1,206 @@
+"""Modules: attributes name their parameters, and the scopes that they run in.
+
+Invariant: a module holds parameters, buffers and other modules; what it computes is ordinary
+tensor code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from nodescope.engine.grad import assign
+from nodescope.engine.scopes import name_scope
+from nodescope.engine.source import where
+from nodescope.engine.tensor import LEAF, Tensor, make
+from nodescope.errors import ShapeError, UsageError
+from nodescope.ir.scopes import join
+from nodescope.registry import did_you_mean
+
+
+def buffer(data: Any, dtype: Any = None, *, name: str) -> Tensor:
+    """State of a module that no gradient flows into, such as running statistics.
+
+    Like a parameter it is a leaf of the graph and is changed by `nodescope.assign`; optimizers
+    leave it alone.
+    """
+    return make(np.array(data, dtype=dtype), kind="parameter", name=name)
+
+
+class Module:
+    """A part of a network: assign parameters and modules to attributes, and define ``forward``.
+
+    Calling a module runs ``forward`` in a name scope: the attribute under which its owner holds it.
+    A parameter's name is its path: ``encoder/layer_0/weight``. The outermost module opens no scope.
+    """
+
+    _path: str = ""
+    _scope: str = ""
+
+    training: bool = True
+    """Whether it is being trained; `train` and `eval` change it for all modules inside."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes; subclasses define it."""
+        raise UsageError(f"{type(self).__name__} defines no forward", source=where())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run `forward` in the module's scope."""
+        if not self._scope:
+            return self.forward(*args, **kwargs)
+        with name_scope(self._scope):
+            return self.forward(*args, **kwargs)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        _adopt(self, name, value)
+
+    # What is inside
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all inside, each once, owners first."""
+        seen: set[int] = set()
+        todo: list[Module] = [self]
+        while todo:
+            each = todo.pop()
+            if id(each) in seen:
+                continue
+            seen.add(id(each))
+            yield each
+            todo += reversed([inner for _, inner in each._children() if isinstance(inner, Module)])
+
+    def apply(self, function: Callable[[Module], Any]) -> Self:
+        """Call ``function`` with every module, the innermost first; returns this one."""
+        for each in reversed(list(self.modules())):
+            function(each)
+        return self
+
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """Paths and parameters, in order of definition; a shared one comes once."""
+        return (pair for pair in self._state() if pair[1].edge is LEAF)
+
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """Paths and buffers, in order of definition; a shared one comes once."""
+        return (pair for pair in self._state() if pair[1].edge is not LEAF)
+
+    def parameters(self) -> list[Tensor]:
+        """The parameters of this module and of those inside."""
+        return [each for _, each in self.named_parameters()]
+
+    def num_parameters(self) -> int:
+        """How many numbers are trained."""
+        return sum(each.size for each in self.parameters())
+
+    # Training
+
+    def train(self, mode: bool = True) -> Self:
+        """Set this module and all inside to training, or with False to use; returns it."""
+        for each in self.modules():
+            object.__setattr__(each, "training", bool(mode))
+        return self
+
+    def eval(self) -> Self:
+        """No dropout, and statistics as they were learned; returns this module."""
+        return self.train(False)
+
+    def zero_grad(self) -> None:
+        """Forget the gradients that `Tensor.backward` has added up."""
+        for each in self.parameters():
+            each.grad = None
+
+    # Saving and loading
+
+    def state_dict(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Copies of all parameters and buffers by path; `numpy.savez` takes them as they are."""
+        return {path: each.data.copy() for path, each in self._state()}
+
+    def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
+        """Give parameters and buffers the values that `state_dict` returned.
+
+        Args:
+            state: Arrays by path; they are converted to the dtype that is there.
+            strict: Every path must be on both sides; otherwise the others stay as they are.
+
+        Raises:
+            UsageError: Paths are missing or unknown. Nothing is changed.
+            ShapeError: An array has another shape. Nothing is changed.
+        """
+        own = dict(self._state())
+        missing = [path for path in own if path not in state]
+        unknown = [path for path in state if path not in own]
+        if strict and (missing or unknown):
+            parts = [f"{word} {', '.join(paths)}" for word, paths in
+                     (("missing", missing), ("unexpected", unknown)) if paths]  # fmt: skip
+            raise UsageError(
+                f"load_state_dict: {'; '.join(parts)}",
+                source=where(),
+                hint=(did_you_mean(unknown[0], missing) if unknown else "")
+                or "pass strict=False to load the others",
+            )
+        shared = {path: each for path, each in own.items() if path in state}
+        arrays = {path: _plain(state[path]) for path in shared}
+        wrong = [
+            f"{path} is {each.shape}, not {arrays[path].shape}"
+            for path, each in shared.items()
+            if each.shape != arrays[path].shape
+        ]
+        if wrong:
+            raise ShapeError(f"load_state_dict: {'; '.join(wrong)}", source=where())
+        for path, each in shared.items():
+            assign(each, arrays[path])
+
+    def _children(self) -> Iterator[tuple[str, Any]]:
+        for name, value in vars(self).items():
+            if isinstance(value, list | tuple):
+                yield from ((f"{name}_{i}", each) for i, each in enumerate(value))
+            else:
+                yield name, value
+
+    def _walk(self, path: str) -> Iterator[tuple[str, Tensor]]:
+        for name, value in self._children():
+            if isinstance(value, Tensor) and getattr(value, "_kind", "") == "parameter":
+                yield join(path, name), value
+            elif isinstance(value, Module):
+                yield from value._walk(join(path, name))
+
+    def _state(self) -> Iterator[tuple[str, Tensor]]:
+        seen: set[int] = set()
+        for path, each in self._walk(""):
+            if id(each) not in seen:
+                seen.add(id(each))
+                yield path, each
+
+
+def _plain(value: Any) -> np.ndarray[Any, Any]:
+    return value.data if isinstance(value, Tensor) else np.asarray(value)
+
+
+def _adopt(owner: Module, name: str, value: Any) -> None:
+    path = join(owner._path, name)
+    if isinstance(value, Tensor):
+        if getattr(value, "_kind", "") == "parameter":
+            value._name = path
+    elif isinstance(value, Module):
+        object.__setattr__(value, "_scope", name)
+        object.__setattr__(value, "_path", path)
+        for inner, each in list(value._children()):
+            _adopt(value, inner, each)
+    elif isinstance(value, list | tuple):
+        for i, each in enumerate(value):
+            if isinstance(each, Tensor | Module):
+                _adopt(owner, f"{name}_{i}", each)
+
+
+class Sequential(Module):
+    """Modules and functions, one after the other; modules run in scopes ``layer_0``, …"""
+
+    def __init__(self, *layers: Callable[..., Any]) -> None:
+        self.layer = list(layers)
+
+    def forward(self, x: Any) -> Any:
+        """The last layer's result."""
+        for each in self.layer:
+            x = each(x)
+        return x

@@ -1,0 +1,157 @@
+"""Normalising layers.
+
+Invariant: running statistics are buffers; they change in training and only there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nodescope.engine.functions import tensor_of
+from nodescope.engine.grad import assign, parameter
+from nodescope.engine.modes import no_grad
+from nodescope.engine.nn import functional as F
+from nodescope.engine.nn.module import Module, buffer
+from nodescope.engine.source import where
+from nodescope.engine.tensor import Tensor
+from nodescope.errors import ShapeError
+
+
+class _Affine(Module):
+    """Weight 1 and bias 0, or neither."""
+
+    weight: Tensor | None
+    bias: Tensor | None
+
+    def _make(self, shape: Any, affine: bool, dtype: Any, *, bias: bool = True) -> None:
+        self.weight = parameter(np.ones(shape), dtype, name="weight") if affine else None
+        self.bias = parameter(np.zeros(shape), dtype, name="bias") if affine and bias else None
+
+
+class LayerNorm(_Affine):
+    """Normalise the last dimensions of each element of the batch.
+
+    Args:
+        shape: Of those dimensions; an int for one.
+        eps: Added to the variance.
+        affine: Whether there are weight and bias.
+        dtype: Floating-point dtype of the parameters.
+    """
+
+    def __init__(
+        self, shape: Any, *, eps: float = 1e-5, affine: bool = True, dtype: Any = np.float32
+    ) -> None:
+        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        self.eps = eps
+        self._make(self.shape, affine, dtype)
+
+    def forward(self, x: Any) -> Tensor:
+        """(..., *shape) to the same shape."""
+        return F.layer_norm(x, self.shape, self.weight, self.bias, self.eps)
+
+
+class RMSNorm(_Affine):
+    """Divide the last dimensions by their root mean square; arguments as for `LayerNorm`."""
+
+    def __init__(
+        self, shape: Any, *, eps: float = 1e-6, affine: bool = True, dtype: Any = np.float32
+    ) -> None:
+        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        self.eps = eps
+        self._make(self.shape, affine, dtype, bias=False)
+
+    def forward(self, x: Any) -> Tensor:
+        """(..., *shape) to the same shape."""
+        return F.rms_norm(x, self.shape, self.weight, self.eps)
+
+
+class GroupNorm(_Affine):
+    """Normalise groups of channels of each element of the batch.
+
+    Args:
+        groups: How many; they have to divide the channels.
+        channels: Size of axis 1.
+    """
+
+    def __init__(
+        self,
+        groups: int,
+        channels: int,
+        *,
+        eps: float = 1e-5,
+        affine: bool = True,
+        dtype: Any = np.float32,
+    ) -> None:
+        if groups < 1 or channels % groups:
+            raise ShapeError(
+                f"GroupNorm: {groups} groups do not divide {channels} channels", source=where()
+            )
+        self.groups = groups
+        self.eps = eps
+        self._make(channels, affine, dtype)
+
+    def forward(self, x: Any) -> Tensor:
+        """(N, channels, …) to the same shape."""
+        return F.group_norm(x, self.groups, self.weight, self.bias, self.eps)
+
+
+class BatchNorm2d(_Affine):
+    """Normalise each channel over the batch; with running statistics outside of training.
+
+    Args:
+        channels: Size of axis 1.
+        eps: Added to the variance.
+        momentum: Share of a running statistic that each batch replaces.
+        affine: Whether there are weight and bias.
+        dtype: Floating-point dtype of parameters and statistics.
+    """
+
+    ranks: ClassVar[tuple[int, ...]] = (4,)
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = True,
+        dtype: Any = np.float32,
+    ) -> None:
+        self.eps = eps
+        self.momentum = momentum
+        self._make(channels, affine, dtype)
+        self.running_mean = buffer(np.zeros(channels), dtype, name="running_mean")
+        self.running_var = buffer(np.ones(channels), dtype, name="running_var")
+
+    def forward(self, x: Any) -> Tensor:
+        """(N, channels, …) to the same shape."""
+        x = tensor_of(x)
+        if x.ndim not in self.ranks:
+            raise ShapeError(
+                f"{type(self).__name__}: expected {' or '.join(map(str, self.ranks))} dimensions, "
+                f"got shape {x.shape}",
+                source=where(),
+            )
+        if not self.training:
+            return F.batch_norm_eval(
+                x, self.running_mean, self.running_var, self.weight, self.bias, self.eps
+            )
+        out, mean, variance = F.batch_norm_statistics(x, self.weight, self.bias, self.eps)
+        count = x.size // x.shape[1]
+        with no_grad():
+            # The running variance is that of the population, as in PyTorch.
+            unbiased = variance * (count / (count - 1))
+            for running, found in ((self.running_mean, mean), (self.running_var, unbiased)):
+                moved = running * (1.0 - self.momentum) + found * self.momentum
+                assign(running, moved)
+        return out
+
+
+class BatchNorm1d(BatchNorm2d):
+    """The same for (N, channels) and (N, channels, L)."""
+
+    ranks = (2, 3)
