@@ -14,7 +14,7 @@ from nodescope.engine import modes
 from nodescope.engine.source import where
 from nodescope.engine.tape import pull
 from nodescope.engine.tensor import SMOOTH, Tensor, make, operand
-from nodescope.errors import GradientError, ShapeError
+from nodescope.errors import DtypeError, GradientError, ShapeError
 
 
 def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: bool) -> None:
@@ -54,20 +54,30 @@ def _nowhere(tensor: Tensor) -> None:
     """Where an operation stands matters only while somebody looks."""
 
 
-def start(root: Tensor, gradient: Any, traced: bool) -> Any:
-    """The cotangent of ``root``: ones for a scalar, else what the user gave."""
+def start(
+    root: Tensor, gradient: Any, traced: bool, name: str = "backward", conjugate: bool = True
+) -> Any:
+    """The cotangent of ``root``: ones for a scalar, else what the user gave.
+
+    Args:
+        root: Where a pull is to start.
+        gradient: What the user gave, or None.
+        traced: Give a tensor, or None for ones.
+        name: What messages call it.
+        conjugate: ``gradient`` is in the user's convention for complex numbers.
+    """
     if root.data.dtype.kind not in SMOOTH:
-        raise GradientError(f"backward: {root.dtype} has no gradient", source=where())
+        raise GradientError(f"{name}: {root.dtype} has no gradient", source=where())
     if gradient is None:
         if root.data.dtype.kind == "c":
             raise GradientError(
-                f"backward: a {root.dtype} tensor needs a gradient to start from",
+                f"{name}: a {root.dtype} tensor needs a gradient to start from",
                 source=where(),
                 hint="make it real, as with np.abs or .real, or pass gradient=",
             )
         if root.data.ndim:
             raise GradientError(
-                f"backward: a tensor of shape {root.shape} needs a gradient to start from",
+                f"{name}: a tensor of shape {root.shape} needs a gradient to start from",
                 source=where(),
                 hint="reduce it to a scalar, or pass gradient=",
             )
@@ -79,11 +89,17 @@ def start(root: Tensor, gradient: Any, traced: bool) -> Any:
         given = make(np.array(given.data))  # the caller may write to theirs later
     if given.shape != root.shape:
         raise ShapeError(
-            f"backward: gradient {given.shape} does not have the tensor's shape {root.shape}",
+            f"{name}: gradient {given.shape} does not have the tensor's shape {root.shape}",
             source=where(),
+        )
+    if given.dtype.kind == "c" and root.dtype.kind != "c":
+        raise DtypeError(
+            f"{name}: a {given.dtype} gradient for a {root.dtype} tensor",
+            source=where(),
+            hint="give its real part",
         )
     if given.dtype != root.dtype:
         given = given.astype(root.dtype)
-    if root.dtype.kind == "c":
+    if conjugate and root.dtype.kind == "c":
         given = np.conjugate(given)
     return given if traced else given.data

@@ -6,25 +6,21 @@ wants a gradient.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from nodescope import ops
 from nodescope.engine import modes
-from nodescope.engine.backward import start
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.state import current
-from nodescope.engine.tape import TRACED, alias_of, pull
-from nodescope.engine.tensor import LEAF, NO_ATTRS, SMOOTH, Bundle, Tensor, alias, make, spec_of
+from nodescope.engine.tensor import LEAF, NO_ATTRS, SMOOTH, Tensor, alias, make, spec_of
+from nodescope.engine.transforms import Argnums, Call, numbers_of
 from nodescope.errors import DtypeError, GradientError, ShapeError, UsageError
 from nodescope.ir.scopes import join
 from nodescope.ops.lowprecision import as_dtype
-
-Tree = Any
-"""A tensor, array or number, or lists, tuples and dicts of trees."""
 
 
 def _array(data: Any, dtype: Any) -> np.ndarray[Any, Any]:
@@ -100,53 +96,46 @@ def stop_gradient(x: Any) -> Any:
 
 
 def value_and_grad(
-    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False
+    f: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[..., Any]:
     """A function that returns ``(f(...), gradients)``.
+
+    By a complex argument the gradient of a real result is the direction of steepest ascent,
+    ``df/dx + i df/dy``, as in PyTorch and as `Tensor.backward` gives it; JAX's is its conjugate.
 
     Args:
         f: Returns a scalar, or with ``has_aux`` a pair of a scalar and anything else.
         argnums: Which positional arguments to differentiate by. Each may be a tree of lists,
             tuples and dicts; its gradient has the same form.
         has_aux: ``f`` returns more than the scalar.
+        holomorphic: ``f`` returns a complex number and is complex differentiable; what comes is
+            its complex derivative.
 
     Raises:
         GradientError: ``f`` does not return a scalar, or an argument is not floating point.
     """
-    several = not isinstance(argnums, int)
-    numbers: tuple[int, ...] = argnums if isinstance(argnums, tuple) else (argnums,)
+    numbers = numbers_of(argnums)
 
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        outer = current().recording
-        given = list(args)
-        leaves: list[Tensor] = []
-        for number in numbers:
-            if not -len(args) <= number < len(args):
-                raise GradientError(
-                    f"grad: no argument {number}: called with {len(args)}", source=where()
-                )
-            given[number] = _map(lambda leaf: _watched(leaf, leaves), args[number])
-        with modes.recording(True):
-            result = f(*given, **kwargs)
-        value = result[0] if has_aux else result
-        _check_scalar(value, has_aux)
-        found = _gradients(value, leaves, outer)
-        following = iter(found)
-        trees = tuple(_map(lambda _: next(following), given[number]) for number in numbers)
-        grads = trees if several else trees[0]
-        return result, grads
+        call = Call(f, args, kwargs, numbers, name="grad")
+        value = call.result[0] if has_aux else call.result
+        _check_scalar(value, has_aux, holomorphic)
+        given = np.ones((), value.dtype) if holomorphic else None
+        found = call.pull([value], [given], name="grad", conjugate=not holomorphic, keep=False)
+        trees = tuple(call.like_arguments(found))
+        return call.result, trees if isinstance(argnums, tuple) else trees[0]
 
     return differentiated
 
 
 def grad(
-    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False
+    f: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[..., Any]:
     """A function that returns the gradient of ``f``; see `value_and_grad`.
 
     With ``has_aux`` it returns ``(gradient, aux)``.
     """
-    both = value_and_grad(f, argnums, has_aux=has_aux)
+    both = value_and_grad(f, argnums, has_aux=has_aux, holomorphic=holomorphic)
 
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         result, grads = both(*args, **kwargs)
@@ -155,29 +144,7 @@ def grad(
     return differentiated
 
 
-def _watched(leaf: Any, leaves: list[Tensor]) -> Tensor:
-    if isinstance(leaf, Tensor):
-        _check_float(leaf.data.dtype)
-        found = alias_of(leaf)
-    else:
-        data = np.array(leaf)
-        _check_float(data.dtype)
-        found = make(data)
-        found.edge = LEAF
-    leaves.append(found)
-    return found
-
-
-def _check_float(dtype: np.dtype[Any]) -> None:
-    if dtype.kind not in SMOOTH:
-        raise GradientError(
-            f"grad: cannot differentiate by an argument of {dtype}",
-            source=where(),
-            hint="convert it to floating point, or name the others with argnums",
-        )
-
-
-def _check_scalar(value: Any, has_aux: bool) -> None:
+def _check_scalar(value: Any, has_aux: bool, holomorphic: bool) -> None:
     if not isinstance(value, Tensor) or value.ndim:
         what = f"shape {value.shape}" if isinstance(value, Tensor) else type(value).__name__
         raise GradientError(
@@ -185,74 +152,10 @@ def _check_scalar(value: Any, has_aux: bool) -> None:
             source=where(),
             hint="reduce it, as with .sum()" if not has_aux else "return (scalar, aux)",
         )
-
-
-def _gradients(value: Tensor, leaves: list[Tensor], outer: bool) -> list[Tensor]:
-    targets = {id(leaf): leaf for leaf in leaves}
-    reached: dict[int, tuple[Tensor, Any]] = {}
-    tracer = modes.observer()
-    again = outer and _wanted_elsewhere(value, targets)
-    if value.edge is not None:
-        traced = again or tracer is not None
-        reached = pull(
-            value, start(value, None, traced), traced=traced, create_graph=again, keep=again,
-            targets=targets,
-        )  # fmt: skip
-    found = []
-    for leaf in leaves:
-        if id(leaf) in reached:
-            ct = reached[id(leaf)][1]
-            gradient = ct if isinstance(ct, Tensor) else make(np.asarray(ct))
-        else:
-            gradient = (
-                TRACED.zeros_like(leaf) if modes.builder() else make(np.zeros_like(leaf.data))
-            )
-        if tracer is not None:
-            tracer.pair(leaf, gradient)
-        found.append(gradient)
-    return found
-
-
-_LINKS = (Tensor, Bundle)  # what an edge leads to
-
-
-def _wanted_elsewhere(value: Tensor, targets: dict[int, Tensor]) -> bool:
-    """Whether anything beside or behind the targets wants a gradient."""
-    seen = {id(value)}
-    todo: list[Any] = [value]
-    while todo:
-        edge = todo.pop().edge
-        if edge is None:
-            continue
-        for each in edge[2]:
-            if each.__class__ in _LINKS and each.edge is not None and id(each) not in seen:
-                if id(each) in targets:
-                    if each.edge is not LEAF:
-                        return True  # an alias of something that wants a gradient
-                    continue
-                if each.edge is LEAF:
-                    return True
-                seen.add(id(each))
-                todo.append(each)
-    return False
-
-
-def _map(f: Callable[[Any], Any], tree: Tree) -> Tree:
-    """``f`` over the leaves of a tree, in order."""
-    if isinstance(tree, dict):
-        return {key: _map(f, each) for key, each in tree.items()}
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(_map(f, each) for each in tree))
-    if isinstance(tree, list | tuple):
-        return type(tree)(_map(f, each) for each in tree)
-    return f(tree)
-
-
-def tree_leaves(tree: Tree) -> Iterable[Any]:
-    """The leaves of a tree, in order."""
-    found: list[Any] = []
-    _map(found.append, tree)
-    return found
+    if holomorphic and value.dtype.kind != "c":
+        raise GradientError(
+            f"grad: holomorphic=True is for complex results, not {value.dtype}", source=where()
+        )
 
 
 def store(target: Tensor, assigned: Tensor) -> None:

@@ -24,12 +24,13 @@ class State:
         forward: While a backward rule runs, the id of the node that it differentiates.
         thread: The thread's identifier.
         builder: What records operations instead of running them, or None.
+        transforms: How many functions around are being differentiated from outside.
         source: The line that made the node which a graph runs now, or None to look for it.
     """
 
     __slots__ = (
         "builder", "cursor", "cursors", "forward", "phase", "recording", "scope", "source",
-        "thread",
+        "thread", "transforms",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -41,6 +42,7 @@ class State:
         self.forward: int | None = None
         self.thread = threading.get_ident()
         self.builder: Any = None
+        self.transforms = 0
         self.source: SourceLocation | None = None
 
 

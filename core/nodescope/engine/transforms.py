@@ -1,0 +1,170 @@
+"""What transformations of functions have in common: calling a function so that its arguments can be
+differentiated by, and pulling cotangents of its results back to them.
+
+Invariant: the arguments as the function sees them are the transformation's own, so that derivatives
+nest; results can be differentiated again wherever they depend on something that wants a gradient.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine import modes
+from nodescope.engine.backward import start
+from nodescope.engine.reach import aside, behind, leads_elsewhere
+from nodescope.engine.source import where
+from nodescope.engine.state import current
+from nodescope.engine.tape import TRACED, alias_of, pull, pull_many
+from nodescope.engine.tensor import LEAF, SMOOTH, Tensor, make
+from nodescope.engine.trees import Tree, flatten, map_leaves
+from nodescope.errors import GradientError
+
+Argnums = int | tuple[int, ...]
+
+
+class Call:
+    """A function called with arguments that can be differentiated by.
+
+    Attributes:
+        result: What it returned.
+        trees: Those arguments as it saw them.
+        leaves: Their tensors, in order.
+        outer: Whether operations around the call are recorded.
+    """
+
+    __slots__ = ("leaves", "outer", "result", "trees")
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        argnums: Sequence[int] | None = None,
+        *,
+        name: str,
+    ) -> None:
+        self.outer = current().recording
+        given = list(args)
+        numbers = range(len(args)) if argnums is None else argnums
+        self.leaves: list[Tensor] = []
+        for number in numbers:
+            if not -len(args) <= number < len(args):
+                raise GradientError(
+                    f"{name}: no argument {number}: called with {len(args)}", source=where()
+                )
+            given[number] = map_leaves(lambda leaf: self._own(leaf, name), args[number])
+        self.trees = [given[number] for number in numbers]
+        with modes.recording(True), transforming():
+            self.result = f(*given, **kwargs)
+
+    def _own(self, leaf: Any, name: str) -> Tensor:
+        if isinstance(leaf, Tensor):
+            _check_smooth(leaf.data.dtype, name)
+            found = alias_of(leaf)
+        else:
+            data = np.array(leaf)
+            _check_smooth(data.dtype, name)
+            found = make(data, LEAF)
+        self.leaves.append(found)
+        return found
+
+    def pull(self, roots: Sequence[Tensor], given: Sequence[Any], *, name: str,
+             conjugate: bool = True, keep: bool = True) -> list[Tensor]:  # fmt: skip
+        """The gradients by the leaves, zeros where a leaf does not matter.
+
+        Args:
+            roots: Tensors of the result.
+            given: A cotangent for each, in the user's convention (unless not ``conjugate``); None
+                for one, if the root is a scalar.
+            name: What messages call it.
+            conjugate: Convert between the user's convention for complex numbers and the tape's.
+            keep: The tape can be used again.
+        """
+        targets = {id(leaf): leaf for leaf in self.leaves}
+        reached = behind(roots, lambda each: id(each) in targets)
+        elsewhere = leads_elsewhere(reached, targets)
+        follows = any(isinstance(ct, Tensor) and ct.edge is not None for ct in given)
+        again = self.outer and (elsewhere or follows)
+        tracer = modes.observer()
+        traced = again or tracer is not None
+        found: dict[int, tuple[Tensor, Any]] = {}
+        pairs = [pair for pair in zip(roots, given, strict=True) if pair[0].edge is not None]
+        if pairs:
+            with modes.recording(again):
+                cts = [start(root, ct, traced, name, conjugate) for root, ct in pairs]
+            how: dict[str, Any] = {
+                "traced": traced, "create_graph": again, "keep": keep or again,
+                "targets": targets, "conjugate": conjugate,
+                "skip": aside(reached, targets) if elsewhere else None,
+            }  # fmt: skip
+            if len(pairs) == 1:
+                found = pull(pairs[0][0], cts[0], **how)
+            else:
+                found = pull_many([root for root, _ in pairs], cts, **how)
+        gradients = [
+            _tensor(found[id(leaf)][1]) if id(leaf) in found else zeros_for(leaf)
+            for leaf in self.leaves
+        ]
+        if tracer is not None:
+            for leaf, gradient in zip(self.leaves, gradients, strict=True):
+                tracer.pair(leaf, gradient)
+        return gradients
+
+    def like_arguments(self, gradients: Sequence[Any]) -> list[Tree]:
+        """One value per leaf, in the form of the arguments."""
+        following = iter(gradients)
+        return [map_leaves(lambda _: next(following), tree) for tree in self.trees]
+
+
+@contextlib.contextmanager
+def transforming() -> Iterator[None]:
+    """While a function runs whose derivative is taken from outside."""
+    state = current()
+    state.transforms += 1
+    try:
+        yield
+    finally:
+        state.transforms -= 1
+
+
+def numbers_of(argnums: Argnums) -> tuple[int, ...]:
+    """``argnums`` as a tuple."""
+    return argnums if isinstance(argnums, tuple) else (argnums,)
+
+
+def outputs_of(result: Tree, name: str) -> list[Tensor]:
+    """The tensors of what a function returned.
+
+    Raises:
+        GradientError: Something else is among them.
+    """
+    leaves, _ = flatten(result)
+    for each in leaves:
+        if not isinstance(each, Tensor):
+            raise GradientError(
+                f"{name}: the function must return tensors, not {type(each).__name__}",
+                source=where(),
+            )
+    return leaves
+
+
+def zeros_for(leaf: Tensor) -> Tensor:
+    """The gradient by what does not matter."""
+    return TRACED.zeros_like(leaf) if modes.builder() else make(np.zeros_like(leaf.data))
+
+
+def _tensor(ct: Any) -> Tensor:
+    return ct if isinstance(ct, Tensor) else make(np.asarray(ct))
+
+
+def _check_smooth(dtype: np.dtype[Any], name: str) -> None:
+    if dtype.kind not in SMOOTH:
+        raise GradientError(
+            f"{name}: cannot differentiate by an argument of {dtype}",
+            source=where(),
+            hint="convert it to floating point, or name the others with argnums",
+        )
