@@ -18,6 +18,7 @@ from nodescope.engine import methods as _methods  # noqa: F401 (puts them on Ten
 from nodescope.engine import nn, optim, random
 from nodescope.engine import operators as _operators  # noqa: F401 (puts them on Tensor)
 from nodescope.engine.control import cond, fori_loop, map, scan, while_loop
+from nodescope.engine.forward_mode import jvp, linearize, vjp
 from nodescope.engine.functions import (
     cross_entropy,
     gelu,
@@ -39,6 +40,7 @@ from nodescope.engine.grad import (
     tensor,
     value_and_grad,
 )
+from nodescope.engine.jacobian import hessian, hvp, jacfwd, jacobian, jacrev
 from nodescope.engine.modes import no_grad
 from nodescope.engine.numpy_functions.index import index_update
 from nodescope.engine.scopes import name_scope, step, steps
@@ -52,10 +54,11 @@ __version__ = _version("nodescope")
 
 __all__ = [
     "NodescopeError", "Tensor", "__version__", "assign", "attach", "breakpoint", "cond",
-    "constant", "cross_entropy", "fori_loop", "gelu", "grad", "index_update", "log_softmax",
-    "logsumexp", "map", "mse", "name_scope", "nn", "no_grad", "optim", "parameter", "random",
-    "record", "relu", "scan", "sigmoid", "silu", "softmax", "softplus", "step", "steps",
-    "stop_gradient", "tensor", "value_and_grad", "while_loop",
+    "constant", "cross_entropy", "fori_loop", "gelu", "grad", "hessian", "hvp", "index_update",
+    "jacfwd", "jacobian", "jacrev", "jvp", "linearize", "log_softmax", "logsumexp", "map",
+    "mse", "name_scope", "nn", "no_grad", "optim", "parameter", "random", "record", "relu",
+    "scan", "sigmoid", "silu", "softmax", "softplus", "step", "steps", "stop_gradient",
+    "tensor", "value_and_grad", "vjp", "while_loop",
 ]  # fmt: skip
 
 # The first import of the package `nodescope.record` binds its name here, where it would hide the

@@ -1,0 +1,193 @@
+"""Functions as linear maps: vjp pulls cotangents back, jvp pushes tangents forward.
+
+A rule is linear in its cotangent, so the derivative of a pulled cotangent by the cotangent is the
+pushed tangent: jvp is exact, needs no rules of its own, and works for every op whose gradient can
+itself be differentiated. It costs a backward pass and one more through that.
+
+Invariant: a tangent has the shape and dtype of its primal, a cotangent those of its output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine import modes
+from nodescope.engine.backward import start
+from nodescope.engine.reach import aside, behind, leads_elsewhere
+from nodescope.engine.source import where
+from nodescope.engine.tape import TRACED, pull_many
+from nodescope.engine.tensor import LEAF, SMOOTH, Tensor, alias, make, operand
+from nodescope.engine.transforms import Call, outputs_of, zeros_for
+from nodescope.engine.trees import Tree, difference, flatten, unflatten
+from nodescope.errors import DtypeError, GradientError, ShapeError
+
+
+def vjp(f: Callable[..., Any], *primals: Tree, has_aux: bool = False) -> tuple[Any, ...]:
+    """The value of a function, and what pulls cotangents back through it (``jax.vjp``).
+
+    Args:
+        f: Takes the primals, returns a tree of tensors; with ``has_aux`` a pair of that and
+            anything else.
+        primals: Trees of floating-point tensors, arrays or numbers.
+        has_aux: ``f`` returns more than its value.
+
+    Returns:
+        ``(value, pull)`` or ``(value, pull, aux)``. ``pull`` takes a tree like ``value`` and
+        gives a tuple with a tree like each primal. It can be called any number of times. What it
+        is given and gives for complex tensors follows `Tensor.backward`: ``J^H ct``.
+
+    Raises:
+        GradientError: A primal is not floating point, ``f`` returns something else than tensors,
+            or a cotangent does not fit.
+    """
+    call = Call(f, primals, {}, name="vjp")
+    value = call.result[0] if has_aux else call.result
+    outputs = outputs_of(value, "vjp")
+    form = flatten(value)[1]
+
+    def pullback(cotangent: Tree) -> tuple[Any, ...]:
+        given, found = flatten(cotangent)
+        if found != form:
+            raise GradientError(
+                f"vjp: the cotangent is no tree like the value: {difference(form, found)}",
+                source=where(),
+            )
+        pairs = [
+            (root, ct)
+            for root, ct in zip(outputs, given, strict=True)
+            if root.data.dtype.kind in SMOOTH
+        ]
+        gradients = call.pull([root for root, _ in pairs], [ct for _, ct in pairs], name="vjp")
+        return tuple(call.like_arguments(gradients))
+
+    shown = _shown(value)
+    return (shown, pullback, call.result[1]) if has_aux else (shown, pullback)
+
+
+def linearize(f: Callable[..., Any], *primals: Tree) -> tuple[Any, Callable[..., Any]]:
+    """The value of a function, and its derivative there as a function (``jax.linearize``).
+
+    Returns:
+        ``(value, push)``; ``push`` takes a tangent per primal and gives a tree like ``value``. It
+        can be called any number of times.
+
+    Raises:
+        GradientError: As `vjp`.
+        ShapeError, DtypeError: A tangent does not fit its primal.
+    """
+    call = Call(f, primals, {}, name="jvp")
+    outputs = outputs_of(call.result, "jvp")
+    form = flatten(call.result)[1]
+    targets = {id(leaf): leaf for leaf in call.leaves}
+    moving = [each for each in outputs if each.edge is not None]
+    elsewhere = leads_elsewhere(behind(moving, lambda each: id(each) in targets), targets)
+    # Any cotangents do, for what is pulled is linear in them; ones make no 0 * inf.
+    dummies = [TRACED.ones_like(each) for each in moving]
+    for each in dummies:
+        each.edge = LEAF
+    found = {}
+    if moving:
+        found = pull_many(
+            moving, dummies, traced=True, create_graph=True, keep=True, targets=targets,
+            conjugate=False,
+        )  # fmt: skip
+    pulled = [found[id(leaf)][1] if id(leaf) in found else None for leaf in call.leaves]
+
+    def push(*tangents: Tree) -> Any:
+        given = _tangents(call, tangents)
+        pairs = [
+            (root, tangent)
+            for root, tangent in zip(pulled, given, strict=True)
+            if root is not None and root.edge is not None
+        ]
+        again = call.outer and (elsewhere or any(each.edge is not None for _, each in pairs))
+        traced = again or modes.observer() is not None
+        wanted = {id(each): each for each in dummies}
+        reached = {}
+        if pairs:
+            with modes.recording(again):
+                cts = [start(root, each, traced, "jvp", conjugate=False) for root, each in pairs]
+            roots = [root for root, _ in pairs]
+            reached = pull_many(
+                roots, cts, traced=traced, create_graph=again, keep=True, targets=wanted,
+                skip=aside(behind(roots, lambda each: id(each) in wanted), wanted),
+                conjugate=False,
+            )  # fmt: skip
+        of = {
+            id(each): reached[id(dummy)][1]
+            for each, dummy in zip(moving, dummies, strict=True)
+            if id(dummy) in reached
+        }
+        results = [of.get(id(each)) for each in outputs]
+        return unflatten(
+            form,
+            [
+                zeros_for(each) if got is None
+                else got if isinstance(got, Tensor) else make(np.asarray(got))
+                for each, got in zip(outputs, results, strict=True)
+            ],
+        )  # fmt: skip
+
+    return _shown(call.result), push
+
+
+def jvp(f: Callable[..., Any], primals: Sequence[Tree], tangents: Sequence[Tree]) -> Any:
+    """The value of a function and its derivative in a direction (``jax.jvp``).
+
+    It is exact: two backward passes, see the module's note.
+
+    Args:
+        f: Takes the primals, returns a tree of tensors.
+        primals: The arguments, a tuple or list.
+        tangents: A tree like each of them: the direction.
+
+    Returns:
+        ``(value, tangent)``, trees of one form. An output that is not floating point has zeros.
+
+    Raises:
+        GradientError, ShapeError, DtypeError: As `linearize`.
+    """
+    for name, each in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(each, tuple | list):
+            raise GradientError(
+                f"jvp: {name} must be a tuple, one per argument, not {type(each).__name__}",
+                source=where(),
+                hint=f"write ({name[:-1]},)",
+            )
+    value, push = linearize(f, *primals)
+    return value, push(*tangents)
+
+
+def _tangents(call: Call, tangents: tuple[Tree, ...]) -> list[Tensor]:
+    given, form = flatten(list(tangents))
+    wanted = flatten(call.trees)[1]
+    if form != wanted:
+        raise GradientError(
+            f"jvp: the tangents are no trees like the primals: {difference(wanted, form)}",
+            source=where(),
+        )
+    found = []
+    for leaf, value in zip(call.leaves, given, strict=True):
+        tangent = operand(value)
+        if tangent.__class__ is not Tensor:
+            tangent = make(np.asarray(value, None if tangent is None else leaf.dtype))
+        if tangent.shape != leaf.shape:
+            raise ShapeError(
+                f"jvp: a tangent of shape {tangent.shape} for a primal of {leaf.shape}",
+                source=where(),
+            )
+        if tangent.dtype.kind == "c" and leaf.dtype.kind != "c":
+            raise DtypeError(
+                f"jvp: a {tangent.dtype} tangent for a {leaf.dtype} primal", source=where()
+            )
+        found.append(tangent if tangent.dtype == leaf.dtype else tangent.astype(leaf.dtype))
+    return found
+
+
+def _shown(result: Tree) -> Tree:
+    """The value as the caller gets it: whatever they do with it, the map stays usable."""
+    leaves, form = flatten(result)
+    return unflatten(form, [alias(each, each.edge) for each in leaves])

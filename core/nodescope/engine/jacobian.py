@@ -1,0 +1,211 @@
+"""Whole derivatives: Jacobian and Hessian matrices, and a Hessian times a vector.
+
+Invariant: shapes are JAX's, ``out.shape + in.shape``; of trees, a tree like the output of trees
+like the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from nodescope.engine.forward_mode import linearize
+from nodescope.engine.grad import grad
+from nodescope.engine.numpy_functions.base import call
+from nodescope.engine.source import where
+from nodescope.engine.tensor import SMOOTH, Tensor, make
+from nodescope.engine.transforms import Argnums, Call, numbers_of, outputs_of
+from nodescope.engine.trees import Tree, flatten, map_leaves, unflatten
+from nodescope.errors import GradientError
+
+Mode = Literal["reverse", "forward"]
+
+
+def jacobian(
+    f: Callable[..., Any], argnums: Argnums = 0, *, mode: Mode = "reverse", has_aux: bool = False
+) -> Callable[..., Any]:
+    """A function that returns the Jacobian of ``f``.
+
+    Of a real function of complex arguments, rows are gradients as `grad` gives them; of a complex
+    function of complex arguments, which has to be holomorphic, complex derivatives; of a complex
+    function of real arguments, complex numbers.
+
+    Args:
+        f: Returns a tree of floating-point tensors; with ``has_aux`` a pair of that and anything.
+        argnums: Which positional arguments to differentiate by; each may be a tree.
+        mode: ``reverse`` takes a backward pass per output element, ``forward`` one per input
+            element, each through the one evaluation of ``f``.
+        has_aux: ``f`` returns more; the function returns ``(jacobian, aux)``.
+
+    Raises:
+        GradientError: An output or argument is not floating point.
+    """
+    if mode not in ("reverse", "forward"):
+        raise GradientError(
+            f"jacobian: mode {mode!r}", source=where(), hint='use "reverse" or "forward"'
+        )
+    numbers = numbers_of(argnums)
+    rows = _reverse if mode == "reverse" else _forward
+
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        (form, columns), aux = rows(f, args, kwargs, numbers, has_aux)
+        each = [trees if isinstance(argnums, tuple) else trees[0] for trees in columns]
+        found = unflatten(form, each)
+        return (found, aux) if has_aux else found
+
+    return differentiated
+
+
+def jacrev(f: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False) -> Any:
+    """`jacobian` by backward passes, one per output element (``jax.jacrev``)."""
+    return jacobian(f, argnums, mode="reverse", has_aux=has_aux)
+
+
+def jacfwd(f: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False) -> Any:
+    """`jacobian` by forward passes, one per input element (``jax.jacfwd``)."""
+    return jacobian(f, argnums, mode="forward", has_aux=has_aux)
+
+
+def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """A function that returns the matrix of second derivatives of ``f`` (``jax.hessian``)."""
+    return jacobian(jacobian(f, argnums), argnums)
+
+
+def hvp(f: Callable[..., Any], primals: Sequence[Tree], tangents: Sequence[Tree]) -> Any:
+    """The Hessian of a scalar function times a vector, without the Hessian.
+
+    Args:
+        f: Returns a scalar.
+        primals: Its arguments, a tuple or list.
+        tangents: A tree like each of them.
+
+    Returns:
+        A tree like the primals; that of the only one if there is one.
+
+    Raises:
+        GradientError, ShapeError, DtypeError: As `grad` and `linearize`.
+    """
+    slopes = grad(f, tuple(range(len(primals))))
+    _, push = linearize(slopes, *primals)
+    found = push(*tangents)
+    return found[0] if len(primals) == 1 else found
+
+
+Rows = tuple[Any, list[tuple[Any, ...]]]
+"""The output's structure, and for each output a tree per argument."""
+
+
+def _reverse(
+    f: Callable[..., Any], args: Any, kwargs: Any, numbers: tuple[int, ...], has_aux: bool
+) -> tuple[Rows, Any]:
+    made = Call(f, args, kwargs, numbers, name="jacobian")
+    value = made.result[0] if has_aux else made.result
+    outputs = outputs_of(value, "jacobian")
+    columns = []
+    for root in outputs:
+        _check_smooth(root)
+        columns.append(tuple(made.like_arguments(_rows(made, root))))
+    return (flatten(value)[1], columns), made.result[1] if has_aux else None
+
+
+def _rows(made: Call, root: Tensor) -> list[Tensor]:
+    """The Jacobian of one output by each leaf."""
+    size, turned = root.size, root.dtype.kind == "c"
+    rows = []
+    for number in range(size):
+        one = np.zeros(size, root.dtype)
+        one[number] = 1.0
+        start = one.reshape(root.shape)
+        found = made.pull([root], [start], name="jacobian", conjugate=not turned)
+        if turned and any(leaf.dtype.kind != "c" for leaf in made.leaves):
+            # Real arguments keep the real part only, so the imaginary part is asked for, too.
+            other = made.pull([root], [-1j * start], name="jacobian", conjugate=False)
+            found = [
+                got if leaf.dtype.kind == "c" else got + 1j * more
+                for leaf, got, more in zip(made.leaves, found, other, strict=True)
+            ]
+        rows.append(found)
+    return [
+        _stacked([row[number] for row in rows], (*root.shape, *leaf.shape), leaf.dtype)
+        for number, leaf in enumerate(made.leaves)
+    ]
+
+
+def _stacked(rows: list[Tensor], shape: tuple[int, ...], dtype: Any) -> Tensor:
+    if not rows:
+        return make(np.zeros(shape, dtype))
+    return call("stack", *rows, axis=0).reshape(shape)  # type: ignore[no-any-return]
+
+
+def _forward(
+    f: Callable[..., Any], args: Any, kwargs: Any, numbers: tuple[int, ...], has_aux: bool
+) -> tuple[Rows, Any]:
+    aux: list[Any] = []
+
+    def of(*given: Any) -> Any:
+        full = list(args)
+        for number, each in zip(numbers, given, strict=True):
+            full[number] = each
+        result = f(*full, **kwargs)
+        if has_aux:
+            result, more = result
+            aux.append(more)
+        return result
+
+    chosen = [args[number] for number in numbers]
+    value, push = linearize(of, *chosen)
+    outputs, form = flatten(value)
+    for each in outputs:
+        _check_smooth(each)
+    leaves = [np.asarray(x.data if isinstance(x, Tensor) else x) for x in flatten(chosen)[0]]
+    zeros = [np.zeros_like(each) for each in leaves]
+    by_leaf = []
+    for number, leaf in enumerate(leaves):
+        pushed = [
+            _pushed(push, chosen, zeros, number, place, outputs) for place in range(leaf.size)
+        ]
+        by_leaf.append(
+            [
+                _columns([each[port] for each in pushed], out.shape, leaf)
+                for port, out in enumerate(outputs)
+            ]
+        )
+    columns = []
+    for port in range(len(outputs)):
+        following = iter(each[port] for each in by_leaf)
+        columns.append(tuple(map_leaves(lambda _: next(following), tree) for tree in chosen))  # noqa: B023
+    return (form, columns), aux[0] if has_aux else None
+
+
+def _pushed(
+    push: Any, chosen: list[Any], zeros: list[Any], number: int, place: int, outputs: list[Tensor]
+) -> list[Tensor]:
+    """The derivative of all outputs by one element of one leaf."""
+
+    def along(step: complex) -> list[Tensor]:
+        tangent = zeros[number].copy()
+        tangent.reshape(-1)[place] = step
+        following = iter([*zeros[:number], tangent, *zeros[number + 1 :]])
+        return flatten(push(*map_leaves(lambda _: next(following), list(chosen))))[0]
+
+    found = along(1.0)
+    if zeros[number].dtype.kind == "c" and any(each.dtype.kind != "c" for each in outputs):
+        other = along(1j)
+        found = [
+            got if out.dtype.kind == "c" else got + 1j * more
+            for out, got, more in zip(outputs, found, other, strict=True)
+        ]
+    return found
+
+
+def _columns(found: list[Tensor], shape: tuple[int, ...], leaf: Any) -> Tensor:
+    if not found:
+        return make(np.zeros((*shape, *leaf.shape), leaf.dtype))
+    return call("stack", *found, axis=-1).reshape((*shape, *leaf.shape))  # type: ignore[no-any-return]
+
+
+def _check_smooth(root: Tensor) -> None:
+    if root.dtype.kind not in SMOOTH:
+        raise GradientError(f"jacobian: {root.dtype} has no gradient", source=where())
