@@ -12,9 +12,9 @@ import numpy as np
 
 from nodescope.engine.grad import parameter
 from nodescope.engine.nn import functional as F
-from nodescope.engine.nn.functional import Size
 from nodescope.engine.nn.init import Init, he, kernels
 from nodescope.engine.nn.module import Module
+from nodescope.engine.nn.spatial import Size, sizes
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import ShapeError
@@ -45,7 +45,7 @@ class _Conv(Module):
         dtype: Any = np.float32,
     ) -> None:
         name = type(self).__name__
-        size = F.sizes(name, "kernel_size", kernel_size, self.spatial)
+        size = sizes(name, "kernel_size", kernel_size, self.spatial)
         if min(inputs, outputs, groups, *size) < 1:
             raise ShapeError(f"{name}: channels, groups and kernel must be positive",
                              source=where())  # fmt: skip

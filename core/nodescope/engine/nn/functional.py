@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from nodescope import ops
 from nodescope.engine.functions import (
     gelu,
     log_softmax,
@@ -34,11 +33,25 @@ from nodescope.engine.nn.losses import (
     nll_loss,
     smooth_l1_loss,
 )
-from nodescope.engine.run import apply
+from nodescope.engine.nn.spatial import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    avg_pool1d,
+    avg_pool2d,
+    call,
+    conv1d,
+    conv2d,
+    conv_transpose1d,
+    conv_transpose2d,
+    max_pool1d,
+    max_pool2d,
+)
 from nodescope.engine.scopes import name_scope
 from nodescope.engine.source import where
-from nodescope.engine.tensor import NO_ATTRS, Tensor
-from nodescope.errors import DomainError, ShapeError, UsageError
+from nodescope.engine.tensor import Tensor
+from nodescope.errors import DomainError, ShapeError
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d",
@@ -52,14 +65,6 @@ __all__ = [
     "softmax", "softplus", "softsign", "swish", "tanh",
 ]  # fmt: skip
 
-Size = int | tuple[int, ...]
-
-
-def _call(name: str, *inputs: Any, **attrs: Any) -> Any:
-    found = tuple(each if each.__class__ is Tensor else tensor_of(each) for each in inputs)
-    return apply(ops.get(name), found, attrs or NO_ATTRS)
-
-
 # Activations
 
 
@@ -70,69 +75,69 @@ def tanh(x: Any) -> Tensor:
 
 def erf(x: Any) -> Tensor:
     """The error function, element by element."""
-    return _call("erf", x)  # type: ignore[no-any-return]
+    return call("erf", x)  # type: ignore[no-any-return]
 
 
 def relu6(x: Any) -> Tensor:
     """``x`` between 0 and 6."""
-    return _call("relu6", x)  # type: ignore[no-any-return]
+    return call("relu6", x)  # type: ignore[no-any-return]
 
 
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
     """``x``, times a small slope below 0."""
-    return _call("leaky_relu", x, slope=float(negative_slope))  # type: ignore[no-any-return]
+    return call("leaky_relu", x, slope=float(negative_slope))  # type: ignore[no-any-return]
 
 
 def prelu(x: Any, weight: Any) -> Tensor:
     """``x``, below 0 times a slope that is learned: one, or one per channel (axis 1)."""
-    return _call("prelu", x, weight)  # type: ignore[no-any-return]
+    return call("prelu", x, weight)  # type: ignore[no-any-return]
 
 
 def elu(x: Any, alpha: float = 1.0) -> Tensor:
     """``x``, below 0 ``alpha (exp(x) - 1)`` (Clevert et al., 2016)."""
-    return _call("elu", x, alpha=float(alpha))  # type: ignore[no-any-return]
+    return call("elu", x, alpha=float(alpha))  # type: ignore[no-any-return]
 
 
 def celu(x: Any, alpha: float = 1.0) -> Tensor:
     """``x``, below 0 ``alpha (exp(x / alpha) - 1)``."""
     if not alpha:
         raise DomainError("celu: alpha must not be 0", source=where())
-    return _call("celu", x, alpha=float(alpha))  # type: ignore[no-any-return]
+    return call("celu", x, alpha=float(alpha))  # type: ignore[no-any-return]
 
 
 def selu(x: Any) -> Tensor:
     """A scaled `elu` that keeps mean 0 and variance 1."""
-    return _call("selu", x)  # type: ignore[no-any-return]
+    return call("selu", x)  # type: ignore[no-any-return]
 
 
 def mish(x: Any) -> Tensor:
     """``x tanh(softplus(x))`` (Misra, 2019)."""
-    return _call("mish", x)  # type: ignore[no-any-return]
+    return call("mish", x)  # type: ignore[no-any-return]
 
 
 def hardswish(x: Any) -> Tensor:
     """``x`` times `hardsigmoid`."""
-    return _call("hardswish", x)  # type: ignore[no-any-return]
+    return call("hardswish", x)  # type: ignore[no-any-return]
 
 
 def hardsigmoid(x: Any) -> Tensor:
     """``x / 6 + 1 / 2`` between 0 and 1."""
-    return _call("hardsigmoid", x)  # type: ignore[no-any-return]
+    return call("hardsigmoid", x)  # type: ignore[no-any-return]
 
 
 def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """``x`` between two bounds."""
-    return _call("hardtanh", x, low=float(min_val), high=float(max_val))  # type: ignore[no-any-return]
+    return call("hardtanh", x, low=float(min_val), high=float(max_val))  # type: ignore[no-any-return]
 
 
 def softsign(x: Any) -> Tensor:
     """``x / (1 + |x|)``."""
-    return _call("softsign", x)  # type: ignore[no-any-return]
+    return call("softsign", x)  # type: ignore[no-any-return]
 
 
 def logsigmoid(x: Any) -> Tensor:
     """The logarithm of `sigmoid`, without computing it."""
-    return _call("logsigmoid", x)  # type: ignore[no-any-return]
+    return call("logsigmoid", x)  # type: ignore[no-any-return]
 
 
 swish = silu
@@ -147,193 +152,6 @@ def glu(x: Any, axis: int = -1) -> Tensor:
     with name_scope("glu"):
         first, second = np.split(x, 2, axis=axis)
         return first * sigmoid(second)  # type: ignore[no-any-return]
-
-
-# Convolution and pooling
-
-
-def sizes(name: str, what: str, value: Any, n: int) -> tuple[int, ...]:
-    """One size for all of ``n`` dimensions, or one for each. Raises `ShapeError`."""
-    if isinstance(value, int | np.integer):
-        return (int(value),) * n
-    if isinstance(value, tuple | list) and len(value) == n:
-        return tuple(int(each) for each in value)
-    raise ShapeError(
-        f"{name}: {what} {value!r} is not one size or {n}", source=where(), hint="give an int"
-    )
-
-
-def _padding(
-    name: str, value: Any, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: Any
-) -> tuple[tuple[int, int], ...]:
-    n = len(kernel)
-    if value == "valid":
-        return ((0, 0),) * n
-    if value == "same":
-        if any(each != 1 for each in stride):
-            raise UsageError(
-                f"{name}: padding='same' needs stride 1, not {stride}",
-                source=where(),
-                hint="give the padding as a number",
-            )
-        reach = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
-        return tuple((each // 2, each - each // 2) for each in reach)
-    if isinstance(value, str):
-        raise UsageError(
-            f"{name}: padding={value!r}", source=where(), hint="use 'same', 'valid' or a number"
-        )
-    if isinstance(value, tuple | list) and any(isinstance(each, tuple | list) for each in value):
-        return tuple(sizes(name, "padding", each, 2) for each in value)  # type: ignore[misc]
-    return tuple((each, each) for each in sizes(name, "padding", value, n))
-
-
-def _convolved(
-    n: int, transposed: bool, x: Any, weight: Any, bias: Any, stride: Any, padding: Any,
-    dilation: Any, groups: int, output_padding: Any = None,
-) -> Tensor:  # fmt: skip
-    name = f"conv_transpose{n}d" if transposed else f"conv{n}d"
-    weight = tensor_of(weight)
-    attrs: dict[str, Any] = {"stride": sizes(name, "stride", stride, n)}
-    attrs["dilation"] = sizes(name, "dilation", dilation, n)
-    # With another rank, the op says what is wrong.
-    kernel = weight.shape[2:] if weight.ndim == n + 2 else (1,) * n
-    attrs["padding"] = _padding(name, padding, kernel, attrs["stride"], attrs["dilation"])
-    attrs["groups"] = int(groups)
-    if transposed:
-        attrs["output_padding"] = sizes(name, "output_padding", output_padding, n)
-    inputs = (x, weight) if bias is None else (x, weight, bias)
-    return _call(name, *inputs, **attrs)  # type: ignore[no-any-return]
-
-
-def conv1d(
-    x: Any, weight: Any, bias: Any = None, stride: Size = 1, padding: Any = 0, dilation: Size = 1,
-    groups: int = 1,
-) -> Tensor:  # fmt: skip
-    """Cross-correlation of sequences, (N, C, L) with (O, C / groups, k) to (N, O, L')."""
-    return _convolved(1, False, x, weight, bias, stride, padding, dilation, groups)
-
-
-def conv2d(
-    x: Any, weight: Any, bias: Any = None, stride: Size = 1, padding: Any = 0, dilation: Size = 1,
-    groups: int = 1,
-) -> Tensor:  # fmt: skip
-    """Cross-correlation of images, (N, C, H, W) with (O, C / groups, kh, kw) to (N, O, H', W').
-
-    Args:
-        x: Images.
-        weight: Kernels.
-        bias: (O,), or None.
-        stride: Between positions.
-        padding: A number, one per dimension, pairs of (before, after), ``"same"`` or ``"valid"``.
-        dilation: Between elements of the kernel.
-        groups: Each group of outputs sees its own group of inputs only.
-
-    Raises:
-        ShapeError: Channels, groups, ranks or sizes do not fit together.
-    """
-    return _convolved(2, False, x, weight, bias, stride, padding, dilation, groups)
-
-
-def conv_transpose1d(
-    x: Any, weight: Any, bias: Any = None, stride: Size = 1, padding: Any = 0,
-    output_padding: Size = 0, groups: int = 1, dilation: Size = 1,
-) -> Tensor:  # fmt: skip
-    """The transpose of `conv1d` as a function of ``x``; the weight is (C, O / groups, k)."""
-    return _convolved(1, True, x, weight, bias, stride, padding, dilation, groups, output_padding)
-
-
-def conv_transpose2d(
-    x: Any, weight: Any, bias: Any = None, stride: Size = 1, padding: Any = 0,
-    output_padding: Size = 0, groups: int = 1, dilation: Size = 1,
-) -> Tensor:  # fmt: skip
-    """The transpose of `conv2d` as a function of ``x``; the weight is (C, O / groups, kh, kw)."""
-    return _convolved(2, True, x, weight, bias, stride, padding, dilation, groups, output_padding)
-
-
-def _pooled(
-    what: str, n: int, x: Any, kernel: Any, stride: Any, padding: Any, **options: Any
-) -> Tensor:
-    name = f"{what}_pool{n}d"
-    kernel = sizes(name, "kernel_size", kernel, n)
-    stride = kernel if stride is None else sizes(name, "stride", stride, n)
-    if "dilation" in options:
-        options["dilation"] = sizes(name, "dilation", options["dilation"], n)
-    padding = _padding(name, padding, kernel, stride, (1,) * n)
-    return _call(name, x, kernel=kernel, stride=stride, padding=padding, **options)  # type: ignore[no-any-return]
-
-
-def max_pool1d(
-    x: Any, kernel_size: Size, stride: Size | None = None, padding: Any = 0, dilation: Size = 1,
-    ceil_mode: bool = False,
-) -> Tensor:  # fmt: skip
-    """The largest element of each window of (N, C, L)."""
-    return _pooled(
-        "max", 1, x, kernel_size, stride, padding, dilation=dilation, ceil_mode=bool(ceil_mode)
-    )
-
-
-def max_pool2d(
-    x: Any, kernel_size: Size, stride: Size | None = None, padding: Any = 0, dilation: Size = 1,
-    ceil_mode: bool = False,
-) -> Tensor:  # fmt: skip
-    """The largest element of each window of (N, C, H, W).
-
-    Args:
-        x: Images.
-        kernel_size: Of the window.
-        stride: Between windows; the window's size if None.
-        padding: At most half of the window; what is padded is never the largest.
-        dilation: Between elements of the window.
-        ceil_mode: Also a last window that is only partly inside.
-    """
-    return _pooled(
-        "max", 2, x, kernel_size, stride, padding, dilation=dilation, ceil_mode=bool(ceil_mode)
-    )
-
-
-def avg_pool1d(
-    x: Any, kernel_size: Size, stride: Size | None = None, padding: Any = 0,
-    ceil_mode: bool = False, count_include_pad: bool = True,
-) -> Tensor:  # fmt: skip
-    """The mean of each window of (N, C, L)."""
-    return _pooled("avg", 1, x, kernel_size, stride, padding, ceil_mode=bool(ceil_mode),
-                   count_include_pad=bool(count_include_pad))  # fmt: skip
-
-
-def avg_pool2d(
-    x: Any, kernel_size: Size, stride: Size | None = None, padding: Any = 0,
-    ceil_mode: bool = False, count_include_pad: bool = True,
-) -> Tensor:  # fmt: skip
-    """The mean of each window of (N, C, H, W); padding counts as 0, or not at all."""
-    return _pooled("avg", 2, x, kernel_size, stride, padding, ceil_mode=bool(ceil_mode),
-                   count_include_pad=bool(count_include_pad))  # fmt: skip
-
-
-def _adaptive(what: str, n: int, x: Any, output: Any) -> Tensor:
-    name, x = f"adaptive_{what}_pool{n}d", tensor_of(x)
-    if isinstance(output, tuple | list) and None in output and x.ndim == n + 2:
-        output = tuple(k if m is None else m for m, k in zip(output, x.shape[2:], strict=True))
-    return _call(name, x, output=sizes(name, "output_size", output, n))  # type: ignore[no-any-return]
-
-
-def adaptive_avg_pool1d(x: Any, output_size: Any) -> Tensor:
-    """(N, C, L) to (N, C, output_size): means of as many windows."""
-    return _adaptive("avg", 1, x, output_size)
-
-
-def adaptive_avg_pool2d(x: Any, output_size: Any) -> Tensor:
-    """(N, C, H, W) to (N, C, *output_size): means of as many windows; None keeps a size."""
-    return _adaptive("avg", 2, x, output_size)
-
-
-def adaptive_max_pool1d(x: Any, output_size: Any) -> Tensor:
-    """(N, C, L) to (N, C, output_size): maxima of as many windows."""
-    return _adaptive("max", 1, x, output_size)
-
-
-def adaptive_max_pool2d(x: Any, output_size: Any) -> Tensor:
-    """(N, C, H, W) to (N, C, *output_size): maxima of as many windows; None keeps a size."""
-    return _adaptive("max", 2, x, output_size)
 
 
 def flatten(x: Any, start: int = 0) -> Tensor:
@@ -351,7 +169,7 @@ def _normal(kind: str, x: Any, weight: Any, bias: Any, **attrs: Any) -> Any:
     if weight is None and bias is not None:
         weight = np.ones(bias.shape, bias.dtype)
     params = [each for each in (weight, bias) if each is not None]
-    return _call(kind, x, *params, **attrs)
+    return call(kind, x, *params, **attrs)
 
 
 def _dims(kind: str, x: Any, shape: Any) -> int:
@@ -411,7 +229,7 @@ def batch_norm_eval(
     if weight is None and bias is not None:
         weight = np.ones(bias.shape, bias.dtype)
     params = [each for each in (weight, bias) if each is not None]
-    return _call("batch_norm_eval", x, mean, variance, *params, eps=float(eps))  # type: ignore[no-any-return]
+    return call("batch_norm_eval", x, mean, variance, *params, eps=float(eps))  # type: ignore[no-any-return]
 
 
 # Tables and masks
@@ -425,7 +243,7 @@ def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Tens
         DtypeError: The indices are not integers.
     """
     attrs = {} if padding_idx is None else {"padding_idx": int(padding_idx)}
-    return _call("embedding", weight, indices, **attrs)  # type: ignore[no-any-return]
+    return call("embedding", weight, indices, **attrs)  # type: ignore[no-any-return]
 
 
 def dropout(x: Any, p: float = 0.5, *, rng: Any, training: bool = True) -> Tensor:
@@ -447,4 +265,4 @@ def dropout(x: Any, p: float = 0.5, *, rng: Any, training: bool = True) -> Tenso
             mask = rng.bernoulli(1.0 - p, x.shape)
         else:
             mask = bernoulli(rng, 1.0 - p, x.shape)
-        return _call("dropout", x, mask, p=float(p))  # type: ignore[no-any-return]
+        return call("dropout", x, mask, p=float(p))  # type: ignore[no-any-return]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from nodescope.engine.nn import functional as F
-from nodescope.engine.nn.functional import Size
 from nodescope.engine.nn.module import Module
+from nodescope.engine.nn.spatial import Size
 from nodescope.engine.tensor import Tensor
 
 
