@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine import functions, numpy_functions
+from nodescope.engine import numpy_functions
+from nodescope.engine.numpy_functions import ufuncs
+from nodescope.engine.numpy_functions.writing import into
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.tensor import NO_ATTRS, Tensor, operand, weak
@@ -21,10 +23,6 @@ from nodescope.registry import did_you_mean
 
 _UFUNCS: dict[Any, Op] = {}
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {}
-_REDUCE: dict[Any, str] = {
-    np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min",
-    np.logical_and: "all", np.logical_or: "any",
-}  # fmt: skip
 
 
 def bound(op: Op) -> Callable[..., Tensor]:
@@ -63,31 +61,7 @@ def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwa
         if None in [each if each is None else 0 for each in found]:
             return NotImplemented
         return apply(op, weak(found), NO_ATTRS)
-    name = f"np.{ufunc.__name__}"
-    if "out" in kwargs:
-        if any(each.__class__ is Tensor for each in kwargs["out"]):
-            what = f"{name} would write to a tensor (out=)"
-        else:
-            what = f"{name} with out= would take the result out of the graph"
-        raise UnsupportedError(what, source=where(), hint="use the function's result")
-    if method == "reduce" and ufunc in _REDUCE:
-        kwargs.setdefault("axis", 0)
-        return bound(ops.get(_REDUCE[ufunc]))(*inputs, **kwargs)
-    if method != "__call__":
-        table: dict[Any, str] = _REDUCE
-        alternative = table.get(ufunc, "sum")
-        raise UnsupportedError(
-            f"{name}.{method} is not traced",
-            source=where(),
-            hint=f"use .numpy() first to leave the graph, or np.{alternative}",
-        )
-    if op is None:
-        raise _not_traced(name)
-    raise UnsupportedError(
-        f"{name}: the argument {next(iter(kwargs))}= is not traced",
-        source=where(),
-        hint="convert with .astype, or select with np.where",
-    )
+    return ufuncs.called(op, ufunc, method, inputs, kwargs, _not_traced)
 
 
 def _array_function(
@@ -97,6 +71,9 @@ def _array_function(
     if function is None:
         module = getattr(func, "__module__", "numpy").replace("numpy", "np", 1)
         raise _not_traced(f"{module}.{func.__name__}")
+    if kwargs.get("out") is not None:
+        target = kwargs.pop("out")
+        return into(f"np.{func.__name__}", target, lambda: func(*args, **kwargs))
     try:
         return function(*args, **kwargs)
     except TypeError as error:
@@ -128,7 +105,6 @@ def _fill_tables() -> None:
                 _UFUNCS[function] = op
             else:
                 _FUNCTIONS[function] = bound(op)
-    _FUNCTIONS.update(functions.NUMPY)
     for table in numpy_functions.tables():
         _FUNCTIONS.update(table)
 

@@ -24,7 +24,7 @@ def _bind(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if dtype is not None or out is not None:
         raise TypeError("the arguments dtype and out are not traced: use .astype on the operand")
-    return (a,), {"axis": _axis(axis), "keepdims": bool(keepdims)}
+    return (a,), {"axis": as_axis(axis), "keepdims": bool(keepdims)}
 
 
 def _bind_no_dtype(
@@ -45,7 +45,7 @@ def _bind_ddof(
     return inputs, {**attrs, "ddof": ddof}
 
 
-def _axis(axis: Any) -> Axis:
+def as_axis(axis: Any) -> Axis:
     if axis is None or isinstance(axis, int):
         return axis
     if isinstance(axis, tuple | list):

@@ -12,7 +12,9 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine.run import apply
+from nodescope.engine.source import where as where_
 from nodescope.engine.tensor import NO_ATTRS, Tensor, make, operand, weak
+from nodescope.errors import DtypeError, ShapeError, UnsupportedError
 
 Table = dict[Any, Callable[..., Any]]
 """NumPy's function to ours, which takes the same arguments."""
@@ -29,3 +31,45 @@ def tensor_of(value: Any) -> Tensor:
 def call(name: str, *inputs: Any, **attrs: Any) -> Any:
     """Run the op ``name`` on tensors and Python scalars."""
     return apply(ops.get(name), weak(inputs), attrs or NO_ATTRS)
+
+
+def refuse_out(name: str, out: Any) -> None:
+    """Functions give new tensors. Raises `UnsupportedError` for an ``out``."""
+    if out is not None:
+        raise UnsupportedError(
+            f"{name}: out= is not traced", source=where_(), hint="use the function's result"
+        )
+
+
+def shape_error(text: str, hint: str = "") -> ShapeError:
+    """A `ShapeError` that points at the user's line."""
+    return ShapeError(text, source=where_(), hint=hint)
+
+
+def dtype_error(text: str, hint: str = "") -> DtypeError:
+    """A `DtypeError` that points at the user's line."""
+    return DtypeError(text, source=where_(), hint=hint)
+
+
+def unsupported(text: str, hint: str = "") -> UnsupportedError:
+    """An `UnsupportedError` that points at the user's line."""
+    return UnsupportedError(text, source=where_(), hint=hint)
+
+
+def along(x: Tensor, axis: int, part: Any) -> Tensor:
+    """``x`` with one axis indexed by ``part``."""
+    return x[(slice(None),) * axis + (part,)]
+
+
+def concrete(value: Any, what: str) -> Any:
+    """An argument that decides shapes, as an array: a tensor here would be data.
+
+    Raises:
+        UnsupportedError: It is a tensor.
+    """
+    if isinstance(value, Tensor):
+        raise unsupported(
+            f"{what} decides the shape of the result and cannot be a tensor",
+            "pass a number, list or array, as with .numpy()",
+        )
+    return np.asarray(value)

@@ -5,11 +5,25 @@ Invariant: nothing is written in place; an index is read as NumPy reads it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from nodescope.engine.numpy_functions.base import Table, call, tensor_of
+import numpy as np
+
+from nodescope.engine.numpy_functions.base import (
+    Table,
+    along,
+    call,
+    concrete,
+    refuse_out,
+    shape_error,
+    tensor_of,
+    unsupported,
+)
+from nodescope.engine.numpy_functions.layout import ravel, reshape
 from nodescope.engine.operators import index_template
 from nodescope.engine.tensor import Tensor, operand
+from nodescope.ops.shapes import axes
 
 
 def index_update(x: Any, index: Any, value: Any) -> Tensor:
@@ -32,4 +46,217 @@ def index_update(x: Any, index: Any, value: Any) -> Tensor:
     return call("index_set", tensor_of(x), given, *arrays, index=template)  # type: ignore[no-any-return]
 
 
-NUMPY: Table = {}
+def index_add(x: Any, index: Any, value: Any) -> Tensor:
+    """``x`` with ``value`` added at an index, as often as an element is named (`numpy.add.at`).
+
+    Args:
+        x: Any tensor; the result has the dtype of ``x + value``.
+        index: Whatever ``x[index]`` takes.
+        value: Broadcasts to what the index selects.
+    """
+    found = tensor_of(x)
+    template, arrays = index_template(index)
+    selected = found[index]
+    given = call("broadcast_to", tensor_of(value), shape=selected.shape)
+    return found + call("index_add", given, *arrays, index=template, shape=found.shape)  # type: ignore[no-any-return]
+
+
+def gather(x: Any, indices: Any, axis: int = -1) -> Tensor:
+    """The elements at ``indices`` along one axis; `numpy.take_along_axis`.
+
+    The other dimensions of both agree or are 1.
+    """
+    return call("take_along_axis", tensor_of(x), tensor_of(indices), axis=int(axis))  # type: ignore[no-any-return]
+
+
+def scatter_add(x: Any, indices: Any, values: Any, axis: int = -1) -> Tensor:
+    """``x`` with ``values`` added where `gather` would take them from, repeated ones included."""
+    found, places = tensor_of(x), tensor_of(indices)
+    given = call("broadcast_to", tensor_of(values), shape=places.shape)
+    return found + call("add_along_axis", given, places, axis=int(axis), shape=found.shape)  # type: ignore[no-any-return]
+
+
+def put_along_axis(x: Any, indices: Any, values: Any, axis: int = -1) -> Tensor:
+    """A copy of ``x`` with ``values`` where `gather` would take them from."""
+    found, places = tensor_of(x), tensor_of(indices)
+    (at,) = axes("put_along_axis", (axis,), found.ndim)
+    if places.ndim != found.ndim:
+        raise shape_error(f"put_along_axis: indices {places.shape} for shape {found.shape}")
+    grid: list[Any] = [
+        np.arange(n).reshape([-1 if i == j else 1 for j in range(found.ndim)])
+        for i, n in enumerate(found.shape)
+    ]
+    grid[at] = places
+    return index_update(found, tuple(grid), values)
+
+
+def one_hot(indices: Any, depth: int, dtype: Any = np.float64) -> Tensor:
+    """1 where the last, new dimension of size ``depth`` is the index, else 0.
+
+    An index outside of [0, depth) gives zeros.
+    """
+    return (reshape_last(tensor_of(indices)) == np.arange(depth)).astype(dtype)
+
+
+def reshape_last(x: Tensor) -> Tensor:
+    """``x[..., None]``."""
+    return reshape(x, (*x.shape, 1))
+
+
+# NumPy's own
+
+
+def take(
+    a: Any, indices: Any, axis: int | None = None, out: None = None, mode: str = "raise"
+) -> Tensor:
+    """``np.take``."""
+    refuse_out("np.take", out)
+    x, places = tensor_of(a), tensor_of(indices)
+    if axis is None:
+        x, axis = ravel(x), 0
+    (at,) = axes("take", (axis,), x.ndim)
+    size = x.shape[at]
+    if not places.size and places.dtype.kind == "f":
+        places = places.astype(np.intp)  # an empty list
+    if mode == "wrap":
+        places = places % size
+    elif mode == "clip":
+        places = np.clip(places, 0, size - 1)  # type: ignore[assignment]
+    elif mode != "raise":
+        raise unsupported(f"np.take: mode={mode!r}", "use 'raise', 'wrap' or 'clip'")
+    return along(x, at, places)
+
+
+def compress(condition: Any, a: Any, axis: int | None = None, out: None = None) -> Tensor:
+    """``np.compress``: the shape of the result depends on the condition's values."""
+    refuse_out("np.compress", out)
+    x = tensor_of(a)
+    if axis is None:
+        x, axis = ravel(x), 0
+    (at,) = axes("compress", (axis,), x.ndim)
+    mask = tensor_of(condition)
+    if mask.ndim != 1:
+        raise shape_error(f"np.compress: the condition has one dimension, not shape {mask.shape}")
+    mask = mask if mask.dtype == bool else mask != 0
+    if mask.shape[0] < x.shape[at]:
+        mask = call("pad", mask, widths=((0, x.shape[at] - mask.shape[0]),), value=0)
+    return along(x, at, mask)
+
+
+def extract(condition: Any, arr: Any) -> Tensor:
+    """``np.extract``: the shape of the result depends on the condition's values."""
+    mask = ravel(condition)
+    return compress(mask if mask.dtype == bool else mask != 0, ravel(arr))
+
+
+def flatnonzero(a: Any) -> Tensor:
+    """``np.flatnonzero``."""
+    return call("nonzero", ravel(a))[0]  # type: ignore[no-any-return]
+
+
+def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
+    """``np.where``: selection with three arguments, `numpy.nonzero` with one."""
+    if x is None and y is None:
+        return call("nonzero", tensor_of(condition))
+    if x is None or y is None:
+        raise shape_error("np.where: takes one argument or three")
+    parts = [operand(each) for each in (condition, x, y)]
+    if None in [each if each is None else 0 for each in parts]:
+        parts = [tensor_of(each) for each in (condition, x, y)]
+    return call("where", *parts)
+
+
+def choose(a: Any, choices: Sequence[Any], out: None = None, mode: str = "raise") -> Tensor:
+    """``np.choose``: from several arrays, the one that an integer names, element by element."""
+    refuse_out("np.choose", out)
+    index = tensor_of(a)
+    parts = [tensor_of(each) for each in choices]
+    dtype = np.result_type(*(each.dtype for each in parts))
+    shape = np.broadcast_shapes(index.shape, *(each.shape for each in parts))
+    if mode == "wrap":
+        index = index % len(parts)
+    elif mode == "clip":
+        index = np.clip(index, 0, len(parts) - 1)  # type: ignore[assignment]
+    wide = [call("broadcast_to", each.astype(dtype), shape=shape) for each in parts]
+    places = reshape(call("broadcast_to", index, shape=shape), (1, *shape))
+    if mode == "raise" and bool(np.any((places < 0) | (places >= len(parts)))):
+        raise ValueError("invalid entry in choice array")
+    return np.take_along_axis(np.stack(wide), places, 0)[0]  # type: ignore[return-value, no-any-return]
+
+
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Tensor:
+    """``np.select``: the first choice whose condition holds."""
+    if len(condlist) != len(choicelist) or not condlist:
+        raise shape_error("np.select: needs as many conditions as choices, and at least one")
+    choices = [operand(each) for each in choicelist]
+    rest = operand(default)
+    dtype = np.result_type(*(each.dtype if isinstance(each, Tensor) else each
+                             for each in (*choices, rest)))  # fmt: skip
+    found: Any = rest
+    for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
+        found = where(condition, choice, found)
+    return found if found.dtype == dtype else found.astype(dtype)  # type: ignore[no-any-return]
+
+
+def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Tensor:
+    """``np.piecewise``: each function sees only the elements whose condition holds."""
+    data = tensor_of(x)
+    if isinstance(condlist, np.ndarray | Tensor) or not isinstance(
+        condlist[0], list | np.ndarray | Tensor
+    ):
+        condlist = [condlist] if np.ndim(condlist) == data.ndim else list(condlist)
+    conditions = [tensor_of(each) for each in condlist]
+    if len(funclist) == len(conditions) + 1:
+        others = ~conditions[0]
+        for each in conditions[1:]:
+            others = np.logical_and(others, ~each)
+        conditions.append(others)
+    if len(funclist) != len(conditions):
+        raise shape_error("np.piecewise: needs a function per condition, or one more")
+    found: Any = np.zeros_like(data)
+    for condition, function in zip(conditions, funclist, strict=True):
+        value = function(data[condition], *args, **kw) if callable(function) else function
+        found = index_update(found, condition, value)
+    return found  # type: ignore[no-any-return]
+
+
+def ix_(*args: Any) -> tuple[Tensor, ...]:
+    """``np.ix_`` of integers."""
+    found = []
+    for i, each in enumerate(args):
+        x = tensor_of(each)
+        if x.ndim != 1:
+            raise shape_error(f"np.ix_: needs one dimension each, not shape {x.shape}")
+        x = flatnonzero(x) if x.dtype == bool else x if x.size else x.astype(np.intp)
+        found.append(reshape(x, tuple(x.size if i == j else 1 for j in range(len(args)))))
+    return tuple(found)
+
+
+def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Tensor, ...]:
+    """``np.unravel_index`` in C order; an index outside is not looked for."""
+    if order != "C":
+        raise unsupported("np.unravel_index: only order='C' is traced")
+    rest = tensor_of(indices)
+    found: list[Any] = []
+    for size in reversed(tuple(concrete(shape, "np.unravel_index: shape").reshape(-1).tolist())):
+        found.append(rest % size)
+        rest = rest // size
+    return tuple(reversed(found))
+
+
+def ravel_multi_index(multi_index: Any, dims: Any, mode: str = "raise", order: str = "C") -> Tensor:
+    """``np.ravel_multi_index`` in C order; an index outside is not looked for."""
+    if order != "C" or mode != "raise":
+        raise unsupported("np.ravel_multi_index: only order='C', mode='raise' is traced")
+    sizes = tuple(concrete(dims, "np.ravel_multi_index: dims").reshape(-1).tolist())
+    found: Any = 0
+    for each, size in zip(multi_index, sizes, strict=True):
+        found = found * size + tensor_of(each)
+    return found  # type: ignore[no-any-return]
+
+
+NUMPY: Table = {
+    np.take: take, np.compress: compress, np.extract: extract, np.flatnonzero: flatnonzero,
+    np.where: where, np.choose: choose, np.select: select, np.piecewise: piecewise, np.ix_: ix_,
+    np.unravel_index: unravel_index, np.ravel_multi_index: ravel_multi_index,
+}  # fmt: skip

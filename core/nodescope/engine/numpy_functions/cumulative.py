@@ -1,0 +1,86 @@
+"""Running sums and products with all of NumPy's arguments.
+
+Invariant: one node, and a conversion where ``dtype`` asks for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.numpy_functions.base import (
+    Table,
+    call,
+    refuse_out,
+    shape_error,
+    tensor_of,
+)
+from nodescope.engine.tensor import Tensor
+from nodescope.ops.shapes import axes
+
+
+def _scan(op: str) -> Callable[..., Tensor]:
+    def function(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Tensor:
+        refuse_out(f"np.{op}", out)
+        x = tensor_of(a)
+        if dtype is not None and np.dtype(dtype) != x.dtype:
+            x = x.astype(dtype)
+        found = call(op, x, axis=None if axis is None else int(axis))
+        return found if dtype is None or found.dtype == dtype else found.astype(dtype)  # type: ignore[no-any-return]
+
+    return function
+
+
+def _accumulate(op: str) -> Callable[..., Tensor]:
+    scan = _scan(op)
+
+    def function(array: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Tensor:
+        x = tensor_of(array)
+        if not x.ndim:
+            raise shape_error("accumulate: a scalar has no axis to go along")
+        return scan(x, axis, dtype, out)
+
+    return function
+
+
+def _cumulative(op: str, first: int) -> Callable[..., Tensor]:
+    scan = _scan(op)
+
+    def function(
+        x: Any, /, *, axis: int | None = None, dtype: Any = None, out: None = None,
+        include_initial: bool = False,
+    ) -> Tensor:  # fmt: skip
+        found = tensor_of(x)
+        if axis is None:
+            if found.ndim != 1:
+                raise shape_error(f"cumulative: say which axis of shape {found.shape}")
+            axis = 0
+        (at,) = axes("cumulative", (axis,), found.ndim)
+        result = scan(found, at, dtype, out)
+        if not include_initial:
+            return result
+        shape = (*found.shape[:at], 1, *found.shape[at + 1 :])
+        start = np.full(shape, first, result.dtype)
+        return call("concatenate", tensor_of(start), result, axis=at)  # type: ignore[no-any-return]
+
+    return function
+
+
+cumsum, cumprod, cummax, cummin = map(_scan, ("cumsum", "cumprod", "cummax", "cummin"))
+cumsum.__doc__ = "``np.cumsum``."
+cumprod.__doc__ = "``np.cumprod``."
+cummax.__doc__ = "The largest so far along an axis; ``np.maximum.accumulate``."
+cummin.__doc__ = "The smallest so far along an axis; ``np.minimum.accumulate``."
+
+UFUNC_ACCUMULATE: Table = {
+    np.add: _accumulate("cumsum"), np.multiply: _accumulate("cumprod"),
+    np.maximum: _accumulate("cummax"), np.minimum: _accumulate("cummin"),
+}  # fmt: skip
+"""What ``ufunc.accumulate`` is."""
+
+NUMPY: Table = {np.cumsum: cumsum, np.cumprod: cumprod}
+if hasattr(np, "cumulative_sum"):
+    NUMPY[np.cumulative_sum] = _cumulative("cumsum", 0)
+    NUMPY[np.cumulative_prod] = _cumulative("cumprod", 1)

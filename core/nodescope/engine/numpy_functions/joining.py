@@ -1,0 +1,215 @@
+"""Joining and splitting.
+
+Invariant: parts are concatenated or cut by ops; where to cut is never decided by a tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.numpy_functions.base import (
+    Table,
+    along,
+    call,
+    concrete,
+    refuse_out,
+    shape_error,
+    tensor_of,
+)
+from nodescope.engine.numpy_functions.layout import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    ravel,
+    reshape,
+)
+from nodescope.engine.tensor import Tensor
+from nodescope.ops.shapes import axes
+
+
+def _parts(arrays: Any, dtype: Any, out: Any, name: str) -> list[Tensor]:
+    refuse_out(f"np.{name}", out)
+    found = [tensor_of(each) for each in arrays]
+    if not found:
+        raise shape_error(f"np.{name}: needs at least one array")
+    return [each.astype(dtype) for each in found] if dtype is not None else found
+
+
+def concatenate(
+    arrays: Any, axis: int | None = 0, out: None = None, *, dtype: Any = None, casting: str = ""
+) -> Tensor:
+    """``np.concatenate``."""
+    parts = _parts(arrays, dtype, out, "concatenate")
+    if axis is None:
+        parts, axis = [ravel(each) for each in parts], 0
+    return call("concatenate", *parts, axis=int(axis))  # type: ignore[no-any-return]
+
+
+def stack(
+    arrays: Any, axis: int = 0, out: None = None, *, dtype: Any = None, casting: str = ""
+) -> Tensor:
+    """``np.stack``."""
+    return call("stack", *_parts(arrays, dtype, out, "stack"), axis=int(axis))  # type: ignore[no-any-return]
+
+
+def vstack(tup: Sequence[Any], *, dtype: Any = None, casting: str = "") -> Tensor:
+    """``np.vstack``."""
+    parts = [atleast_2d(each) for each in _parts(tup, dtype, None, "vstack")]
+    return call("concatenate", *parts, axis=0)  # type: ignore[no-any-return]
+
+
+def hstack(tup: Sequence[Any], *, dtype: Any = None, casting: str = "") -> Tensor:
+    """``np.hstack``."""
+    parts = [atleast_1d(each) for each in _parts(tup, dtype, None, "hstack")]
+    return call("concatenate", *parts, axis=0 if parts[0].ndim == 1 else 1)  # type: ignore[no-any-return]
+
+
+def dstack(tup: Sequence[Any]) -> Tensor:
+    """``np.dstack``."""
+    parts = [atleast_3d(each) for each in _parts(tup, None, None, "dstack")]
+    return call("concatenate", *parts, axis=2)  # type: ignore[no-any-return]
+
+
+def column_stack(tup: Sequence[Any]) -> Tensor:
+    """``np.column_stack``."""
+    parts = [
+        each if each.ndim > 1 else reshape(each, (-1 if each.size else 0, 1))
+        for each in _parts(tup, None, None, "column_stack")
+    ]
+    return call("concatenate", *parts, axis=1)  # type: ignore[no-any-return]
+
+
+def block(arrays: Any) -> Tensor:
+    """``np.block``: nested lists, the innermost along the last axis."""
+
+    def depth(each: Any) -> int:
+        return 1 + max(map(depth, each), default=0) if isinstance(each, list) else 0
+
+    def rank(each: Any) -> int:
+        return max(map(rank, each), default=0) if isinstance(each, list) else tensor_of(each).ndim
+
+    levels = depth(arrays)
+    ndim = max(levels, rank(arrays))
+
+    def join(each: Any, level: int) -> Tensor:
+        if not isinstance(each, list):
+            x = tensor_of(each)
+            return reshape(x, (1,) * (ndim - x.ndim) + x.shape)
+        return concatenate([join(part, level + 1) for part in each], axis=ndim - levels + level)
+
+    return join(arrays, 0)
+
+
+def append(arr: Any, values: Any, axis: int | None = None) -> Tensor:
+    """``np.append``."""
+    return concatenate([arr, values], axis)
+
+
+# Splitting
+
+
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
+    """``np.array_split``: parts as equal as possible, or cut at the given positions."""
+    x = tensor_of(ary)
+    (at,) = axes("split", (axis,), x.ndim)
+    cuts = concrete(indices_or_sections, "np.split: where to cut")
+    if not cuts.ndim:
+        parts, size = int(cuts), x.shape[at]
+        if parts < 1:
+            raise shape_error(f"split: {parts} parts cannot be made")
+        more = size % parts
+        cuts = np.cumsum([size // parts + (i < more) for i in range(parts - 1)], dtype=np.intp)
+    ends = [None, *cuts.tolist()], [*cuts.tolist(), None]
+    return [along(x, at, slice(start, stop)) for start, stop in zip(*ends, strict=True)]
+
+
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
+    """``np.split``: equal parts, or cut at the given positions."""
+    x = tensor_of(ary)
+    (at,) = axes("split", (axis,), x.ndim)
+    if not np.ndim(indices_or_sections):
+        parts, size = int(indices_or_sections), x.shape[at]
+        if parts < 1 or size % parts:
+            raise shape_error(
+                f"split: {size} elements do not make {parts} equal parts", "use np.array_split"
+            )
+    return array_split(x, indices_or_sections, at)
+
+
+def _split_along(name: str, axis: int, ndim: int) -> Callable[..., list[Tensor]]:
+    def function(ary: Any, indices_or_sections: Any) -> list[Tensor]:
+        x = tensor_of(ary)
+        if x.ndim < ndim:
+            raise shape_error(f"{name}: needs {ndim} dimensions, not shape {x.shape}")
+        # np.hsplit cuts a vector along its only axis.
+        return split(x, indices_or_sections, min(axis, x.ndim - 1))
+
+    return function
+
+
+def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+    """``np.unstack``: the parts along an axis, without it."""
+    found = tensor_of(x)
+    if not found.ndim:
+        raise shape_error("unstack: needs at least one dimension")
+    (at,) = axes("unstack", (axis,), found.ndim)
+    return tuple(along(found, at, i) for i in range(found.shape[at]))
+
+
+# Inserting and deleting
+
+
+def _kept(obj: Any, size: int) -> Any:
+    """The positions that remain when ``obj`` is deleted."""
+    if not isinstance(obj, slice):
+        obj = concrete(obj, "np.delete: obj")
+    return np.delete(np.arange(size), obj)
+
+
+def delete(arr: Any, obj: Any, axis: int | None = None) -> Tensor:
+    """``np.delete``; ``obj`` are numbers, a slice or a mask, not tensors."""
+    x = tensor_of(arr)
+    if axis is None:
+        x, axis = ravel(x), 0
+    (at,) = axes("delete", (axis,), x.ndim)
+    return along(x, at, _kept(obj, x.shape[at]))
+
+
+def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
+    """``np.insert``; ``obj`` are numbers or a slice, not tensors; values may be tensors."""
+    x = tensor_of(arr)
+    if axis is None:
+        x, axis = ravel(x), 0
+    (at,) = axes("insert", (axis,), x.ndim)
+    size = x.shape[at]
+    where = obj if isinstance(obj, slice) else concrete(obj, "np.insert: obj")
+    if not isinstance(where, slice) and where.dtype == bool:
+        where = np.flatnonzero(where)
+    new = tensor_of(values).astype(x.dtype)
+    full = reshape(new, (1,) * (x.ndim - new.ndim) + new.shape)
+    if isinstance(where, slice):
+        count = len(np.arange(size)[where])
+    elif where.ndim:
+        count = where.size
+    else:  # one place takes all of them, the first dimension along the axis
+        full = np.moveaxis(full, 0, at)  # type: ignore[assignment]
+        count = full.shape[at]
+    # NumPy itself says where old (0, 1, …) and new (-1, -2, …) elements come to stand.
+    marks = np.insert(np.arange(size), where, -1 - np.arange(count))
+    shape = (*x.shape[:at], count, *x.shape[at + 1 :])
+    joined = concatenate([x, call("broadcast_to", full, shape=shape)], at)
+    return along(joined, at, np.where(marks < 0, size - 1 - marks, marks))
+
+
+NUMPY: Table = {
+    np.concatenate: concatenate, np.stack: stack, np.vstack: vstack, np.hstack: hstack,
+    np.dstack: dstack, np.column_stack: column_stack, np.block: block, np.append: append,
+    np.array_split: array_split, np.split: split, np.hsplit: _split_along("hsplit", 1, 1),
+    np.vsplit: _split_along("vsplit", 0, 2), np.dsplit: _split_along("dsplit", 2, 3),
+    np.delete: delete, np.insert: insert,
+}  # fmt: skip
+if hasattr(np, "unstack"):
+    NUMPY[np.unstack] = unstack

@@ -1,0 +1,320 @@
+"""Shapes and order of elements: what NumPy has beside the ops of the same family.
+
+Invariant: elements are moved by ops only, so gradients find their way back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.numpy_functions.base import (
+    Table,
+    along,
+    call,
+    concrete,
+    shape_error,
+    tensor_of,
+    unsupported,
+)
+from nodescope.engine.tensor import Tensor
+from nodescope.ops.layout import as_shape
+from nodescope.ops.shapes import axes
+
+Shape = tuple[int, ...]
+
+
+def reshape(
+    a: Any, /, shape: Any = None, order: str = "C", *, copy: bool | None = None,
+    newshape: Any = None,
+) -> Tensor:  # fmt: skip
+    """``np.reshape``, in C or Fortran order."""
+    x = tensor_of(a)
+    wanted = as_shape(newshape if shape is None else shape)
+    if order in ("C", "A", "K"):
+        return call("reshape", x, shape=wanted)  # type: ignore[no-any-return]
+    # In Fortran's order the reversed dimensions are in C's.
+    turned = call("reshape", call("transpose", x, axes=None), shape=wanted[::-1])
+    return call("transpose", turned, axes=None)  # type: ignore[no-any-return]
+
+
+def ravel(a: Any, order: str = "C") -> Tensor:
+    """``np.ravel``."""
+    x = tensor_of(a)
+    return reshape(x, (x.size,), order)
+
+
+def _order(axes_: Sequence[int], x: Tensor) -> Tensor:
+    return call("transpose", x, axes=tuple(axes_))  # type: ignore[no-any-return]
+
+
+def swapaxes(a: Any, axis1: int, axis2: int) -> Tensor:
+    """``np.swapaxes``."""
+    x = tensor_of(a)
+    (one,), (two,) = axes("swapaxes", (axis1,), x.ndim), axes("swapaxes", (axis2,), x.ndim)
+    order = list(range(x.ndim))
+    order[one], order[two] = order[two], order[one]
+    return _order(order, x)
+
+
+def moveaxis(a: Any, source: Any, destination: Any) -> Tensor:
+    """``np.moveaxis``."""
+    x = tensor_of(a)
+    sources = axes("moveaxis", as_shape(source), x.ndim)
+    targets = axes("moveaxis", as_shape(destination), x.ndim)
+    if len(sources) != len(targets):
+        raise shape_error("moveaxis: source and destination differ in length")
+    order = [i for i in range(x.ndim) if i not in sources]
+    for target, origin in sorted(zip(targets, sources, strict=True)):
+        order.insert(target, origin)
+    return _order(order, x)
+
+
+def rollaxis(a: Any, axis: int, start: int = 0) -> Tensor:
+    """``np.rollaxis``."""
+    x = tensor_of(a)
+    (origin,) = axes("rollaxis", (axis,), x.ndim)
+    target = start + x.ndim if start < 0 else start
+    order = [i for i in range(x.ndim) if i != origin]
+    order.insert(target - 1 if origin < target else target, origin)
+    return _order(order, x)
+
+
+def _at_least(ndim: int) -> Callable[..., Any]:
+    def one(a: Any) -> Tensor:
+        x = tensor_of(a)
+        if x.ndim >= ndim:
+            return x
+        # np.atleast_3d puts a vector in the middle; the others add dimensions in front.
+        shapes: dict[int, Any] = {0: (1,) * ndim, 1: (1, *x.shape, 1), 2: (*x.shape, 1)}
+        front = (1,) * (ndim - x.ndim) + x.shape
+        return reshape(x, shapes[x.ndim] if ndim == 3 else front)
+
+    def function(*arrays: Any) -> Any:
+        found = tuple(one(each) for each in arrays)
+        return found[0] if len(found) == 1 else found
+
+    return function
+
+
+atleast_1d, atleast_2d, atleast_3d = _at_least(1), _at_least(2), _at_least(3)
+
+
+def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Tensor, ...]:
+    """``np.broadcast_arrays``."""
+    found = [tensor_of(each) for each in args]
+    try:
+        shape = np.broadcast_shapes(*(each.shape for each in found))
+    except ValueError:
+        shapes = " and ".join(str(each.shape) for each in found)
+        raise shape_error(f"broadcast_arrays: shapes {shapes} do not broadcast") from None
+    return tuple(
+        each if each.shape == shape else call("broadcast_to", each, shape=shape) for each in found
+    )
+
+
+# Turning
+
+
+def fliplr(m: Any) -> Tensor:
+    """``np.fliplr``."""
+    x = tensor_of(m)
+    if x.ndim < 2:
+        raise shape_error(f"fliplr: needs two dimensions, not shape {x.shape}")
+    return call("flip", x, axis=1)  # type: ignore[no-any-return]
+
+
+def flipud(m: Any) -> Tensor:
+    """``np.flipud``."""
+    x = tensor_of(m)
+    if x.ndim < 1:
+        raise shape_error("flipud: needs one dimension")
+    return call("flip", x, axis=0)  # type: ignore[no-any-return]
+
+
+def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
+    """``np.rot90``."""
+    x = tensor_of(m)
+    one, two = (each % max(x.ndim, 1) for each in axes)
+    if one == two or x.ndim < 2:
+        raise shape_error(f"rot90: axes {tuple(axes)} do not span a plane of {x.ndim} dimensions")
+    turns = k % 4
+    if turns == 0:
+        return x
+    if turns == 2:
+        return call("flip", x, axis=(one, two))  # type: ignore[no-any-return]
+    if turns == 1:
+        return swapaxes(call("flip", x, axis=two), one, two)
+    return call("flip", swapaxes(x, one, two), axis=two)  # type: ignore[no-any-return]
+
+
+# Repeating
+
+
+def tile(A: Any, reps: Any) -> Tensor:
+    """``np.tile``."""
+    x, times = tensor_of(A), as_shape(reps)
+    ndim = max(x.ndim, len(times))
+    shape = (1,) * (ndim - x.ndim) + x.shape
+    times = (1,) * (ndim - len(times)) + times
+    spread = tuple(n for pair in zip([1] * ndim, shape, strict=True) for n in pair)
+    wide = tuple(n for pair in zip(times, shape, strict=True) for n in pair)
+    found = call("broadcast_to", reshape(x, spread), shape=wide)
+    return reshape(found, tuple(n * m for n, m in zip(times, shape, strict=True)))
+
+
+def repeat(a: Any, repeats: Any, axis: int | None = None) -> Tensor:
+    """``np.repeat``; ``repeats`` is a number or a list of numbers."""
+    x = tensor_of(a)
+    if axis is None:
+        x, axis = ravel(x), 0
+    (at,) = axes("repeat", (axis,), x.ndim)
+    times = concrete(repeats, "np.repeat: repeats")
+    if times.size == 1:
+        n = int(times.reshape(()))
+        spread = (*x.shape[: at + 1], 1, *x.shape[at + 1 :])
+        wide = (*x.shape[: at + 1], n, *x.shape[at + 1 :])
+        found = call("broadcast_to", reshape(x, spread), shape=wide)
+        return reshape(found, (*x.shape[:at], x.shape[at] * n, *x.shape[at + 1 :]))
+    if times.shape != (x.shape[at],):
+        raise shape_error(f"repeat: {times.size} repeats for {x.shape[at]} elements")
+    return along(x, at, np.repeat(np.arange(x.shape[at]), times))
+
+
+def resize(a: Any, new_shape: Any) -> Tensor:
+    """``np.resize``: as often as needed, in order."""
+    x, shape = ravel(a), as_shape(new_shape)
+    size = math.prod(shape)
+    if not x.size or not size:
+        return tensor_of(np.zeros(shape, x.dtype))
+    times = -(-size // x.size)
+    return reshape(tile(x, times)[:size], shape)
+
+
+def _tri_indices(name: str) -> Callable[..., Any]:
+    def indices(arr: Any, k: int = 0) -> Any:
+        x = tensor_of(arr)
+        if x.ndim != 2:
+            raise shape_error(f"{name}: needs two dimensions, not shape {x.shape}")
+        found = getattr(np, name.removesuffix("_from"))(x.shape[0], k, x.shape[1])
+        return tuple(tensor_of(each) for each in found)
+
+    return indices
+
+
+# Diagonals
+
+
+def diag(v: Any, k: int = 0) -> Tensor:
+    """``np.diag``: the diagonal of a matrix, or a matrix with this diagonal."""
+    x = tensor_of(v)
+    if x.ndim == 2:
+        return call("diagonal", x, offset=k, axis1=0, axis2=1)  # type: ignore[no-any-return]
+    if x.ndim != 1:
+        raise shape_error(f"diag: needs one or two dimensions, not shape {x.shape}")
+    size = x.shape[0] + abs(k)
+    return call("on_diagonal", x, offset=k, rows=size, columns=size)  # type: ignore[no-any-return]
+
+
+def diagflat(v: Any, k: int = 0) -> Tensor:
+    """``np.diagflat``."""
+    return diag(ravel(v), k)
+
+
+def trace(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None
+) -> Tensor:
+    """``np.trace``: the sum along a diagonal."""
+    diagonal = np.diagonal(tensor_of(a), offset, axis1, axis2)
+    return np.sum(diagonal, -1, dtype, out)  # type: ignore[no-any-return, call-overload]
+
+
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+    """``np.meshgrid``."""
+    if indexing not in ("xy", "ij"):
+        raise unsupported("np.meshgrid: indexing is 'xy' or 'ij'")
+    parts = [ravel(each) for each in xi]
+    places = list(range(len(parts)))
+    if indexing == "xy" and len(parts) > 1:
+        places[:2] = 1, 0
+    sizes = [1] * len(parts)
+    for place, each in zip(places, parts, strict=True):
+        sizes[place] = each.size
+    found = []
+    for place, each in zip(places, parts, strict=True):
+        thin = reshape(each, tuple(each.size if i == place else 1 for i in range(len(parts))))
+        found.append(thin if sparse else call("broadcast_to", thin, shape=tuple(sizes)))
+    return tuple(found)
+
+
+def _full_pairs(width: Any, ndim: int) -> tuple[tuple[int, int], ...]:
+    if isinstance(width, dict):
+        pairs = [(0, 0)] * ndim
+        for axis, each in width.items():
+            pairs[axis] = tuple(np.broadcast_to(each, 2).tolist())
+        return tuple(pairs)
+    found = np.broadcast_to(concrete(width, "np.pad: pad_width"), (ndim, 2))
+    return tuple((int(before), int(after)) for before, after in found)
+
+
+def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Tensor:
+    """``np.pad``: modes constant, empty, edge, reflect, symmetric and wrap."""
+    x = tensor_of(array)
+    widths = _full_pairs(pad_width, x.ndim)
+    if mode in ("constant", "empty"):
+        values = np.broadcast_to(
+            concrete(kwargs.pop("constant_values", 0), "np.pad: constant_values"), (x.ndim, 2)
+        )
+        _none_left("pad", kwargs)
+        if not values.size or (values == values.flat[0]).all():
+            value = values.flat[0].item() if values.size else 0
+            return call("pad", x, widths=widths, value=value)  # type: ignore[no-any-return]
+        for axis, pair in enumerate(widths):
+            for side in (0, 1):
+                one = [(0, 0)] * x.ndim
+                one[axis] = (pair[0], 0) if side == 0 else (0, pair[1])
+                x = call("pad", x, widths=tuple(one), value=values[axis, side].item())
+        return x
+    if mode not in ("edge", "reflect", "symmetric", "wrap"):
+        raise unsupported(f"np.pad: mode={mode!r} is not traced", "use constant, edge or reflect")
+    if kwargs.pop("reflect_type", "even") != "even":
+        raise unsupported("np.pad: reflect_type='odd' is not traced")
+    _none_left("pad", kwargs)
+    for axis, pair in enumerate(widths):
+        if pair == (0, 0):
+            continue
+        if not x.shape[axis]:
+            raise shape_error(f"np.pad: axis {axis} is empty and has nothing to continue with")
+        places: Any = np.pad(np.arange(x.shape[axis]), pair, mode=mode)  # type: ignore[call-overload]
+        x = along(x, axis, places)
+    return x
+
+
+def _none_left(name: str, kwargs: dict[str, Any]) -> None:
+    if kwargs:
+        raise unsupported(f"np.{name}: the argument {next(iter(kwargs))}= is not traced here")
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
+    """``np.astype``."""
+    return tensor_of(x).astype(dtype)
+
+
+NUMPY: Table = {
+    np.reshape: reshape, np.ravel: ravel, np.swapaxes: swapaxes, np.moveaxis: moveaxis,
+    np.rollaxis: rollaxis, np.atleast_1d: atleast_1d,
+    np.atleast_2d: atleast_2d, np.atleast_3d: atleast_3d, np.broadcast_arrays: broadcast_arrays,
+    np.fliplr: fliplr, np.flipud: flipud, np.rot90: rot90, np.tile: tile, np.repeat: repeat,
+    np.resize: resize, np.diag: diag, np.diagflat: diagflat, np.trace: trace,
+    np.meshgrid: meshgrid, np.pad: pad, np.linalg.diagonal: lambda x, /, *, offset=0: np.diagonal(
+        x, offset, -2, -1
+    ),
+    np.linalg.trace: lambda x, /, *, offset=0, dtype=None: np.trace(x, offset, -2, -1, dtype),
+    np.triu_indices_from: _tri_indices("triu_indices_from"),
+    np.tril_indices_from: _tri_indices("tril_indices_from"),
+}  # fmt: skip
+if hasattr(np, "astype"):
+    NUMPY[np.astype] = astype

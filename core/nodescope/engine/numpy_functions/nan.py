@@ -1,0 +1,82 @@
+"""Reductions that pass over NaN.
+
+Invariant: where nothing but NaN is reduced over, the result is NaN for means and extremes, and the
+neutral element for sums and products, as in NumPy; only NumPy's warning is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.numpy_functions import reduce
+from nodescope.engine.numpy_functions.base import Table, refuse_out, tensor_of, unsupported
+from nodescope.engine.tensor import Tensor
+
+
+def _filled(x: Tensor, fill: float) -> Tensor:
+    if x.dtype.kind not in "fc":
+        return x
+    return np.where(np.isnan(x), np.asarray(fill, x.dtype), x)  # type: ignore[return-value, no-any-return]
+
+
+def _total(function: Callable[..., Tensor], fill: float) -> Callable[..., Tensor]:
+    def total(a: Any, *args: Any, **kwargs: Any) -> Tensor:
+        return function(_filled(tensor_of(a), fill), *args, **kwargs)
+
+    return total
+
+
+def _average(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def average(a: Any, *args: Any, where: Any = True, **kwargs: Any) -> Tensor:
+        x = tensor_of(a)
+        if x.dtype.kind in "fc":
+            valid = ~np.isnan(x)
+            where = valid if where is True else np.logical_and(valid, where)
+        return function(x, *args, where=where, **kwargs)
+
+    return average
+
+
+def _extreme(function: Callable[..., Tensor], fill: float) -> Callable[..., Tensor]:
+    def extreme(
+        a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+        where: Any = True,
+    ) -> Tensor:  # fmt: skip
+        refuse_out("np.nanmax and np.nanmin", out)
+        x = tensor_of(a)
+        found = function(_filled(x, fill), axis, None, keepdims, initial, where)
+        if x.dtype.kind not in "fc" or initial is not None:
+            return found
+        if where is not True:
+            raise unsupported("np.nanmax and np.nanmin: where= needs initial=")
+        empty = np.all(np.isnan(x), axis=axis, keepdims=keepdims)
+        return np.where(empty, np.asarray(np.nan, x.dtype), found)  # type: ignore[return-value, no-any-return]
+
+    return extreme
+
+
+def _position(function: Callable[..., Any], fill: float) -> Callable[..., Tensor]:
+    def position(
+        a: Any, axis: int | None = None, out: None = None, *, keepdims: bool = False
+    ) -> Tensor:
+        refuse_out("np.nanargmax and np.nanargmin", out)
+        x = tensor_of(a)
+        if x.dtype.kind in "fc" and np.all(np.isnan(x), axis=axis).any():
+            raise ValueError("All-NaN slice encountered")
+        return function(_filled(x, fill), axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+
+    return position
+
+
+NUMPY: Table = {
+    np.nansum: _total(reduce.sum, 0), np.nanprod: _total(reduce.prod, 1),
+    np.nancumsum: _total(lambda x, *args, **kwargs: np.cumsum(x, *args, **kwargs), 0),  # type: ignore[arg-type, return-value]
+    np.nancumprod: _total(lambda x, *args, **kwargs: np.cumprod(x, *args, **kwargs), 1),  # type: ignore[arg-type, return-value]
+    np.nanmean: _average(reduce.mean), np.nanvar: _average(reduce.var),
+    np.nanstd: _average(reduce.std), np.nanmax: _extreme(reduce.max, -np.inf),
+    np.nanmin: _extreme(reduce.min, np.inf), np.nanargmax: _position(np.argmax, -np.inf),
+    np.nanargmin: _position(np.argmin, np.inf),
+}  # fmt: skip

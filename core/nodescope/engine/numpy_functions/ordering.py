@@ -1,0 +1,228 @@
+"""Sorting in parts, the largest of them, and arrays as sets.
+
+Invariant: what is only reordered keeps its gradient; ties are decided the same way every time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.numpy_functions.base import (
+    Table,
+    along,
+    call,
+    concrete,
+    shape_error,
+    tensor_of,
+    unsupported,
+)
+from nodescope.engine.numpy_functions.index import flatnonzero
+from nodescope.engine.numpy_functions.layout import ravel, reshape
+from nodescope.engine.tensor import Tensor
+from nodescope.ops.shapes import axes
+
+
+def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> Tensor:
+    """``np.partition``."""
+    x = tensor_of(a)
+    if axis is None:
+        x, axis = ravel(x), 0
+    kth = concrete(kth, "np.partition: kth")
+    order = call("argpartition", x, kth=tuple(np.atleast_1d(kth).tolist()), axis=int(axis))
+    return call("take_along_axis", x, order, axis=int(axis))  # type: ignore[no-any-return]
+
+
+def topk(x: Any, k: int, axis: int = -1, *, largest: bool = True) -> tuple[Tensor, Tensor]:
+    """The ``k`` largest (or smallest) elements along an axis, in order, and where they stand.
+
+    Of equal ones the first comes first; NaN counts as largest.
+
+    Returns:
+        Values and int64 indices, both with size ``k`` along ``axis``.
+
+    Raises:
+        ShapeError: There are fewer than ``k`` elements.
+    """
+    found = tensor_of(x)
+    (at,) = axes("topk", (axis,), found.ndim)
+    if not 0 <= k <= found.shape[at]:
+        raise shape_error(f"topk: {k} of {found.shape[at]} elements along axis {at}")
+    order = call("argsort", found, axis=at, descending=bool(largest))
+    places = along(order, at, slice(None, k))
+    return call("take_along_axis", found, places, axis=at), places
+
+
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tensor:
+    """``np.searchsorted``."""
+    x = tensor_of(a)
+    if sorter is not None:
+        x = x[tensor_of(sorter)]
+    if side not in ("left", "right"):
+        raise unsupported(f"np.searchsorted: side={side!r}", "use 'left' or 'right'")
+    return call("searchsorted", x, tensor_of(v), side=side)  # type: ignore[no-any-return]
+
+
+def digitize(x: Any, bins: Any, right: bool = False) -> Tensor:
+    """``np.digitize`` with bins in rising or falling order, which are numbers, not tensors."""
+    edges = concrete(bins, "np.digitize: bins")
+    side = "left" if right else "right"
+    if edges.size > 1 and edges[0] > edges[-1]:
+        side = "right" if right else "left"
+        return len(edges) - searchsorted(edges[::-1], x, side)
+    return searchsorted(edges, x, side)
+
+
+def sort_complex(a: Any) -> Tensor:
+    """``np.sort_complex``."""
+    x = tensor_of(a)
+    found = call("sort", x, axis=-1, descending=False)
+    if x.dtype.kind == "c":
+        return found  # type: ignore[no-any-return]
+    small = x.dtype in (np.int8, np.int16, np.uint8, np.uint16)
+    return found.astype(np.complex64 if small else np.complex128)  # type: ignore[no-any-return]
+
+
+# Counts
+
+
+def bincount(
+    x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None
+) -> Tensor:
+    """How often each of 0, 1, 2, … occurs, or the sums of their weights (`numpy.bincount`).
+
+    Args:
+        x: (n,), integers from 0.
+        weights: (n,), or None for 1 each. Differentiable.
+        minlength: At least so many counts.
+        length: Exactly so many counts, so that the shape does not depend on values.
+
+    Raises:
+        ShapeError: ``x`` holds a number that is not below ``length``.
+    """
+    inputs = (tensor_of(x),) if weights is None else (tensor_of(x), tensor_of(weights))
+    return call("bincount", *inputs, minlength=int(minlength), length=length)  # type: ignore[no-any-return]
+
+
+def _edges(x: Tensor, bins: Any, range_: Any) -> Any:
+    if isinstance(bins, str) or (np.ndim(bins) == 0 and range_ is None):
+        # Where the bins lie depends on the data: they are read here, and are constants.
+        return np.histogram_bin_edges(x.data, bins, range_)
+    if np.ndim(bins) == 0:
+        return np.histogram_bin_edges(np.zeros(1), concrete(bins, "np.histogram: bins"), range_)
+    return bins
+
+
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None
+) -> tuple[Tensor, Tensor]:
+    """``np.histogram`` without weights; counts have no gradient."""
+    if weights is not None:
+        raise unsupported("np.histogram: weights= is not traced", "see nodescope.bincount")
+    x = tensor_of(a)
+    edges = tensor_of(_edges(x, bins, range))
+    return call("histogram", x, edges, density=bool(density)), edges
+
+
+# Sets
+
+
+def unique(
+    ar: Any, return_index: bool = False, return_inverse: bool = False,
+    return_counts: bool = False, axis: int | None = None, *, equal_nan: bool = True,
+    sorted: bool = True,
+) -> Any:  # fmt: skip
+    """``np.unique``: the shape of the result depends on values."""
+    x = tensor_of(ar)
+    if axis is None and not (return_index or return_inverse or return_counts):
+        return call("unique", x, equal_nan=bool(equal_nan))
+    found = call("unique_all", x, axis=axis, equal_nan=bool(equal_nan))
+    wanted = (True, return_index, return_inverse, return_counts)
+    kept = tuple(each for each, want in zip(found, wanted, strict=True) if want)
+    return kept[0] if len(kept) == 1 else kept
+
+
+def unique_values(x: Any, /) -> Tensor:
+    """``np.unique_values``."""
+    return unique(x, equal_nan=False)  # type: ignore[no-any-return]
+
+
+def _named(name: str, *parts: int) -> Any:
+    def function(x: Any, /) -> Any:
+        found = call("unique_all", tensor_of(x), axis=None, equal_nan=False)
+        # NumPy's own result type, so that its fields have their names.
+        return type(getattr(np, name)(np.zeros(0)))(*(found[i] for i in parts))
+
+    return function
+
+
+def isin(
+    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
+    kind: str | None = None,
+) -> Tensor:  # fmt: skip
+    """``np.isin``."""
+    x, wanted = tensor_of(element), ravel(test_elements)
+    ordered = call("sort", wanted, axis=-1, descending=False)
+    if not wanted.size:
+        found: Any = np.zeros_like(x, dtype=bool)
+    else:
+        places = np.minimum(searchsorted(ordered, x), wanted.size - 1)
+        found = ordered[places] == x
+    return np.logical_not(found) if invert else found  # type: ignore[no-any-return]
+
+
+def intersect1d(
+    ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False
+) -> Tensor:
+    """``np.intersect1d``: the shape of the result depends on values."""
+    if return_indices:
+        raise unsupported("np.intersect1d: return_indices= is not traced")
+    one, two = unique(ravel(ar1)), ravel(ar2)
+    return one[isin(one, two)].astype(np.result_type(one.dtype, two.dtype))  # type: ignore[no-any-return]
+
+
+def union1d(ar1: Any, ar2: Any) -> Tensor:
+    """``np.union1d``: the shape of the result depends on values."""
+    return unique(np.concatenate([ravel(ar1), ravel(ar2)]))  # type: ignore[no-any-return]
+
+
+def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Tensor:
+    """``np.setdiff1d``: the shape of the result depends on values."""
+    one = ravel(ar1) if assume_unique else unique(ravel(ar1))
+    return one[isin(one, ar2, invert=True)]  # type: ignore[no-any-return]
+
+
+def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Tensor:
+    """``np.setxor1d``: the shape of the result depends on values."""
+    both = np.concatenate([unique(ravel(ar1)), unique(ravel(ar2))])
+    ordered = call("sort", both, axis=-1, descending=False)
+    if ordered.size < 2:
+        return ordered  # type: ignore[no-any-return]
+    new = np.concatenate([[True], ordered[1:] != ordered[:-1], [True]])
+    return ordered[np.logical_and(new[1:], new[:-1])]  # type: ignore[no-any-return]
+
+
+def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Tensor:
+    """``np.trim_zeros`` of one dimension: the shape of the result depends on values."""
+    x = tensor_of(filt)
+    if x.ndim != 1:
+        raise shape_error(f"np.trim_zeros: one dimension, not shape {x.shape}")
+    places = flatnonzero(x).data
+    if not places.size:
+        return x[:0]
+    start = int(places[0]) if "f" in trim.lower() else 0
+    stop = int(places[-1]) + 1 if "b" in trim.lower() else x.size
+    return reshape(x[start:stop], (-1,))
+
+
+NUMPY: Table = {
+    np.partition: partition, np.searchsorted: searchsorted, np.digitize: digitize,
+    np.sort_complex: sort_complex, np.bincount: bincount, np.histogram: histogram,
+    np.unique: unique, np.unique_values: unique_values,
+    np.unique_all: _named("unique_all", 0, 1, 2, 3),
+    np.unique_counts: _named("unique_counts", 0, 3),
+    np.unique_inverse: _named("unique_inverse", 0, 2), np.isin: isin,
+    np.intersect1d: intersect1d, np.union1d: union1d, np.setdiff1d: setdiff1d,
+    np.setxor1d: setxor1d, np.trim_zeros: trim_zeros,
+}  # fmt: skip
