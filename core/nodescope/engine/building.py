@@ -30,8 +30,10 @@ from nodescope.engine.tensor import (
     Bundle,
     Edge,
     Tensor,
+    Written,
     make,
     next_seq,
+    settled,
     spec_of,
 )
 from nodescope.errors import TraceError
@@ -59,6 +61,7 @@ class Builder:
             function that gives them by name, and their value ids by name.
         arrays: The constants' arrays by value id.
         gradients: Value id of a tensor to value id of its gradient.
+        made: Identities of the tensors with known elements that the program made here.
     """
 
     def __init__(self, kind: GraphKind = "static", *, parent: Builder | None = None) -> None:
@@ -72,6 +75,7 @@ class Builder:
         self.hosts: list[tuple[Callable[[], dict[str, float]], dict[str, int]]] = []
         self.arrays: dict[int, Array] = {}
         self.gradients: dict[int, int] = {}
+        self.made: set[int] = set()
         self.lock = threading.RLock()
         self._names: dict[str, int] = {}
         self._producer: dict[int, Node] = {}
@@ -95,6 +99,8 @@ class Builder:
         scalars: dict[str, Any] = {}
         tracked = False
         for port, each in enumerate(inputs):
+            if each.__class__ is Written:
+                return self.run(op, tuple(map(settled, inputs)), attrs)
             if each.__class__ is Tensor:
                 ids.append(self.value_of(each))
                 tracked = tracked or each.edge is not None
@@ -107,9 +113,7 @@ class Builder:
         specs = found if isinstance(found, tuple) else (found,)
         node = self.add(op, tuple(ids), {**scalars, **attrs}, specs, state)
         if op.name == "assign":
-            target = inputs[0]
-            self._now[id(target)] = node.outputs[0]
-            self._written[id(target)] = target
+            self.assigned(inputs[0], node)
         tracked = tracked and state.recording and op.vjp is not None
         datas = tuple(
             Abstract(spec, self, value) for spec, value in zip(specs, node.outputs, strict=True)
@@ -127,9 +131,22 @@ class Builder:
             result.edge = edge
         return result
 
+    def assigned(self, target: Tensor, node: Node) -> None:
+        """Note that ``target`` is what ``node`` gives, for all that follows."""
+        self._now[id(target)] = node.outputs[0]
+        self._written[id(target)] = target
+
     def leaf(self, tensor: Tensor) -> int:
         """Take in a tensor that the program made just now: its array is part of the graph."""
+        self.made.add(id(tensor))
         return self.value_of(tensor, made_here=True)
+
+    def same(self, other: Tensor, tensor: Tensor) -> None:
+        """Note that ``other`` is what ``tensor`` was before it was written to."""
+        value = self._now.pop(id(tensor), None)
+        if value is not None:
+            self._now[id(other)] = value
+            self._kept.append(other)
 
     def pair(self, value: Tensor, gradient: Tensor) -> None:
         """Note that ``gradient`` is the gradient of ``value``."""
@@ -164,6 +181,7 @@ class Builder:
         Raises:
             TraceError: It belongs to another graph.
         """
+        tensor = settled(tensor)
         data: Any = tensor.data
         if data.__class__ is Abstract:
             if data.graph is self:
@@ -209,7 +227,7 @@ class Builder:
         return node.outputs[0]
 
     def _capture(self, tensor: Tensor, kind: str) -> int:
-        scope, _, label = tensor.name.rpartition("/")
+        scope, _, label = tensor.name.partition(":")[0].rpartition("/")
         node = self.add(
             ops.get("parameter" if kind == "parameter" else "placeholder"), (), {},
             (spec_of(tensor),), current(), label=label or "captured", scope=scope,
@@ -353,6 +371,11 @@ class Builder:
         self._names[name.lower()] = 1
         return name
 
+    def enter_scope(self, scope: str, name: str) -> tuple[str, str]:
+        """The scope path inside of ``name_scope(name)``, and what that is called for its user."""
+        path = join(scope, name)
+        return path, path
+
     def producer(self, value: int) -> Node:
         """The node that makes a value."""
         return self._producer[value]
@@ -363,6 +386,10 @@ class Builder:
         value = data.value if data.__class__ is Abstract else self._now.get(id(tensor), 0)
         node = self._producer.get(value)
         return None if node is None else node.id
+
+    def known(self, tensor: Tensor) -> int | None:
+        """The value id of an outside tensor that has been taken in."""
+        return self._now.get(id(tensor))
 
     def check_open(self) -> None:
         """Raise if nothing may be added any more; graphs built by hand can be finalized."""

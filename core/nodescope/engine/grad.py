@@ -16,7 +16,17 @@ from nodescope.engine import modes
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.state import current
-from nodescope.engine.tensor import LEAF, NO_ATTRS, SMOOTH, Tensor, alias, make, spec_of
+from nodescope.engine.tensor import (
+    LEAF,
+    NO_ATTRS,
+    SMOOTH,
+    Tensor,
+    alias,
+    changed,
+    make,
+    settled,
+    spec_of,
+)
 from nodescope.engine.transforms import Argnums, Call, numbers_of
 from nodescope.errors import DtypeError, GradientError, ShapeError, UsageError
 from nodescope.ir.scopes import join
@@ -162,6 +172,7 @@ def store(target: Tensor, assigned: Tensor) -> None:
     """Give ``target`` the array that an ``assign`` node made. A graph being built notes it."""
     if modes.builder() is None:
         target.data = assigned.data
+        changed(target)
         if modes.observer() is not None:
             target._vid = assigned._vid
 
@@ -177,8 +188,13 @@ def assign(target: Tensor, value: Any) -> None:
         raise UsageError(
             "assign: only parameters can be assigned to", source=where(), hint="make a new tensor"
         )
-    # A copy, so that later writes to an array that the user gave change nothing.
-    new = alias(value) if isinstance(value, Tensor) else make(np.array(value), kind="constant")
+    # A copy, so that later writes to what the user gave change nothing.
+    if isinstance(value, Tensor):
+        new = alias(settled(value))
+    else:
+        new = make(np.array(value), kind="constant")
+    if isinstance(new.data, np.ndarray) and new.dtype == target.dtype:
+        new.data = new.data.copy(order="K")
     op = ops.get("assign")
     try:
         op.infer((spec_of(target), spec_of(new)), NO_ATTRS)

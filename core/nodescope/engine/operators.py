@@ -73,6 +73,11 @@ def _ravel(self: Tensor) -> Tensor:
     return _reshape(self, self.size)
 
 
+def _flatten(self: Tensor) -> Tensor:
+    """All elements in one dimension, as a copy."""
+    return _ravel(apply(_COPY, (self,), NO_ATTRS))
+
+
 def _transpose(self: Tensor, *axes: Any) -> Tensor:
     """The dimensions in another order, reversed without arguments."""
     given = axes[0] if len(axes) == 1 else axes or None
@@ -101,17 +106,6 @@ def _unary(op: Op) -> Callable[[Tensor], Tensor]:
     return lambda self: apply(op, (self,), NO_ATTRS)
 
 
-def _refused(sign: str) -> Callable[[Tensor, Any], Tensor]:
-    def operator(self: Tensor, other: Any) -> Tensor:
-        raise UnsupportedError(
-            f"{sign} would write to a tensor",
-            source=where(),
-            hint=f"write x = x {sign[:-1]} y, which makes a new one",
-        )
-
-    return operator
-
-
 def _method(op: Op) -> Callable[..., Tensor]:
     bind = op.bind
     assert bind is not None
@@ -128,11 +122,12 @@ def _method(op: Op) -> Callable[..., Tensor]:
     return method
 
 
-_ARITHMETIC = {
+ARITHMETIC = {
     "add": ("add", "+"), "sub": ("subtract", "-"), "mul": ("multiply", "*"),
     "truediv": ("divide", "/"), "pow": ("power", "**"), "matmul": ("matmul", "@"),
     "floordiv": ("floor_divide", "//"), "mod": ("remainder", "%"),
     "and": ("bitwise_and", "&"), "or": ("bitwise_or", "|"), "xor": ("bitwise_xor", "^"),
+    "lshift": ("left_shift", "<<"), "rshift": ("right_shift", ">>"),
 }  # fmt: skip
 _COMPARISON = {
     "lt": "less",
@@ -148,10 +143,9 @@ _METHODS = (
     "squeeze", "cumsum",
 )  # fmt: skip
 
-for _python, (_name, _sign) in _ARITHMETIC.items():
+for _python, (_name, _sign) in ARITHMETIC.items():
     operators[f"__{_python}__"] = ops.get(_name)
     setattr(Tensor, f"__r{_python}__", _right(ops.get(_name)))
-    setattr(Tensor, f"__i{_python}__", _refused(f"{_sign}="))
 for _python, _name in _COMPARISON.items():
     operators[f"__{_python}__"] = ops.get(_name)
 for _python, _op in operators.items():
@@ -161,7 +155,7 @@ for _python, _name in _UNARY.items():
 for _name in _METHODS:
     setattr(Tensor, _name, _method(ops.get(_name)))
 for _name, _function in {
-    "__getitem__": _getitem, "reshape": _reshape, "ravel": _ravel, "flatten": _ravel,
+    "__getitem__": _getitem, "reshape": _reshape, "ravel": _ravel, "flatten": _flatten,
     "transpose": _transpose, "astype": _astype, "copy": _copy,
 }.items():  # fmt: skip
     setattr(Tensor, _name, _function)

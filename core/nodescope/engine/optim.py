@@ -19,7 +19,7 @@ from nodescope.engine.nn import Module
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.tape import TRACED
-from nodescope.engine.tensor import Tensor, make
+from nodescope.engine.tensor import Tensor, changed, make
 from nodescope.errors import UsageError
 from nodescope.ir.scopes import join
 
@@ -97,6 +97,7 @@ class Optimizer:
                     new = self.update(ops.RAW, value.data, gradient.data, arrays, rates)
                     for target, array in zip((value, *state), new, strict=True):
                         target.data = _ASSIGN.impl(target.data, np.asarray(array))
+                    changed(value)
                 else:
                     if builder is not None:
                         rates = builder.host(self._next, rates, value.dtype.name, "optimizer")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from nodescope.engine.tensor import LEAF, Bundle, Tensor
+from nodescope.engine.tensor import LEAF, Bundle, Tensor, origin
 
 _LINKS = (Tensor, Bundle)
 
@@ -28,7 +28,7 @@ def behind(
         each = todo.pop()
         if stop(each):
             continue
-        for link in each.edge[2]:
+        for link in map(origin, each.edge[2]):
             if link.__class__ in _LINKS and link.edge is not None and id(link) not in found:
                 found[id(link)] = link
                 todo.append(link)
@@ -57,6 +57,6 @@ def aside(
     for key, each in sorted(reached.items(), key=lambda item: item[1].edge[0]):
         if each.edge is LEAF or not counts(each):
             continue
-        if any(id(link) in leading for link in each.edge[2]):
+        if any(id(origin(link)) in leading for link in each.edge[2]):
             leading.add(key)
     return {key: each for key, each in reached.items() if key not in leading}

@@ -18,8 +18,10 @@ from nodescope.engine.tensor import (
     Attrs,
     Bundle,
     Tensor,
+    Written,
     next_seq,
     operand,
+    settled,
     spec_of,
     weak,
 )
@@ -66,6 +68,8 @@ def run(op: Op, inputs: tuple[Any, ...], attrs: Attrs, recording: bool) -> Tenso
             arrays.append(each.data)
             if each.edge is not None:
                 tracked = recording
+        elif each.__class__ is Written:
+            return run(op, tuple(map(settled, inputs)), attrs, recording)
         else:
             arrays.append(each)
     try:

@@ -32,7 +32,10 @@ from nodescope.engine.tensor import (
     alias,
     next_seq,
     operand,
+    origin,
+    settled,
     spec_of,
+    written_at,
 )
 from nodescope.errors import GradientError
 from nodescope.ops.op import Op
@@ -97,6 +100,7 @@ def pull(
     Returns:
         Leaves (or targets) that were reached, with their cotangents, in order of first arrival.
     """
+    root = settled(root)
     if not traced:
         found = _pull(root, ct, ops.RAW, None, keep, targets, passed, skip)
         return _finished(ops.RAW, found, None, passed, conjugate)
@@ -162,6 +166,7 @@ def _pull(
     # Locals: this loop is the engine's hottest.
     kind, leaf, freed, array, several = Tensor, LEAF, FREED, np.ndarray, Bundle
     multiply, by_right, by_left = F.multiply, times_right, times_left
+    written = written_at
     op: Any = None  # what has no rules has no edge, but for PICK and ops that unfold
     tensor: Any = root
     try:
@@ -176,7 +181,9 @@ def _pull(
             if passed is not None and id(tensor) in passed:
                 notes[id(tensor)] = (tensor, ct)
             args: Any
-            _, op, inputs, attrs = tensor.edge
+            seq, op, inputs, attrs = tensor.edge
+            if seq < written[0]:
+                inputs = _inputs_then(seq, op, inputs)
             rules = op.vjp
             if rules is None and op is not PICK:
                 if observed is not None:
@@ -337,6 +344,24 @@ def _blame(error: Exception, tensor: Any, op: Op | None) -> None:
     error.add_note(f"nodescope: in the gradient of {op.name}({inputs}){at}")
 
 
+def _inputs_then(seq: float, op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The inputs of an op as they were when it ran."""
+    for each in inputs:
+        if each.__class__ is Tensor and getattr(each, "_history", 0) > seq:
+            rules = op.vjp or ()
+            if op.family == "layout" or all(rule is None or rule is same for rule in rules):
+                continue  # the gradient does not depend on its elements
+            name = f" {each.name!r}" if each.name else ""
+            raise GradientError(
+                f"backward: the leaf{name} has changed since {op.name} used it, and its gradient "
+                "needs the old elements",
+                source=where(),
+                hint="call backward before the leaf is changed (by an optimizer, assign or in "
+                "place), or compute the loss again",
+            )
+    return tuple(map(origin, inputs))
+
+
 def _known(found: Any, *_: Any, **__: Any) -> Any:
     """The rule of an input whose cotangent came with the others."""
     return found
@@ -352,6 +377,7 @@ def _used_twice() -> GradientError:
 
 def alias_of(tensor: Tensor) -> Tensor:
     """A tensor for the same value, whose edge leads to ``tensor``."""
+    tensor = settled(tensor)
     edge: Edge = (next_seq(), ALIAS, (tensor,), NO_ATTRS) if tensor.edge is not None else LEAF
     return alias(tensor, edge)
 
@@ -384,7 +410,7 @@ def pull_many(
     pairs = [(root, ct) for root, ct in zip(roots, cts, strict=True) if root.edge is not None]
     if not pairs:
         return {}
-    tensors = tuple(root for root, _ in pairs)
+    tensors = tuple(settled(root) for root, _ in pairs)
     edge: Edge = (next_seq(), JOIN, tensors, NO_ATTRS)
     root: Any = Bundle(tuple(each.data for each in tensors), edge, (0,) * len(tensors))
     return pull(

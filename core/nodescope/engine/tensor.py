@@ -353,7 +353,14 @@ written_at = [0]
 
 def settled(value: Any) -> Any:
     """What an operation takes for a tensor that was written to; anything else as it is."""
-    return value._history[1] if value.__class__ is Written else value
+    while value.__class__ is Written:
+        value = value._history[1]
+    return value
+
+
+def origin(value: Any) -> Any:
+    """What the tape means by a tensor that was written to; anything else as it is."""
+    return value._history[0] if value.__class__ is Written else value
 
 
 def changed(tensor: Tensor) -> None:
@@ -473,7 +480,7 @@ def operand(value: Any) -> Any:
         return make(np.asarray(value), kind="constant")
     if isinstance(value, list | tuple):
         return make(np.asarray(value), kind="constant")
-    return value._history[1] if kind is Written else None
+    return settled(value) if kind is Written else None
 
 
 def weak(inputs: tuple[Any, ...]) -> tuple[Any, ...]:

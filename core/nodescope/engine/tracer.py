@@ -23,7 +23,7 @@ from nodescope.engine.phases import backward_phase, optimizer_phase
 from nodescope.engine.run import cause, explained, several
 from nodescope.engine.source import user_source
 from nodescope.engine.state import State, current
-from nodescope.engine.tensor import SMOOTH, Attrs, Bundle, Tensor, next_seq
+from nodescope.engine.tensor import SMOOTH, Attrs, Bundle, Tensor, Written, next_seq, settled
 from nodescope.errors import UsageError
 from nodescope.events import (
     Bus,
@@ -112,6 +112,8 @@ class Tracer:
         if state.builder is not None:
             return state.builder.run(op, inputs, attrs)  # type: ignore[no-any-return]
         key, live, args, tracked = self._inputs(inputs)
+        if key is None:
+            return self.run(op, tuple(map(settled, inputs)), attrs)
         cursor = state.cursor
         if cursor is None or cursor.step is not self.epoch:
             cursor = self._enter(state)
@@ -179,7 +181,10 @@ class Tracer:
         self.bus.emit(NodeFailed(entry.node, live, self.step, state.thread, start, text))
 
     def _inputs(self, inputs: tuple[Any, ...]) -> tuple[Any, Any, Any, bool]:
-        """Value ids and arrays of the tensors, arguments of the impl, whether one has an edge."""
+        """Value ids and arrays of the tensors, arguments of the impl, whether one has an edge.
+
+        No ids at all if a tensor was written to: what it is now has to take its place.
+        """
         base = self.base
         if len(inputs) == 2:  # most ops, unrolled
             a, b = inputs
@@ -196,6 +201,8 @@ class Tracer:
         tracked = False
         for each in inputs:
             if each.__class__ is not Tensor:
+                if each.__class__ is Written:
+                    return None, None, None, False
                 args.append(each)
                 continue
             try:

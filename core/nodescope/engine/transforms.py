@@ -19,7 +19,7 @@ from nodescope.engine.reach import aside, behind, leads_elsewhere
 from nodescope.engine.source import where
 from nodescope.engine.state import current
 from nodescope.engine.tape import TRACED, alias_of, pull, pull_many
-from nodescope.engine.tensor import LEAF, SMOOTH, Tensor, make
+from nodescope.engine.tensor import LEAF, SMOOTH, Tensor, make, origin
 from nodescope.engine.trees import Tree, flatten, map_leaves
 from nodescope.errors import GradientError
 
@@ -60,6 +60,7 @@ class Call:
         self.trees = [given[number] for number in numbers]
         with modes.recording(True), transforming():
             self.result = f(*given, **kwargs)
+        self.leaves = [origin(each) for each in self.leaves]  # before `f` wrote to them
 
     def _own(self, leaf: Any, name: str) -> Tensor:
         if isinstance(leaf, Tensor):

@@ -79,10 +79,9 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda x: np.sort(x), r"np\.sort is not traced"),
     (lambda x: np.arcsinh(x), r"np\.arcsinh is not traced.*did you mean"),
     (lambda x: np.add(x, 1, out=np.zeros((3, 4))), r"np\.add with out="),
-    (lambda x: np.add(1, 1, out=(x,)), r"np\.add would write to a tensor"),
     (lambda x: np.add(x, 1, where=np.zeros((3, 4), bool)), r"np\.add.*where="),
     (lambda x: np.add.accumulate(x), r"np\.add\.accumulate is not traced"),
-    (lambda x: np.add.at(x, 0, 1), r"np\.add\.at is not traced"),
+    (lambda x: np.multiply.at(x, 0, 1), r"np\.multiply\.at is not traced"),
     (lambda x: np.sum(x, initial=3), r"sum: .*initial"),
     (lambda x: np.sum(x, dtype=np.float32), r"sum: .*dtype"),
     (lambda x: x["name"], r"indexed by str"),
@@ -96,12 +95,8 @@ def test_what_is_not_traced_is_refused_by_name(call: Any, says: str) -> None:
     assert re.search(r"test_tensor\.py:\d+", str(caught.value))
 
 
-def test_in_place_is_refused() -> None:
+def test_arrays_that_tensors_give_are_read_only() -> None:
     x = ns.tensor(A)
-    with pytest.raises(UnsupportedError, match=r"x = x \+ y"):
-        x += 1
-    with pytest.raises(UnsupportedError, match=r"np\.where"):
-        x[0] = 1
     with pytest.raises(ValueError, match="read-only"):
         x.numpy()[0] = 1
 

@@ -1,0 +1,369 @@
+"""Writing to tensors: ``x += y``, ``x[i] = y``, ``out=x``.
+
+A write is an operation as any other, which makes a new tensor; then the tensor that was written to
+stands for the new one, and so does whatever shares memory with it, element by element. What the
+tape recorded before keeps meaning the elements before (`Written`). So a program with writes computes
+and differentiates exactly as the same program in which every write makes a new tensor. A write takes
+time and memory for all elements of the tensor, however few it changes.
+
+Threads: who reads meets a tensor before or after a write, never between; two threads that write to
+the same tensor at once are not ordered, and one of the writes may be lost, as with NumPy.
+
+Invariant: a write is exact for everybody who sees the memory, or it is refused and nothing changed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nodescope import ops
+from nodescope.engine import modes
+from nodescope.engine.abstract import Abstract
+from nodescope.engine.grad import store
+from nodescope.engine.operators import ARITHMETIC, index_template
+from nodescope.engine.run import apply, binary
+from nodescope.engine.sharing import passing, sharers, traced_sharers, unshared
+from nodescope.engine.source import where
+from nodescope.engine.state import current
+from nodescope.engine.tensor import (
+    LEAF,
+    NO_ATTRS,
+    Tensor,
+    Written,
+    alias,
+    changed,
+    next_seq,
+    operand,
+    settled,
+    written_at,
+)
+from nodescope.errors import DtypeError, GradientError, ShapeError, TraceError, UnsupportedError
+from nodescope.ops.lowprecision import low
+from nodescope.ops.op import Array, Op
+
+_SET, _ASSIGN = ops.get("index_set"), ops.get("assign")
+_GETITEM, _WHERE = ops.get("getitem"), ops.get("where")
+_RESHAPE, _ASTYPE = ops.get("reshape"), ops.get("astype")
+_BROADCAST = ops.get("broadcast_to")
+
+
+def check_writable(target: Tensor, what: str) -> None:
+    """Refuse to write where it could not be right.
+
+    Args:
+        target: What is to be written to.
+        what: The writing expression, for the message.
+
+    Raises:
+        GradientError: It is a leaf that wants a gradient, and the tape is on.
+        UnsupportedError: Its elements cannot be told apart, as those of `numpy.broadcast_to`.
+        TraceError: A graph is being built, and the tensor is none of its values.
+    """
+    data: Any = target.data
+    if target.edge is LEAF and current().recording:
+        name = f" {target.name!r}" if target.name else ""
+        raise GradientError(
+            f"{what} would write to the leaf{name}, whose gradient is wanted",
+            source=where(),
+            hint="make a new tensor, as in x = x + y; or use nodescope.assign, or write inside "
+            "`with nodescope.no_grad():`",
+        )
+    builder = modes.builder()
+    if data.__class__ is Abstract or builder is not None:
+        _check_traced(target, what, builder)
+    elif not data.flags.writeable:
+        raise UnsupportedError(
+            f"{what}: the tensor is a read-only view", source=where(), hint="copy it: x = x.copy()"
+        )
+
+
+def _check_traced(target: Tensor, what: str, builder: Any) -> None:
+    data: Any = target.data
+    if data.__class__ is not Abstract:
+        if id(target) not in builder.made and not _is_state(target):
+            raise TraceError(
+                f"{what} would write to a tensor from outside of the graph",
+                source=where(),
+                hint="return the new value; or make it a parameter and use nodescope.assign",
+            )
+        return
+    if data.graph is not builder:
+        raise TraceError(
+            f"{what} would write to a value of another graph, or of the graph around this body",
+            source=where(),
+            hint="make a new tensor, as in x = x + y, and return it",
+        )
+    if builder.producer(data.value).op in ("placeholder", "parameter"):
+        raise TraceError(
+            f"{what} would write to an argument of the graph",
+            source=where(),
+            hint="make a new tensor, as in x = x + y, or copy it first: x = x.copy()",
+        )
+
+
+def _is_state(target: Tensor) -> bool:
+    return target.edge is LEAF or getattr(target, "_kind", "") == "parameter"
+
+
+def fitted(target: Tensor, result: Tensor, what: str, *, wider: bool = False) -> Tensor:
+    """A result in the shape and dtype of what it is written to.
+
+    Args:
+        target: What is to be written to; it keeps its dtype.
+        result: What is to be written.
+        what: The writing expression, for messages.
+        wider: The target may be larger: the result broadcasts.
+
+    Raises:
+        ShapeError: It does not fit.
+        DtypeError: NumPy's "same kind" rule forbids the conversion, such as float to int.
+    """
+    if result.shape != target.shape:
+        if not wider or not _broadcasts(result.shape, target.shape):
+            raise ShapeError(
+                f"{what}: a result of shape {result.shape} does not fit into {target.shape}",
+                source=where(),
+                hint="make a new tensor, as in x = x + y",
+            )
+        result = apply(_BROADCAST, (result,), {"shape": target.shape})
+    old, new = target.dtype, result.dtype
+    if old != new:
+        if not _same_kind(new, old):
+            raise DtypeError(
+                f"{what}: a tensor of {old} cannot hold {new}",
+                source=where(),
+                hint=f"make a new tensor, as in x = x + y, or convert: x = x.astype({new.name!r})",
+            )
+        result = apply(_ASTYPE, (result,), {"dtype": old.name})
+    return result
+
+
+def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    pairs = zip(reversed(shape), reversed(wanted), strict=False)
+    return len(shape) <= len(wanted) and all(n in (1, m) for n, m in pairs)
+
+
+def _same_kind(old: np.dtype[Any], new: np.dtype[Any]) -> bool:
+    if low(new):
+        return old.kind in "fiub" or low(old)
+    if low(old):
+        return new.kind in "fc"
+    return np.can_cast(old, new, "same_kind")
+
+
+def write(target: Tensor, result: Tensor) -> None:
+    """Make ``target``, and all that shares memory with it, mean ``result``.
+
+    Args:
+        target: Passed `check_writable`.
+        result: Made just now, for nobody else, and `fitted`.
+
+    Raises:
+        GradientError: A view of it is a leaf, or it is a view of one.
+        UnsupportedError: Something sees its memory as another dtype.
+    """
+    builder = modes.builder()
+    if builder is not None:
+        _write_traced(target, result, builder)
+        return
+    others = [] if unshared(target) else sharers(target)
+    old = target.data
+    seen = [(each, _seen(each, old, result)) for each in others]
+    arrays = [old, *(each.data for each in others)]
+    values = [result.data, *(each.data if new is None else new.data for each, new in seen)]
+    placed = _placed(arrays, values)
+    result.data = placed[0]
+    _rebind(target, result)
+    for (each, new), array in zip(seen, placed[1:], strict=True):
+        if new is None:
+            settled(each).data = array  # the same elements, in the memory that they share now
+        else:
+            new.data = array
+            _rebind(each, new)
+
+
+def _seen(other: Tensor, old: Array, result: Tensor) -> Tensor | None:
+    """What ``other`` is once ``result`` is written over ``old``; None if it sees nothing of it."""
+    data = other.data
+    if data.dtype != old.dtype:
+        raise UnsupportedError(
+            f"a tensor of {data.dtype} shares memory with what is written to, of {old.dtype}",
+            source=where(),
+            hint="write to a copy: x = x.copy()",
+        )
+    if not data.size or not old.size:
+        return None
+    written, seen = _places(old).ravel(), _places(data)
+    order = np.argsort(written)
+    at = np.minimum(np.searchsorted(written, seen, sorter=order), old.size - 1)
+    index = order[at]
+    hit = written[index] == seen
+    if not hit.any():
+        return None
+    if other.edge is LEAF and current().recording:
+        raise GradientError(
+            "what is written to shares memory with a leaf whose gradient is wanted",
+            source=where(),
+            hint="write to a copy: x = x.copy(); or inside `with nodescope.no_grad():`",
+        )
+    flat = apply(_RESHAPE, (result,), {"shape": (result.size,)})
+    template, indices = index_template(index)
+    found = apply(_GETITEM, (flat, *indices), {"index": template})
+    if hit.all():
+        return found
+    return apply(_WHERE, (operand(hit), found, settled(other)), NO_ATTRS)
+
+
+def _places(array: Array) -> Array:
+    """The address of every element."""
+    found = np.full(array.shape, array.__array_interface__["data"][0], np.int64)
+    for axis, (size, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
+        steps = np.arange(size, dtype=np.int64) * stride
+        found += steps.reshape((size,) + (1,) * (array.ndim - 1 - axis))
+    return found
+
+
+def _placed(arrays: list[Array], values: list[Array]) -> list[Array]:
+    """``values`` in new memory, in which they lie to each other as ``arrays`` do in theirs."""
+    old, new = arrays[0], values[0]
+    fresh = new.base is None and new.flags.writeable
+    if len(arrays) == 1 and (not old.size or (fresh and new.strides == old.strides)):
+        return [new]
+    bounds = [np.lib.array_utils.byte_bounds(each) for each in arrays if each.size]
+    if not bounds:
+        return values
+    low, high = min(low for low, _ in bounds), max(high for _, high in bounds)
+    memory = np.empty(high - low, np.uint8)
+    found = []
+    for array, value in zip(arrays, values, strict=True):
+        if array.size:
+            at = array.__array_interface__["data"][0] - low
+            place: Array = np.ndarray(array.shape, array.dtype, memory, at, array.strides)
+            place[...] = value
+            place.flags.writeable = array.flags.writeable
+        else:
+            place = value
+        found.append(place)
+    return found
+
+
+def _rebind(target: Tensor, result: Tensor) -> None:
+    if _is_state(target) and target.__class__ is Tensor:
+        target.data = result.data
+        if hasattr(result, "_vid"):
+            target._vid = result._vid
+        changed(target)
+        return
+    if target.__class__ is Written:
+        target._history = (target._history[0], result)
+    else:
+        before = alias(target, target.edge)
+        builder = modes.builder()
+        if builder is not None:
+            builder.same(before, target)
+        target._history = (before, result)
+        target.__class__ = Written
+        for slot in (_DATA, _EDGE):
+            slot.__set__(target, None)
+    written_at[0] = next_seq()
+
+
+_DATA: Any = Tensor.__dict__["data"]
+_EDGE: Any = Tensor.__dict__["edge"]
+
+
+def _write_traced(target: Tensor, result: Tensor, builder: Any) -> None:
+    if not isinstance(target.data, Abstract) and id(target) not in builder.made:
+        with modes.recording(False):
+            store(target, apply(_ASSIGN, (target, result), NO_ATTRS))
+        return
+    if traced_sharers(target, builder):
+        raise TraceError(
+            "while a graph is built, a tensor that shares memory with another cannot be written to",
+            source=where(),
+            hint="write to a copy, x = x.copy(), or make a new tensor, as in x = x + y",
+        )
+    _rebind(target, result)
+
+
+# Operators
+
+
+def _operator(op: Op, sign: str) -> Callable[[Tensor, Any], Any]:
+    what = f"x {sign} y"
+
+    def operator(self: Tensor, other: Any) -> Any:
+        if passing(self, sys._getframe(1)):
+            found = binary(op, self, other)
+            return found if found is NotImplemented else fitted(self, found, what)
+        check_writable(self, what)
+        found = binary(op, self, other)
+        if found is NotImplemented:
+            return found
+        write(self, fitted(self, found, what))
+        return self
+
+    return operator
+
+
+def _setitem(self: Tensor, index: Any, value: Any) -> None:
+    check_writable(self, "x[i] = y")
+    write(self, updated(self, index, value))
+
+
+def updated(target: Tensor, index: Any, value: Any) -> Tensor:
+    """A copy of ``target`` in which ``copy[index] = value`` was done."""
+    given = operand(value)
+    if given is None:
+        raise UnsupportedError(
+            f"x[i] = y: cannot take a {type(value).__name__}", source=where()
+        )
+    template, arrays = index_template(index)
+    return apply(_SET, (settled(target), given, *arrays), {"index": template})
+
+
+# What stands for what
+
+
+_OWN = {"data", "edge", "name", "__hash__", "__repr__", "__reduce_ex__", "__setitem__", "fill"}
+
+
+def _method(name: str) -> Callable[..., Any]:
+    def method(self: Written, *args: Any, **kwargs: Any) -> Any:
+        now = settled(self)
+        found = getattr(Tensor, name)(now, *args, **kwargs)
+        return self if found is now else found
+
+    method.__name__ = name
+    return method
+
+
+def _property(name: str) -> property:
+    def read(self: Written) -> Any:
+        now = settled(self)
+        found = getattr(now, name)
+        return self if found is now else found
+
+    return property(read, lambda self, value: setattr(settled(self), name, value))
+
+
+def _fill() -> None:
+    setattr(Tensor, "__setitem__", _setitem)  # noqa: B010 (its annotation is for readers only)
+    setattr(Tensor, "fill", lambda self, value: _setitem(self, ..., value))  # noqa: B010
+    for python, (name, sign) in ARITHMETIC.items():
+        setattr(Tensor, f"__i{python}__", _operator(ops.get(name), f"{sign}="))
+    own = _OWN | {f"__i{python}__" for python in ARITHMETIC}
+    for name, value in list(vars(Tensor).items()):
+        if name in own or name in vars(Written):
+            continue
+        if isinstance(value, property):
+            setattr(Written, name, _property(name))
+        elif callable(value) and not isinstance(value, type):
+            setattr(Written, name, _method(name))
+
+
+_fill()

@@ -1,0 +1,231 @@
+"""Who shares memory: the tensors that see it when one of them is written to.
+
+Tensors share memory where NumPy's arrays would: views by basic indexing, ``reshape``, ``transpose``
+and the like, and ``detach``. No tensor keeps a list of its views, which would cost every operation;
+who shares is found when somebody writes. CPython's reference counts say for nothing that nobody
+does, which is nearly always so; else all living tensors are looked at once.
+
+Invariant: nobody who shares and can be reached by the program is overlooked; tensors that only the
+tape holds are left as they were, for it wants the old elements.
+"""
+
+from __future__ import annotations
+
+import dis
+import gc
+import sys
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.abstract import Abstract
+from nodescope.engine.source import where
+from nodescope.engine.tensor import Bundle, Tensor, Written, make
+from nodescope.errors import UsageError
+from nodescope.ops.index import Port
+from nodescope.ops.op import Array
+
+
+def owner(array: Array) -> Any:
+    """What owns the memory of an array: the end of its chain of bases."""
+    found: Any = array
+    while (base := getattr(found, "base", None)) is not None:
+        found = base
+    return found
+
+
+def _counts(tensor: Tensor) -> tuple[int, int]:
+    """References to a tensor's array, and to what that is a view of."""
+    array = tensor.data
+    base = array.base
+    return sys.getrefcount(array), sys.getrefcount(base)
+
+
+def _alone() -> tuple[int, int]:
+    """What `_counts` says of a tensor that shares with nobody."""
+    whole, view = make(np.zeros(2)), make(np.zeros(2)[1:])
+    return _counts(whole)[0], _counts(view)[1]
+
+
+_ARRAY_ALONE, _BASE_ALONE = _alone()
+
+
+def _now_count(tensor: Tensor) -> int:
+    return sys.getrefcount(tensor._history[1])
+
+
+def _now_alone() -> int:
+    probe = Tensor.__new__(Tensor)
+    probe._history = (None, Tensor.__new__(Tensor))
+    return _now_count(probe)
+
+
+_NOW_ALONE = _now_alone()
+
+
+def unshared(tensor: Tensor) -> bool:
+    """Whether reference counts prove that no other tensor shares this one's memory."""
+    now = tensor
+    if tensor.__class__ is Written:
+        if _now_count(tensor) != _NOW_ALONE:
+            return False  # somebody may have been given it
+        now = tensor._history[1]
+    array, base = _counts(now)
+    if array != _ARRAY_ALONE:
+        return False
+    above = now.data.base
+    if above is None:
+        return True
+    return base == _BASE_ALONE and above.__class__ is np.ndarray and above.base is None
+
+
+def sharers(tensor: Tensor) -> list[Tensor]:
+    """The other tensors within the program's reach that share memory with this one.
+
+    Raises:
+        UsageError: Some tensors are out of the garbage collector's sight (`gc.freeze`).
+    """
+    root = owner(tensor.data)
+    return _reachable(
+        tensor, lambda data: data.__class__ is np.ndarray and owner(data) is root
+    )
+
+
+_VIEWS = {
+    "alias", "broadcast_to", "diagonal", "expand_dims", "flip", "getitem", "imag", "real",
+    "reshape", "squeeze", "transpose",
+}  # fmt: skip
+"""Ops whose result may share memory with their first input."""
+
+
+def traced_sharers(tensor: Tensor, builder: Any) -> list[Tensor]:
+    """`sharers` while a graph is built: those that may share memory when it runs."""
+
+    def root(data: Any) -> Any:
+        if data.__class__ is np.ndarray:
+            return id(owner(data))
+        if data.__class__ is not Abstract or data.graph is not builder:
+            return None
+        value = data.value
+        while (node := builder.producer(value)).op in _VIEWS and node.inputs:
+            if any(isinstance(each, Port) for each in node.attrs.get("index", ())):
+                break
+            value = node.inputs[0]
+        array = builder.arrays.get(value)
+        return value if array is None else id(owner(array))
+
+    wanted = root(tensor.data)
+    return _reachable(tensor, lambda data: root(data) == wanted)
+
+
+def _reachable(tensor: Tensor, shares: Any) -> list[Tensor]:
+    if gc.get_freeze_count():
+        raise UsageError(
+            "a tensor that may have views cannot be written to after gc.freeze()",
+            source=where(),
+            hint="write to a copy: x = x.copy()",
+        )
+    everything = gc.get_referrers(Tensor, Written, Bundle)
+    found = [
+        each
+        for each in everything
+        if (each.__class__ is Tensor or each.__class__ is Written)
+        and each is not tensor
+        and shares(getattr(each, "data", None))
+    ]
+    if not found:
+        return found
+    held = dict.fromkeys(map(id, found), 0)
+    seen: set[int] = set()
+    for each in everything:
+        kind = each.__class__
+        if kind is Written:
+            for state in each._history:
+                if id(state) in held:
+                    held[id(state)] += 1
+        if kind is Written or (kind is not Tensor and kind is not Bundle):
+            continue
+        edge = getattr(each, "edge", None)
+        if edge is None or id(edge[2]) in seen:
+            continue
+        seen.add(id(edge[2]))
+        for one in edge[2]:
+            if id(one) in held:
+                held[id(one)] += 1
+    del everything
+    each = state = one = None  # they would be counted
+    found.append(Tensor.__new__(Tensor))  # nobody else holds this one
+    counts = [sys.getrefcount(each) for each in found]
+    probe = counts.pop()
+    found.pop()
+    del each
+    return [
+        one for one, count in zip(found, counts, strict=True) if count - held[id(one)] > probe
+    ]
+
+
+# x[i] += y
+
+
+_INPLACE = dis.opmap.get("BINARY_OP", -1)
+_MOVES = {dis.opmap[each] for each in ("SWAP", "CACHE", "ROT_TWO", "ROT_THREE")
+          if each in dis.opmap}  # fmt: skip
+_STORES = {dis.opmap[each] for each in ("STORE_SUBSCR", "STORE_SLICE") if each in dis.opmap}
+
+
+def passing(tensor: Tensor, frame: FrameType) -> bool:
+    """Whether ``frame`` runs ``x[i] += y``, and this tensor is the ``x[i]`` that nobody else holds.
+
+    Python takes ``x[i]``, writes to it, and then puts it to ``x[i]``. It is the last that counts:
+    what is written to is gone afterwards.
+    """
+    return sys.getrefcount(tensor) <= _PASSING and _stores(frame)
+
+
+def _stores(frame: FrameType) -> bool:
+    code, at = frame.f_code.co_code, frame.f_lasti
+    if at < 0 or code[at] != _INPLACE:
+        return False
+    at += 2
+    while code[at] in _MOVES or dis.opname[code[at]] == "EXTENDED_ARG":
+        at += 2
+    return code[at] in _STORES
+
+
+_PASSING = 0
+_counted: list[int] = []
+
+
+class _Probe:
+    def __iadd__(self, other: Any) -> Any:
+        _count(self, sys._getframe(1))
+        return self
+
+
+def _count(probe: Any, frame: FrameType) -> None:
+    _counted.append(sys.getrefcount(probe))
+    _counted.append(int(_stores(frame)))
+
+
+class _Box:
+    def __getitem__(self, index: Any) -> Any:
+        return _Probe()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        pass
+
+
+def _calibrate() -> int:
+    """References to ``x[i]`` while it is written to: 0 if it cannot be told from a variable."""
+    box: Any = _Box()
+    box[0] += 1
+    passing_count, stored = _counted
+    _counted.clear()
+    kept = box[0]
+    kept += 1
+    _, other = _counted
+    return passing_count if stored and not other else 0
+
+
+_PASSING = _calibrate()
