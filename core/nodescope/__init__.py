@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from nodescope import array_api as _array_api
 from nodescope.engine import dispatch as _dispatch  # noqa: F401 (teaches NumPy our tensors)
+from nodescope.engine import fft, linalg, nn, optim, random
 from nodescope.engine import methods as _methods  # noqa: F401 (puts them on Tensor)
-from nodescope.engine import nn, optim, random
 from nodescope.engine import operators as _operators  # noqa: F401 (puts them on Tensor)
 from nodescope.engine.control import cond, fori_loop, map, scan, while_loop
 from nodescope.engine.forward_mode import jvp, linearize, vjp
@@ -53,12 +53,12 @@ if TYPE_CHECKING:
 __version__ = _version("nodescope")
 
 __all__ = [
-    "NodescopeError", "Tensor", "__version__", "assign", "attach", "breakpoint", "cond",
-    "constant", "cross_entropy", "fori_loop", "gelu", "grad", "hessian", "hvp", "index_update",
-    "jacfwd", "jacobian", "jacrev", "jvp", "linearize", "log_softmax", "logsumexp", "map",
-    "mse", "name_scope", "nn", "no_grad", "optim", "parameter", "random", "record", "relu",
-    "scan", "sigmoid", "silu", "softmax", "softplus", "step", "steps", "stop_gradient",
-    "tensor", "value_and_grad", "vjp", "while_loop",
+    "NodescopeError", "Tensor", "__version__", "assign", "attach", "breakpoint", "cond", "constant",
+    "cross_entropy", "fft", "fori_loop", "gelu", "grad", "hessian", "hvp", "index_update", "jacfwd",
+    "jacobian", "jacrev", "jvp", "linalg", "linearize", "log_softmax", "logsumexp", "map", "mse",
+    "name_scope", "nn", "no_grad", "optim", "parameter", "random", "record", "relu", "scan",
+    "sigmoid", "silu", "softmax", "softplus", "step", "steps", "stop_gradient", "tensor",
+    "value_and_grad", "vjp", "while_loop",
 ]  # fmt: skip
 
 # The first import of the package `nodescope.record` binds its name here, where it would hide the

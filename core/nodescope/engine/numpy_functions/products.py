@@ -174,6 +174,18 @@ def outer(a: Any, b: Any, out: None = None) -> Tensor:
     return tensor_of(a).ravel().reshape(-1, 1) * tensor_of(b).ravel()
 
 
+def outer_of_vectors(x1: Any, x2: Any, /) -> Tensor:
+    """``np.linalg.outer``, of vectors only."""
+    a, b = tensor_of(x1), tensor_of(x2)
+    if a.ndim != 1 or b.ndim != 1:
+        raise ShapeError(
+            f"outer: takes vectors, not shapes {a.shape} and {b.shape}",
+            source=where(),
+            hint="np.outer flattens first",
+        )
+    return a.reshape(-1, 1) * b
+
+
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """``np.linalg.vecdot``: products of vectors along an axis, the first conjugated."""
     a, b = tensor_of(x1), tensor_of(x2)
@@ -292,4 +304,5 @@ NUMPY: Table = {
     np.outer: outer, np.kron: kron, np.matrix_transpose: matrix_transpose, np.cov: cov,
     np.corrcoef: corrcoef, np.linalg.tensordot: tensordot, np.linalg.vecdot: vecdot,
     np.linalg.matrix_transpose: matrix_transpose, np.linalg.matmul: matmul,
+    np.linalg.outer: outer_of_vectors,
 }  # fmt: skip

@@ -1,0 +1,46 @@
+"""`nodescope.fft`: Fourier transforms, by the names of the array API standard and of `numpy.fft`.
+
+Invariant: only names, and frequencies, which are constants.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.grad import constant
+from nodescope.engine.numpy_functions.fft import (
+    fft,
+    fft2,
+    fftn,
+    fftshift,
+    hfft,
+    ifft,
+    ifft2,
+    ifftn,
+    ifftshift,
+    ihfft,
+    irfft,
+    irfft2,
+    irfftn,
+    rfft,
+    rfft2,
+    rfftn,
+)
+from nodescope.engine.tensor import Tensor
+
+__all__ = [
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift",
+    "ihfft", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
+]  # fmt: skip
+
+
+def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
+    """The frequencies of `fft`'s points, for a distance ``d`` between samples."""
+    return constant(np.fft.fftfreq(n, d), dtype)
+
+
+def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
+    """The frequencies of `rfft`'s points, for a distance ``d`` between samples."""
+    return constant(np.fft.rfftfreq(n, d), dtype)
