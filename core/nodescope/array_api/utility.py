@@ -48,6 +48,8 @@ def diff(
     (along,) = axes("diff", (axis,), found.ndim)
     if n < 0:
         raise DomainError(f"diff: cannot take differences {n} times", source=where())
+    if n == 0:  # NumPy, too, then joins nothing
+        return found
     parts = [tensor_of(each) for each in (prepend, found, append) if each is not None]
     if len(parts) > 1:
         found = np.concatenate(parts, axis=along)  # type: ignore[arg-type, assignment]

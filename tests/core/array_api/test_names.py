@@ -1,0 +1,98 @@
+"""Every name of the standard, with its signature."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from typing import Any
+
+import array_api_strict as strict
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope import array_api
+from nodescope.errors import UsageError
+from tests.core.array_api.oracle import EXTENSIONS, FUNCTIONS, signature
+
+EXTENDED = [f"{space}.{name}" for space, known in EXTENSIONS.items() for name in known]
+# Ours beyond the standard: they stand beside its dtypes.
+BEYOND = {"float16"}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_signature(name: str) -> None:
+    assert signature(getattr(ns, name)) == signature(FUNCTIONS[name])
+
+
+@pytest.mark.parametrize("path", EXTENDED)
+def test_signature_of_extensions(path: str) -> None:
+    space, name = path.split(".")
+    ours = getattr(getattr(ns, space), name)
+    assert signature(ours) == signature(EXTENSIONS[space][name])
+
+
+def test_every_name_is_listed_and_nothing_else() -> None:
+    constants = {"e", "inf", "nan", "newaxis", "pi"}
+    dtypes = set(strict.__array_namespace_info__().dtypes())
+    known = {*FUNCTIONS, *constants, *dtypes, "__array_namespace_info__"}
+    assert set(array_api.NAMES) == known | BEYOND
+    assert known <= set(dir(ns))
+    for name in array_api.NAMES:
+        assert getattr(ns, name) is array_api.find(name)
+
+
+@pytest.mark.parametrize("name", ["e", "inf", "newaxis", "pi"])
+def test_constant(name: str) -> None:
+    assert getattr(ns, name) == getattr(strict, name)
+
+
+def test_nan() -> None:
+    assert ns.nan != ns.nan
+
+
+def test_names_load_when_they_are_asked_for() -> None:
+    program = (
+        "import sys, nodescope\n"
+        "assert 'nodescope.array_api.creation' not in sys.modules\n"
+        "assert 'ml_dtypes' not in sys.modules\n"
+        "assert nodescope.zeros(2).shape == (2,)\n"
+        "assert 'ml_dtypes' not in sys.modules\n"
+        "assert nodescope.zeros(2, dtype='bfloat16').dtype == nodescope.bfloat16\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'arctan'"):
+        ns.arctan  # noqa: B018
+
+
+def test_info_tells_what_strict_tells() -> None:
+    ours, theirs = ns.__array_namespace_info__(), strict.__array_namespace_info__()
+    assert ours.capabilities() == theirs.capabilities()
+    assert ours.default_device() in ours.devices()
+    for key, value in theirs.default_dtypes().items():
+        assert ours.default_dtypes()[key] == np.dtype(value._np_dtype)
+    kinds: list[Any] = [
+        None, "bool", "signed integer", "unsigned integer", "integral", "real floating",
+        "complex floating", "numeric", ("integral", "bool"), (),
+    ]  # fmt: skip
+    for kind in kinds:
+        assert set(ours.dtypes(kind=kind)) == set(theirs.dtypes(kind=kind)), kind
+    with pytest.raises(UsageError, match="no device 'gpu'"):
+        ours.dtypes(device="gpu")
+
+
+def test_info_methods_have_the_standard_signatures() -> None:
+    theirs = type(strict.__array_namespace_info__())
+    for name, method in inspect.getmembers(theirs, inspect.isfunction):
+        if not name.startswith("_"):
+            assert signature(getattr(ns.__array_namespace_info__, name)) == signature(method)
+
+
+def test_star_import_leaves_the_builtins_alone() -> None:
+    taken: dict[str, Any] = {}
+    exec("from nodescope import *", taken)
+    assert not {"abs", "all", "any", "bool", "max", "min", "pow", "round", "sum"} & set(taken)
