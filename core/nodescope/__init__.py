@@ -40,6 +40,7 @@ from nodescope.engine.grad import (
     tensor,
     value_and_grad,
 )
+from nodescope.engine.gradient_tape import GradientTape
 from nodescope.engine.jacobian import hessian, hvp, jacfwd, jacobian, jacrev
 from nodescope.engine.modes import no_grad
 from nodescope.engine.numpy_functions.index import index_update
@@ -53,12 +54,12 @@ if TYPE_CHECKING:
 __version__ = _version("nodescope")
 
 __all__ = [
-    "NodescopeError", "Tensor", "__version__", "assign", "attach", "breakpoint", "cond", "constant",
-    "cross_entropy", "fft", "fori_loop", "gelu", "grad", "hessian", "hvp", "index_update", "jacfwd",
-    "jacobian", "jacrev", "jvp", "linalg", "linearize", "log_softmax", "logsumexp", "map", "mse",
-    "name_scope", "nn", "no_grad", "optim", "parameter", "random", "record", "relu", "scan",
-    "sigmoid", "silu", "softmax", "softplus", "step", "steps", "stop_gradient", "tensor",
-    "value_and_grad", "vjp", "while_loop",
+    "GradientTape", "NodescopeError", "Tensor", "__version__", "assign", "attach", "breakpoint",
+    "cond", "constant", "cross_entropy", "fft", "fori_loop", "gelu", "grad", "hessian", "hvp",
+    "index_update", "jacfwd", "jacobian", "jacrev", "jvp", "linalg", "linearize", "log_softmax",
+    "logsumexp", "map", "mse", "name_scope", "nn", "no_grad", "optim", "parameter", "random",
+    "record", "relu", "scan", "sigmoid", "silu", "softmax", "softplus", "step", "steps",
+    "stop_gradient", "tensor", "value_and_grad", "vjp", "while_loop",
 ]  # fmt: skip
 
 # The first import of the package `nodescope.record` binds its name here, where it would hide the

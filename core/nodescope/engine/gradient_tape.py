@@ -1,0 +1,391 @@
+"""GradientTape: TensorFlow's way to ask for gradients.
+
+The engine's tape is the links between tensors, and is there in any case. A `GradientTape` says what
+counts: operations that ran while it recorded, and sources that it watched.
+
+Invariant: no value and no node depends on whether a GradientTape looks on; a tensor that was only
+watched wants no gradient any more once all tapes that watch it have ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from nodescope.engine import modes
+from nodescope.engine.backward import start
+from nodescope.engine.reach import aside, behind
+from nodescope.engine.source import where
+from nodescope.engine.state import current
+from nodescope.engine.tape import pull_many
+from nodescope.engine.tensor import LEAF, SMOOTH, Tensor, make, next_seq, settled
+from nodescope.engine.transforms import transforming, zeros_for
+from nodescope.engine.trees import Tree, difference, flatten, unflatten
+from nodescope.errors import DtypeError, GradientError, ShapeError, UsageError
+
+Unconnected = Literal["none", "zero"]
+
+_lock = threading.Lock()
+_watched: dict[int, list[Any]] = {}
+"""Tensors that want a gradient only because tapes watch them, with how many do, by ``id``."""
+
+
+class GradientTape:
+    """Records what runs inside of ``with GradientTape() as tape:`` for `gradient` (TensorFlow's).
+
+    Args:
+        persistent: `gradient` may be called more than once.
+        watch_accessed_parameters: Parameters, and tensors made with ``requires_grad``, are sources
+            without having been watched.
+    """
+
+    def __init__(self, persistent: bool = False, watch_accessed_parameters: bool = True) -> None:
+        self._persistent = persistent
+        self._accessed = watch_accessed_parameters
+        self._used = False
+        self._around: contextlib.AbstractContextManager[None] | None = None
+        self._spans: list[list[float]] = []  # of sequence numbers; the last may be open
+        self._sources: dict[int, Tensor] = {}
+        self._held: list[Tensor] = []  # those that want a gradient because of us
+
+    # Recording
+
+    def __enter__(self) -> GradientTape:
+        if self._around is not None:
+            raise UsageError("GradientTape: this tape is recording already", source=where())
+        self._used = False
+        self._begin()
+        self._around = transforming()
+        self._around.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        around, self._around = self._around, None
+        self._end()
+        _release(self._held)
+        if around is not None:
+            around.__exit__(None, None, None)
+
+    def watch(self, tensor: Tree) -> None:
+        """Make the tensors of a tree sources; what follows from them is recorded.
+
+        Raises:
+            UsageError: Something is no tensor, or the tape does not record.
+            DtypeError: A tensor is not floating point.
+        """
+        if self._around is None:
+            raise UsageError(
+                "GradientTape: watch was called outside of the tape's block",
+                source=where(),
+                hint="call it inside of `with nodescope.GradientTape() as tape:`",
+            )
+        leaves, _ = flatten(tensor)
+        for each in leaves:
+            if not isinstance(each, Tensor):
+                raise UsageError(
+                    f"GradientTape: a {type(each).__name__} cannot be watched",
+                    source=where(),
+                    hint="make it a tensor with nodescope.tensor",
+                )
+            if each.dtype.kind not in SMOOTH:
+                raise DtypeError(
+                    f"GradientTape: a tensor of {each.dtype} has no gradient", source=where()
+                )
+            each = settled(each)
+            if id(each) not in self._sources:
+                self._sources[id(each)] = each
+                if _hold(each):
+                    self._held.append(each)
+
+    @contextlib.contextmanager
+    def stop_recording(self) -> Iterator[None]:
+        """What runs inside of this block is a constant to this tape."""
+        if self._around is None:
+            raise UsageError(
+                "GradientTape: stop_recording was called outside of the tape's block",
+                source=where(),
+            )
+        self._end()
+        state = current()
+        state.transforms -= 1
+        try:
+            yield
+        finally:
+            state.transforms += 1
+            self._begin()
+
+    def reset(self) -> None:
+        """Forget what was recorded and watched so far."""
+        recording = self._around is not None
+        self._spans.clear()
+        self._sources.clear()
+        self._used = False
+        _release(self._held)
+        if recording:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._spans.append([next_seq(), float("inf")])
+
+    def _end(self) -> None:
+        if self._spans:
+            self._spans[-1][1] = next_seq()
+
+    def _recorded(self, tensor: Any) -> bool:
+        seq = tensor.edge[0]
+        return any(first < seq < last for first, last in self._spans)
+
+    def watched_variables(self) -> tuple[Tensor, ...]:
+        """Parameters that results recorded here were made from, in order of first use.
+
+        Of results that are still there: what the program has dropped has no gradient.
+        """
+        used: dict[int, tuple[float, int, Tensor]] = {}
+        for key, each in self._sources.items():
+            if _is_parameter(each):
+                used[key] = (0, len(used), each)
+        if self._accessed:
+            for made in gc.get_objects():
+                if isinstance(made, Tensor) and made.edge is not None and self._recorded(made):
+                    for port, each in enumerate(made.edge[2]):
+                        if isinstance(each, Tensor) and _is_parameter(each):
+                            use = (made.edge[0], port, each)
+                            used[id(each)] = min(used.get(id(each), use), use, key=lambda x: x[:2])
+        return tuple(each for _, _, each in sorted(used.values(), key=lambda use: use[:2]))
+
+    # Gradients
+
+    def gradient(
+        self,
+        target: Tree,
+        sources: Tree,
+        output_gradients: Tree = None,
+        unconnected_gradients: Unconnected = "none",
+    ) -> Tree:
+        """The gradient of the sum of all elements of ``target``.
+
+        Args:
+            target: A tree of tensors.
+            sources: A tree of tensors: parameters, watched, or computed while this recorded.
+            output_gradients: A tree like ``target`` to weigh its elements by; ones if None.
+            unconnected_gradients: What stands for a source that ``target`` does not depend on:
+                ``"none"`` for None, ``"zero"`` for zeros.
+
+        Returns:
+            A tree like ``sources``. Inside of another tape's block it can be differentiated again.
+
+        Raises:
+            GradientError: The tape is used up, or something is no tensor.
+        """
+        self._use()
+        targets = _tensors(target, "target")
+        if output_gradients is None:
+            given: list[Any] = [None] * len(targets)
+        else:
+            given, form = flatten(output_gradients)
+            wanted = flatten(target)[1]
+            if form != wanted:
+                raise GradientError(
+                    "GradientTape: output_gradients is no tree like target: "
+                    + difference(wanted, form),
+                    source=where(),
+                )
+        if unconnected_gradients not in ("none", "zero"):
+            raise GradientError(
+                f"GradientTape: unconnected_gradients={unconnected_gradients!r}",
+                source=where(),
+                hint='use "none" or "zero"',
+            )
+        tensors = _tensors(sources, "sources")
+        found: list[Any] = self._pull(targets, given, tensors)
+        if unconnected_gradients == "zero":
+            found = [
+                zeros_for(each) if gradient is None else gradient
+                for each, gradient in zip(tensors, found, strict=True)
+            ]
+        # None is an empty tree elsewhere; here it stands for a leaf.
+        return unflatten(flatten(sources)[1], found)
+
+    def jacobian(
+        self, target: Tensor, sources: Tree, unconnected_gradients: Unconnected = "none"
+    ) -> Tree:
+        """The derivative of each element of ``target``; shapes are ``target.shape + source.shape``.
+
+        Raises:
+            GradientError: As `gradient`.
+        """
+        self._use()
+        (root,) = _tensors(target, "target")
+        tensors = _tensors(sources, "sources")
+        rows = []
+        for number in range(root.size):
+            one = np.zeros(root.size, root.dtype)
+            one[number] = 1.0
+            rows.append(self._pull([root], [one.reshape(root.shape)], tensors))
+        return unflatten(
+            flatten(sources)[1],
+            [
+                _stacked([row[port] for row in rows], each, root.shape, 0, unconnected_gradients)
+                for port, each in enumerate(tensors)
+            ],
+        )
+
+    def batch_jacobian(
+        self, target: Tensor, source: Tensor, unconnected_gradients: Unconnected = "none"
+    ) -> Any:
+        """`jacobian` where row i of ``target`` depends on row i of ``source`` only.
+
+        Returns:
+            Shape ``(batch, *target.shape[1:], *source.shape[1:])``.
+
+        Raises:
+            ShapeError: The first dimensions differ.
+            GradientError: As `gradient`.
+        """
+        self._use()
+        (root,), (tensor,) = _tensors(target, "target"), _tensors(source, "sources")
+        if not root.ndim or not tensor.ndim or root.shape[0] != tensor.shape[0]:
+            raise ShapeError(
+                f"GradientTape: batch_jacobian of {root.shape} by {tensor.shape}: the first "
+                "dimensions differ",
+                source=where(),
+            )
+        batch, *rest = root.shape
+        size = int(np.prod(rest))
+        rows = []
+        for number in range(size):
+            one = np.zeros((batch, size), root.dtype)
+            one[:, number] = 1.0
+            rows.append(self._pull([root], [one.reshape(root.shape)], [tensor])[0])
+        return _stacked(rows, tensor, (batch, *rest), 1, unconnected_gradients)
+
+    def _use(self) -> None:
+        if self._used and not self._persistent:
+            raise GradientError(
+                "GradientTape: this tape was used already; only a persistent one can be again",
+                source=where(),
+                hint="make it with nodescope.GradientTape(persistent=True)",
+            )
+        self._used = True
+
+    def _counts(self, source: Tensor) -> bool:
+        """Whether a tensor is a source that gradients are asked by."""
+        if id(source) in self._sources:
+            return True
+        if source.edge is None:
+            return False
+        if source.edge is LEAF:
+            return self._accessed and id(source) not in _watched
+        return self._recorded(source)
+
+    def _pull(
+        self, roots: Sequence[Tensor], given: Sequence[Any], sources: Sequence[Tensor]
+    ) -> list[Tensor | None]:
+        tracer = modes.observer()
+        again = current().transforms > 0 and current().recording
+        traced = again or tracer is not None
+        with _wanting(self._sources.values()):
+            wanted = {id(each): each for each in sources if self._counts(each)}
+            ends = {
+                key: each
+                for key, each in wanted.items()
+                if each.edge is LEAF or not self._recorded(each)
+            }
+            passed = {key: each for key, each in wanted.items() if key not in ends}
+            reached = behind(roots, lambda each: id(each) in ends or not self._recorded(each))
+            away = aside(reached, wanted, self._recorded)
+            pairs = [
+                (root, start(root, _ones(root) if ct is None else ct, traced, "GradientTape"))
+                for root, ct in zip(roots, given, strict=True)
+                if id(root) in reached and id(root) not in away
+            ]
+            found = {}
+            if pairs:
+                found = pull_many(
+                    [root for root, _ in pairs], [ct for _, ct in pairs], traced=traced,
+                    create_graph=again, keep=True, targets=ends, passed=passed, skip=away,
+                )  # fmt: skip
+        results: list[Tensor | None] = []
+        for each in sources:
+            if id(each) not in found:
+                results.append(None)
+                continue
+            ct = found[id(each)][1]
+            gradient = ct if isinstance(ct, Tensor) else make(np.asarray(ct))
+            if tracer is not None:
+                tracer.pair(each, gradient)
+            results.append(gradient)
+        return results
+
+
+def _ones(root: Tensor) -> np.ndarray[Any, Any]:
+    return np.ones(root.shape, root.dtype)
+
+
+def _tensors(tree: Tree, what: str) -> list[Tensor]:
+    leaves, _ = flatten(tree)
+    for each in leaves:
+        if not isinstance(each, Tensor):
+            raise GradientError(
+                f"GradientTape: {what} must be tensors, not {type(each).__name__}", source=where()
+            )
+    return [settled(each) for each in leaves]
+
+
+def _stacked(
+    rows: list[Any], source: Tensor, shape: tuple[int, ...], axis: int, unconnected: Unconnected
+) -> Any:
+    """Gradients of one element each as one tensor; in a batch, along its second dimension."""
+    full = (*shape, *source.shape[axis:])
+    if all(each is None for each in rows):
+        if rows and unconnected == "none":
+            return None
+        return make(np.zeros(full, source.dtype))
+    whole = [zeros_for(source) if each is None else each for each in rows]
+    return np.stack(whole, axis=axis).reshape(full)
+
+
+def _is_parameter(tensor: Tensor) -> bool:
+    return getattr(tensor, "_kind", "") == "parameter" and tensor.edge is LEAF
+
+
+def _hold(tensor: Tensor) -> bool:
+    """Make a tensor want a gradient for a while; False if it does anyhow."""
+    with _lock:
+        known = _watched.get(id(tensor))
+        if known is not None:
+            known[1] += 1
+            return True
+        if tensor.edge is not None:
+            return False
+        _watched[id(tensor)] = [tensor, 1]
+        tensor.edge = LEAF
+        return True
+
+
+def _release(held: list[Tensor]) -> None:
+    with _lock:
+        for tensor in held:
+            known = _watched[id(tensor)]
+            known[1] -= 1
+            if not known[1]:
+                del _watched[id(tensor)]
+                if tensor.edge is LEAF:
+                    tensor.edge = None
+    held.clear()
+
+
+@contextlib.contextmanager
+def _wanting(tensors: Any) -> Iterator[None]:
+    """Tensors that were watched want a gradient again."""
+    held: list[Tensor] = []
+    try:
+        held.extend(each for each in tensors if _hold(each))
+        yield
+    finally:
+        _release(held)
