@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from nodescope.engine.source import where
+from nodescope.engine.state import current
 from nodescope.errors import TraceError
 from nodescope.ir.graph import TensorSpec
 
@@ -71,6 +72,8 @@ def refused(data: Abstract, wanted: str) -> TraceError:
         wanted: The Python conversion or method.
     """
     spec = TensorSpec(data.shape, data.dtype.name)
+    if current().builder is None:
+        return escaped(data)
     if wanted == "bool":
         what = f"a Python branch on a traced value: {spec} is not known while the graph is built"
     else:
@@ -81,8 +84,10 @@ def refused(data: Abstract, wanted: str) -> TraceError:
 def escaped(data: Abstract) -> TraceError:
     """The error for using a value outside of the graph that it belongs to."""
     spec = TensorSpec(data.shape, data.dtype.name)
+    node = data.graph.producer(data.value) if data.value else None
+    made = f", made at {node.source}," if node is not None and node.source else ""
     return TraceError(
-        f"a value of a graph ({spec}) is used outside of the graph that it belongs to",
+        f"a value of a graph ({spec}){made} is used outside of the graph that it belongs to",
         source=where(),
         hint="compute inside the function or `with graph.as_default():`, and return or fetch what "
         "is needed outside",

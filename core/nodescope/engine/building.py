@@ -141,6 +141,12 @@ class Builder:
         self.made.add(id(tensor))
         return self.value_of(tensor, made_here=True)
 
+    def new_parameter(self, tensor: Tensor) -> None:
+        """Take note of a parameter that the program makes while this builds."""
+
+    def new_optimizer(self, optimizer: Any) -> None:
+        """Take note of an optimizer that the program makes while this builds."""
+
     def same(self, other: Tensor, tensor: Tensor) -> None:
         """Note that ``other`` is what ``tensor`` was before it was written to."""
         value = self._now.pop(id(tensor), None)

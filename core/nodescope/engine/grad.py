@@ -78,6 +78,9 @@ def parameter(data: Any, dtype: Any = None, *, name: str) -> Tensor:
     """
     found = make(_array(data, dtype), kind="parameter", name=_name(name))
     found.edge = _leaf(found)
+    builder = modes.builder()
+    if builder is not None:
+        builder.new_parameter(found)
     return found
 
 

@@ -26,6 +26,15 @@ from nodescope.ir.scopes import join
 _ASSIGN = ops.get("assign")
 
 
+def _working(parameter: Tensor) -> np.dtype[Any]:
+    """The dtype of the arithmetic and of the state: float32 for halves.
+
+    In bfloat16 a decay of 0.999 is 1, in float16 squares of small gradients are 0.
+    """
+    dtype: np.dtype[Any] = parameter.dtype
+    return np.dtype(np.float32) if dtype.itemsize == 2 else dtype
+
+
 class Optimizer:
     """Base of the optimizers: parameters, learning rate, and state per parameter.
 
@@ -48,6 +57,9 @@ class Optimizer:
         if not lr >= 0:
             raise UsageError(f"{type(self).__name__}: lr must not be negative, got {lr}",
                              source=where())  # fmt: skip
+        builder = modes.builder()
+        if builder is not None:
+            builder.new_optimizer(self)
         self.parameters = found
         self.lr = lr
         self.steps = 0
@@ -56,7 +68,7 @@ class Optimizer:
 
     def _fresh(self, parameter: Tensor, path: str) -> list[Tensor]:
         return [
-            make(np.zeros_like(parameter.data), kind="parameter",
+            make(np.zeros(parameter.shape, _working(parameter)), kind="parameter",
                  name=join(join("optimizer", path), slot))
             for slot in self.slots
         ]  # fmt: skip
@@ -94,15 +106,19 @@ class Optimizer:
                     continue
                 if tracer is None:
                     arrays = [each.data for each in state]
-                    new = self.update(ops.RAW, value.data, gradient.data, arrays, rates)
+                    both = [each.data.astype(_working(value), copy=False)
+                            for each in (value, gradient)]  # fmt: skip
+                    new = self.update(ops.RAW, *both, arrays, rates)
                     for target, array in zip((value, *state), new, strict=True):
                         target.data = _ASSIGN.impl(target.data, np.asarray(array))
                     changed(value)
                 else:
                     if builder is not None:
-                        rates = builder.host(self._next, rates, value.dtype.name, "optimizer")
+                        rates = builder.host(self._next, rates, _working(value).name, "optimizer")
                     with tracer.optimizer(path):
-                        new = self.update(TRACED, value, gradient, state, rates)
+                        now = value.astype(_working(value), copy=False)
+                        slope = gradient.astype(_working(value), copy=False)
+                        new = self.update(TRACED, now, slope, state, rates)
                         for target, tensor in zip((value, *state), new, strict=True):
                             store(target, apply(_ASSIGN, (target, tensor), {}))
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.engine import modes
 from nodescope.engine.draws import (
     bernoulli,
     categorical,
@@ -66,6 +67,9 @@ class Generator:
     def __init__(self, seed: Any = 0, *, name: str = "generator") -> None:
         words = seed.data.copy() if isinstance(seed, Tensor) else words_of(seed)
         self.state = make(words, kind="parameter", name=name)
+        builder = modes.builder()
+        if builder is not None:
+            builder.leaf(self.state)  # each call of the graph begins with this seed
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:

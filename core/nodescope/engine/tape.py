@@ -233,10 +233,11 @@ def _pull(
                         observed[0].pair(tensor, ct)
             if tensor.__class__ is several:
                 out = tensor.data if raw else tensor.tensors()
-                ct = tuple(
-                    F.zeros_like(each) if part is None else part
-                    for part, each in zip(ct, out, strict=True)
-                )
+                if not op.partial:
+                    ct = tuple(
+                        F.zeros_like(each) if part is None else part
+                        for part, each in zip(ct, out, strict=True)
+                    )
             if op.variadic:
                 if op.joint:
                     every = rules[0](F, ct, out, *args, **attrs)
@@ -380,6 +381,38 @@ def alias_of(tensor: Tensor) -> Tensor:
     tensor = settled(tensor)
     edge: Edge = (next_seq(), ALIAS, (tensor,), NO_ATTRS) if tensor.edge is not None else LEAF
     return alias(tensor, edge)
+
+
+def held(cts: Sequence[Any]) -> dict[int, Any]:
+    """The ``seen`` to begin `separate` with: what the user may have given to start from."""
+    found = [*cts, *(getattr(each, "data", None) for each in cts)]
+    return {id(each): each for each in found if each is not None}
+
+
+def separate(gradient: Any, seen: dict[int, Any]) -> Any:
+    """A gradient that shares memory with no other: rules pass cotangents on, and views of them.
+
+    Args:
+        gradient: An array or a tensor.
+        seen: Arrays and tensors that are somebody's already, by ``id``; grows.
+    """
+    if gradient.__class__ is not Tensor:
+        if gradient.base is not None or id(gradient) in seen:
+            gradient = gradient.copy(order="K")
+        seen[id(gradient)] = gradient
+        return gradient
+    data = gradient.data
+    known = data.__class__ is np.ndarray
+    if id(gradient) in seen or id(data) in seen or (known and data.base is not None):
+        before = gradient
+        gradient = alias(before)
+        if before.edge is not None:
+            gradient.edge = (next_seq(), ALIAS, (before,), NO_ATTRS)
+        if known:
+            gradient.data = data.copy(order="K")
+    seen[id(gradient)] = gradient
+    seen[id(gradient.data)] = gradient.data
+    return gradient
 
 
 JOIN = Op(

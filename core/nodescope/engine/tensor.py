@@ -443,6 +443,10 @@ def _alias(tensor: Tensor, edge: Edge | None = None) -> Tensor:
     result = _new(Tensor)
     result.data = tensor.data
     result.edge = edge
+    builder = current().builder
+    if builder is not None and result.data.__class__ is not Abstract:
+        # In a graph the alias is what the tensor is now, on each call.
+        result.data = builder.current_of(tensor).data
     for slot in ("_vid", "_kind", "_name"):
         if hasattr(tensor, slot):
             setattr(result, slot, getattr(tensor, slot))

@@ -286,7 +286,7 @@ class Tracer:
                 attrs={},
                 scope=cursor.scope,
                 phase=cursor.phase,
-                source=user_source(),
+                source=state.source or user_source(),
                 label=label,
             )
             if values is not None:

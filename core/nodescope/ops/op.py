@@ -81,6 +81,8 @@ class Op:
             of specs and ``impl`` a tuple of arrays.
         joint: ``vjp`` holds one rule, which gives the cotangents of all inputs at once (None where
             none flows). Goes with ``variadic``.
+        partial: The rule takes None for the cotangent of an output that none came from; else it
+            gets zeros.
         inline: For ops that hold graphs: runs those node by node on tensors, in place of ``impl``,
             for who wants to see inside.
         domain: Range of inputs for which the op is smooth, for generated tests.
@@ -101,6 +103,7 @@ class Op:
     variadic: bool = False
     outputs: int = 1
     joint: bool = False
+    partial: bool = False
     inline: Callable[[tuple[Any, ...], dict[str, Any]], Any] | None = None
     domain: tuple[float, float] = (-2.0, 2.0)
     smooth: bool = True
