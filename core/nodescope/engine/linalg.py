@@ -64,12 +64,12 @@ __all__ = [
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """``np.linalg.cross``: of vectors of three along an axis."""
-    return np.linalg.cross(tensor_of(x1), tensor_of(x2), axis=axis)  # type: ignore[no-any-return]
+    return np.linalg.cross(tensor_of(x1), tensor_of(x2), axis=axis)  # type: ignore[return-value]
 
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
     """``np.linalg.diagonal``: of the matrices in the last two axes."""
-    return np.linalg.diagonal(tensor_of(x), offset=offset)  # type: ignore[no-any-return]
+    return np.linalg.diagonal(tensor_of(x), offset=offset)  # type: ignore[return-value]
 
 
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:

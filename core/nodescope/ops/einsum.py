@@ -70,11 +70,11 @@ def spelled_out(subscripts: str, ndims: tuple[int, ...]) -> str:
         output = rest + "".join(
             each for each in sorted(set(known)) if known.count(each) == 1 and each not in rest
         )
-    known = set("".join(filled))
-    for each in (*known, *output):
+    letters = set("".join(filled))
+    for each in (*letters, *output):
         if each not in string.ascii_letters:
             raise ShapeError(f"einsum: {each!r} in {text!r} is no letter")
-    if not known.issuperset(output) or len(set(output)) != len(output):
+    if not letters.issuperset(output) or len(set(output)) != len(output):
         raise ShapeError(
             f"einsum: the output of {text!r} repeats a letter or has one that no operand has"
         )
@@ -189,7 +189,7 @@ def _einsum(*operands: Array, subscripts: str) -> Any:
         return _in_float32(operands, subscripts)
     terms, output = _terms(subscripts)
     if len(operands) == 2:
-        return _pair(*operands, terms, output)
+        return _pair(operands[0], operands[1], terms, output)
     if len(operands) < 2:
         return np.einsum(subscripts, *operands)
     left, labels = list(operands), list(terms)
@@ -200,7 +200,7 @@ def _einsum(*operands: Array, subscripts: str) -> Any:
         needed = output if last else output + "".join(labels)
         made = output if last else "".join(dict.fromkeys(x for x in "".join(used) if x in needed))
         if len(chosen) == 2:
-            found = _pair(*chosen, used, made)
+            found = _pair(chosen[0], chosen[1], used, made)
         else:
             found = np.einsum(f"{','.join(used)}->{made}", *chosen)
         left.append(found)

@@ -5,6 +5,7 @@ Invariant: shapes follow ``np.matmul``: vectors are promoted, leading dimensions
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -153,6 +154,11 @@ _STACKED: list[tuple[Any, tuple[int, int], tuple[Rule, Rule], list[tuple[Any, An
     ),
 ]  # fmt: skip
 
+
+def _stacked_samples(cases: list[tuple[Any, Any]]) -> Callable[..., list[Sample]]:
+    return lambda rng: [Sample((rng.standard_normal(a), rng.standard_normal(b))) for a, b in cases]
+
+
 for _ufunc, _core, _rules, _cases in _STACKED:
     if _ufunc is None:
         continue  # NumPy before 2.2
@@ -165,9 +171,7 @@ for _ufunc, _core, _rules, _cases in _STACKED:
             vjp=_rules,
             numpy=(_ufunc,),
             ports=("x1", "x2"),
-            samples=lambda rng, cases=_cases: [
-                Sample((rng.standard_normal(a), rng.standard_normal(b))) for a, b in cases
-            ],
+            samples=_stacked_samples(_cases),
             flops=_flops,
         )
     )

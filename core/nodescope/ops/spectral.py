@@ -301,19 +301,20 @@ def _lstsq_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> tuple[Ten
     if len(a) != 2 or len(b) not in (1, 2) or a[0] != b[0]:
         raise ShapeError(f"lstsq: a matrix (m, n) and a right side (m,) or (m, k), not {a} and {b}")
     found = dtype("lstsq", *specs).name
-    return TensorSpec((a[1], *b[1:]), found), TensorSpec((), "int64")
+    return TensorSpec((a[1], *b[1:]), found), TensorSpec((), "int32")
 
 
 def _lstsq(a: Array, b: Array, rcond: Any) -> tuple[Any, ...]:
     x, _, rank, _ = np.linalg.lstsq(a, b, rcond)
-    return x, np.asarray(rank, np.int64)
+    return x, np.asarray(rank, np.int32)
 
 
 def _cutoff(a: Any, rcond: Any) -> float:
     """What `numpy.linalg.lstsq` takes for zero, relative to the largest singular value."""
     if rcond is not None:
         return float(rcond)
-    return float(np.finfo(dtype("lstsq", TensorSpec((), a.dtype.name))).eps) * max(a.shape)
+    eps = float(np.finfo(dtype("lstsq", TensorSpec((), a.dtype.name))).eps)
+    return eps * int(max(a.shape))
 
 
 def _lstsq_left(F: Any, ct: Any, out: Any, a: Any, b: Any, rcond: Any) -> Any:

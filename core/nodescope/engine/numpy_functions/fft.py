@@ -29,7 +29,7 @@ def _run(op: str, a: Any, n: Any, axes: Any, norm: Any, out: Any) -> Tensor:
         error.source = where()
         raise
     if not along:
-        return a if a.dtype.kind == "c" else a.astype(np.result_type(a.dtype, np.complex64))
+        return a if a.dtype.kind == "c" else a.astype(np.result_type(a.dtype, np.complex64))  # type: ignore[no-any-return]
     lengths = [None] * len(along) if n is None else list(n)
     if len(lengths) != len(along):
         raise ShapeError(f"{op}: {len(lengths)} lengths for {len(along)} axes", source=where())
@@ -143,7 +143,7 @@ def _shifted(x: Any, axes: Any, way: int) -> Tensor:
         raise
     shifts = tuple(way * (x.shape[each] // 2)
                    for each in along)  # fmt: skip
-    return np.roll(x, shifts, along)  # type: ignore[return-value]
+    return np.roll(x, shifts, along)  # type: ignore[no-any-return]
 
 
 NUMPY: Table = {

@@ -140,7 +140,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Tensor:
     shape = a.shape[b.ndim :]
     if int(np.prod(shape)) != b.size or b.size**2 != a.size:
         raise MatrixShapeError(f"tensorsolve: {a.shape} does not fit {b.shape}", source=where())
-    return solve(a.reshape(b.size, b.size), b.ravel()).reshape(shape)  # type: ignore[no-any-return]
+    return solve(a.reshape(b.size, b.size), b.ravel()).reshape(shape)
 
 
 def tensorinv(a: Any, ind: int = 2) -> Tensor:
@@ -150,7 +150,7 @@ def tensorinv(a: Any, ind: int = 2) -> Tensor:
         raise ShapeError("tensorinv: ind is at least 1", source=where())
     first, last = a.shape[:ind], a.shape[ind:]
     n = int(np.prod(last))
-    return inv(a.reshape(-1 if n else 0, n)).reshape((*last, *first))  # type: ignore[no-any-return]
+    return inv(a.reshape(-1 if n else 0, n)).reshape((*last, *first))
 
 
 def _listed(name: str, given: Any, x: Tensor) -> tuple[int, ...]:
@@ -269,7 +269,7 @@ def matrix_power(a: Any, n: int, /) -> Tensor:
         if n:
             a = matmul(a, a)
     assert result is not None
-    return result
+    return result  # type: ignore[no-any-return]
 
 
 def multi_dot(arrays: Sequence[Any], *, out: None = None) -> Tensor:

@@ -97,14 +97,14 @@ def _vectors(x: Tensor, order: Any, axis: Axes, keepdims: bool) -> Tensor:
     if x.dtype.kind in "biu":
         x = x.astype(np.float64)
     if order == 0:
-        return np.sum((x != 0).astype(_real(x)), axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+        return np.sum((x != 0).astype(_real(x)), axis=axis, keepdims=keepdims)  # type: ignore[return-value]
     size = np.abs(x)
     if order == np.inf:
         return np.max(size, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
     if order == -np.inf:
         return np.min(size, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
     if order == 1:
-        return np.sum(size, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+        return np.sum(size, axis=axis, keepdims=keepdims)  # type: ignore[return-value]
     order = float(order)
     return np.sum(size**order, axis=axis, keepdims=keepdims) ** (1.0 / order)  # type: ignore[no-any-return]
 
@@ -126,7 +126,7 @@ def _matrices(x: Tensor, order: Any, axis: tuple[int, ...], keepdims: bool) -> T
         found = np.sum(np.abs(x), axis=summed, keepdims=True)
         found = choose(found, axis=chosen, keepdims=True)
         return found if keepdims else np.squeeze(found, axis=axis)  # type: ignore[no-any-return]
-    spectral = {2: np.max, -2: np.min, "nuc": np.sum}
+    spectral: dict[Any, Any] = {2: np.max, -2: np.min, "nuc": np.sum}
     if order not in spectral:
         raise DomainError(
             f"norm: {order!r} is no norm of matrices",
@@ -160,7 +160,7 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     largest; that is the type's precision times the larger side if neither is given."""
     A = tensor_of(A)
     if A.ndim < 2:
-        return np.any(A != 0).astype(np.int64)  # type: ignore[no-any-return]
+        return np.any(A != 0).astype(np.int64)  # type: ignore[return-value]
     found = np.abs(call("eigvalsh", A, UPLO="L")) if hermitian else call("svdvals", A)
     if tol is None:
         if rtol is None:

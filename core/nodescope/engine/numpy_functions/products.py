@@ -139,9 +139,9 @@ def dot(a: Any, b: Any, out: None = None) -> Tensor:
         raise UnsupportedError("np.dot: out= is not traced", source=where())
     a, b = tensor_of(a), tensor_of(b)
     if not a.ndim or not b.ndim:
-        return a * b
+        return a * b  # type: ignore[no-any-return]
     if b.ndim <= 2 and a.ndim <= 2:
-        return a @ b
+        return a @ b  # type: ignore[no-any-return]
     last = max(b.ndim - 2, 0)
     _one_size("dot", a, b, -1, last)
     return contracted(a, b, (a.ndim - 1,), (last,))
@@ -151,7 +151,7 @@ def inner(a: Any, b: Any) -> Tensor:
     """``np.inner``: the last axes of both."""
     a, b = tensor_of(a), tensor_of(b)
     if not a.ndim or not b.ndim:
-        return a * b
+        return a * b  # type: ignore[no-any-return]
     _one_size("inner", a, b, -1, -1)
     return contracted(a, b, (a.ndim - 1,), (b.ndim - 1,))
 
@@ -296,7 +296,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
     n = found.shape[0]
     spread = np.sqrt(np.real(found[np.arange(n), np.arange(n)]))
     scaled = found / spread.reshape(-1, 1) / spread
-    return scaled if scaled.dtype.kind == "c" else np.clip(scaled, -1, 1)
+    return scaled if scaled.dtype.kind == "c" else np.clip(scaled, -1, 1)  # type: ignore[no-any-return]
 
 
 NUMPY: Table = {
