@@ -23,7 +23,9 @@ class name_scope:
     """Name what happens inside: ``with name_scope("encoder"):``, or as a decorator.
 
     Args:
-        name: One name, or several joined by slashes. Scopes nest.
+        name: One name, or several joined by slashes. Scopes nest. In a `Graph` each block gets a
+            scope of its own, ``a`` and then ``a_1``, unless it is given what a block before gave
+            (``as``), which ends in a slash.
 
     Raises:
         UsageError: The name is empty or has an empty part.
@@ -32,7 +34,7 @@ class name_scope:
     __slots__ = ("_saved", "name")
 
     def __init__(self, name: str) -> None:
-        if not isinstance(name, str) or not all(part.strip() for part in name.split("/")):
+        if not _is_name(name) and not (current().builder is not None and _is_path(name)):
             raise UsageError(
                 f"name_scope: {name!r} is not a name",
                 source=where(),
@@ -44,9 +46,12 @@ class name_scope:
     def __enter__(self) -> str:
         state = current()
         self._saved.append((state.scope, state.cursor))
-        state.scope = join(state.scope, self.name)
+        if state.builder is not None:
+            state.scope, called = state.builder.enter_scope(state.scope, self.name)
+        else:
+            called = state.scope = join(state.scope, self.name)
         state.cursor = None
-        return state.scope
+        return called  # type: ignore[no-any-return]
 
     def __exit__(self, *_: object) -> None:
         state = current()
@@ -61,6 +66,15 @@ class name_scope:
                 return function(*args, **kwargs)
 
         return scoped  # type: ignore[return-value]
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and all(part.strip() for part in name.split("/"))
+
+
+def _is_path(name: object) -> bool:
+    """In graphs built by hand ``"a/"`` is scope ``a`` once more, and None or ``""`` the top."""
+    return not name or (isinstance(name, str) and name.endswith("/") and _is_name(name[:-1]))
 
 
 def steps(items: Iterable[T]) -> Iterator[T]:
