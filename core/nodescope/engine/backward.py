@@ -12,7 +12,7 @@ import numpy as np
 
 from nodescope.engine import modes
 from nodescope.engine.source import where
-from nodescope.engine.tape import pull
+from nodescope.engine.tape import held, pull, separate
 from nodescope.engine.tensor import SMOOTH, Tensor, make, operand
 from nodescope.errors import DtypeError, GradientError, ShapeError
 
@@ -27,9 +27,11 @@ def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: b
             "and compute outside no_grad",
         )
     traced = create_graph or modes.observer() is not None
+    ct = start(root, gradient, traced)
+    seen = held([ct])
     found = pull(
         root,
-        start(root, gradient, traced),
+        ct,
         traced=traced,
         create_graph=create_graph,
         keep=retain_graph or create_graph,
@@ -41,10 +43,13 @@ def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: b
         for leaf, ct in found.values():
             differentiate(leaf)
             before = leaf.grad
-            if traced:
-                total = ct if before is None else before + ct
+            if before is None:
+                total = separate(ct if traced else np.asarray(ct), seen)
+                total = total if traced else make(total)
+            elif traced:
+                total = before + ct
             else:
-                total = make(np.asarray(ct if before is None else np.add(before.data, ct)))
+                total = make(np.asarray(np.add(before.data, ct)))
             leaf.grad = total
             if tracer is not None:
                 tracer.pair(leaf, total)

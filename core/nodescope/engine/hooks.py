@@ -55,8 +55,14 @@ class Hooks:
                 if answer is not None:
                     gradient = _replacement(tensor, function, answer)
             if self.retains:
+                from nodescope.engine.tape import separate
+
                 before = tensor.grad
-                tensor.grad = gradient if before is None else before + gradient
+                tensor.grad = (
+                    separate(gradient, {id(gradient): gradient})
+                    if before is None
+                    else before + gradient
+                )
         found = gradient.data if raw else gradient
         return F.conjugate(found) if turned else found
 

@@ -18,7 +18,7 @@ from nodescope.engine.backward import start
 from nodescope.engine.reach import aside, behind, leads_elsewhere
 from nodescope.engine.source import where
 from nodescope.engine.state import current
-from nodescope.engine.tape import TRACED, alias_of, pull, pull_many
+from nodescope.engine.tape import TRACED, alias_of, held, pull, pull_many, separate
 from nodescope.engine.tensor import LEAF, SMOOTH, Tensor, make, origin
 from nodescope.engine.trees import Tree, flatten, map_leaves
 from nodescope.errors import GradientError
@@ -106,8 +106,9 @@ class Call:
                 found = pull(pairs[0][0], cts[0], **how)
             else:
                 found = pull_many([root for root, _ in pairs], cts, **how)
+        seen = held(cts) if pairs else {}
         gradients = [
-            _tensor(found[id(leaf)][1]) if id(leaf) in found else zeros_for(leaf)
+            separate(_tensor(found[id(leaf)][1]), seen) if id(leaf) in found else zeros_for(leaf)
             for leaf in self.leaves
         ]
         if tracer is not None:

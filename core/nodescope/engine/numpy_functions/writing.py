@@ -43,8 +43,9 @@ def into(what: str, target: Any, compute: Callable[[], Any], where: Any = True) 
     what = f"{what} with out="
     check_writable(target, what)
     found = compute()
-    if not isinstance(found, Tensor):
+    if isinstance(found, list | tuple):
         raise UnsupportedError(f"{what}: it has several results", source=here())
+    found = tensor_of(found)
     found = fitted(target, found, what, wider=True)
     if where is not True:
         found = call("where", tensor_of(where), found, settled(target))
