@@ -139,6 +139,41 @@ register(
 )
 
 
+def _edges_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
+    bins, limits = attrs["bins"], attrs["limits"]
+    if isinstance(bins, str):
+        raise ShapeError(
+            f"histogram: how many bins {bins!r} makes depends on values", hint="say how many"
+        )
+    dtype = np.dtype(tensor_spec(specs[0]).dtype)
+    if dtype.kind == "c":
+        raise DtypeError("histogram: complex numbers have no order")
+    return TensorSpec((bins + 1,), np.histogram_bin_edges(np.zeros(1, dtype), 1, limits).dtype.name)
+
+
+def _edges(x: Array, bins: int | str, limits: tuple[float, float] | None) -> Array:
+    if x.dtype.kind == "c":
+        raise DtypeError("histogram: complex numbers have no order")
+    if x.dtype == bool:
+        x = x.astype(np.uint8)  # as np.histogram_bin_edges does, with a warning
+    return np.histogram_bin_edges(x, bins, limits)
+
+
+register(
+    Op(
+        name="histogram_bin_edges",
+        family="reduction",
+        infer=_edges_infer,
+        impl=_edges,
+        samples=lambda rng: [
+            Sample((rng.standard_normal(shape),), {"bins": 4, "limits": limits})
+            for shape, limits in [((7,), None), ((2, 3), (-1.0, 2.0)), ((0,), None)]
+        ],
+        flops=one_per_input,
+    )
+)
+
+
 def _histogram_infer(
     specs: tuple[Operand, ...], attrs: dict[str, Any]
 ) -> tuple[TensorSpec, TensorSpec]:

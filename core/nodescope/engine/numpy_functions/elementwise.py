@@ -220,7 +220,8 @@ def _slope(x: Tensor, at: int, spacing: Any, order: int) -> Tensor:
                 s / (r * (r + s)) * part(-3, -2) + -(s + r) / (r * s) * part(-2, -1)
                 + (2.0 * s + r) / (s * (r + s)) * part(-1, None),
             ]  # fmt: skip
-    return np.concatenate([ends[0], inner, ends[1]], axis=at)  # type: ignore[return-value, no-any-return]
+    # In the dtype of the values, whatever that of the places.
+    return np.concatenate([ends[0], inner, ends[1]], axis=at).astype(x.dtype)  # type: ignore[return-value]
 
 
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:

@@ -105,13 +105,15 @@ def bincount(
     return call("bincount", *inputs, minlength=int(minlength), length=length)  # type: ignore[no-any-return]
 
 
-def _edges(x: Tensor, bins: Any, range_: Any) -> Any:
-    if isinstance(bins, str) or (np.ndim(bins) == 0 and range_ is None):
-        # Where the bins lie depends on the data: they are read here, and are constants.
-        return np.histogram_bin_edges(x.data, bins, range_)
-    if np.ndim(bins) == 0:
-        return np.histogram_bin_edges(np.zeros(1), concrete(bins, "np.histogram: bins"), range_)
-    return bins
+def histogram_bin_edges(
+    a: Any, bins: Any = 10, range: Any = None, weights: Any = None
+) -> Tensor:  # fmt: skip
+    """``np.histogram_bin_edges``; edges have no gradient."""
+    if not isinstance(bins, str) and np.ndim(bins):
+        return tensor_of(np.histogram_bin_edges(np.zeros(1), concrete(bins, "np.histogram: bins")))
+    limits = None if range is None else (float(range[0]), float(range[1]))
+    bins = bins if isinstance(bins, str) else int(bins)
+    return call("histogram_bin_edges", tensor_of(a), bins=bins, limits=limits)  # type: ignore[no-any-return]
 
 
 def histogram(
@@ -121,7 +123,7 @@ def histogram(
     if weights is not None:
         raise unsupported("np.histogram: weights= is not traced", "see nodescope.bincount")
     x = tensor_of(a)
-    edges = tensor_of(_edges(x, bins, range))
+    edges = histogram_bin_edges(x, bins, range)
     return call("histogram", x, edges, density=bool(density)), edges
 
 
@@ -219,6 +221,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Tensor:
 NUMPY: Table = {
     np.partition: partition, np.searchsorted: searchsorted, np.digitize: digitize,
     np.sort_complex: sort_complex, np.bincount: bincount, np.histogram: histogram,
+    np.histogram_bin_edges: histogram_bin_edges,
     np.unique: unique, np.unique_values: unique_values,
     np.unique_all: _named("unique_all", 0, 1, 2, 3),
     np.unique_counts: _named("unique_counts", 0, 3),

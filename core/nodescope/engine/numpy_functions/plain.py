@@ -42,5 +42,4 @@ NUMPY: Table = {
     np.array_repr: lambda arr, *args, **kwargs: repr(arr),
     np.array_str: lambda a, *args, **kwargs: str(a), np.array2string: _plain(np.array2string),
     np.may_share_memory: _plain(np.may_share_memory), np.shares_memory: _plain(np.shares_memory),
-    np.histogram_bin_edges: _plain(np.histogram_bin_edges),
 }  # fmt: skip

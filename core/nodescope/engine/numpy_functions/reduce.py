@@ -161,9 +161,13 @@ def std(
     """``np.std``."""
     refuse_out("np.std", out)
     if where is not True or mean is not None:
-        return np.sqrt(  # type: ignore[no-any-return]
-            var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)
+        spread = var(
+            a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction
         )
+        # A group without spread has no slope to either side; 0 is the mean of the two.
+        none = spread == 0
+        root = np.sqrt(np.where(none, np.asarray(1, spread.dtype), spread))
+        return np.where(none, np.asarray(0, spread.dtype), root)  # type: ignore[return-value, no-any-return]
     x = _floats(tensor_of(a), dtype, "std")
     ddof = ddof if correction is None else correction
     return call("std", x, axis=as_axis(axis), keepdims=bool(keepdims), ddof=ddof)  # type: ignore[no-any-return]

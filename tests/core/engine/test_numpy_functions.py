@@ -1,0 +1,79 @@
+"""NumPy's functions on tensors: the same values, shapes and dtypes as on arrays, and gradients."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from tests.core.engine.numpy_programs import INTEGERS, NUMBERS, REAL, SHAPES, SUMS, A
+
+RNG = np.random.default_rng(1)
+
+
+def check(program: Any, data: np.ndarray) -> None:
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = program(data)
+        found = program(ns.tensor(data))
+    several = isinstance(expected, tuple | list)
+    assert isinstance(found, tuple | list) == several
+    pairs = zip(found, expected, strict=True) if several else [(found, expected)]
+    for one, other in pairs:
+        wanted = np.asarray(other)
+        assert isinstance(one, ns.Tensor)
+        assert (one.dtype, one.shape) == (wanted.dtype, wanted.shape)
+        rough = 4e-3 if wanted.dtype == np.float16 else 3e-6 if wanted.dtype.itemsize < 8 else 1e-12
+        np.testing.assert_allclose(one.numpy(), wanted, rtol=rough, atol=rough)
+
+
+@pytest.mark.parametrize("name", [*SHAPES, *SUMS])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
+def test_functions(name: str, dtype: str) -> None:
+    program = SHAPES.get(name) or SUMS[name]
+    check(program, A.astype(dtype) * (1 + 0.5j) if dtype == "complex128" else A.astype(dtype))
+
+
+@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_functions_of_real_numbers(name: str, dtype: str) -> None:
+    check(REAL[name], A.astype(dtype))
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_functions_of_integers(name: str) -> None:
+    check(INTEGERS[name], NUMBERS)
+
+
+SMOOTH = {
+    **SHAPES,
+    **{
+        name: f
+        for name, f in SUMS.items()
+        if name not in {"cumsum_axis", "sum_dtype", "ufunc_dtype", "nan_to_num", "median_nan"}
+    },
+    # The edges of bins are constants.
+    **{name: f for name, f in REAL.items() if name not in {"histogram_free", "quantile_nan"}},
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_gradients_against_differences(name: str) -> None:
+    def outputs(x: Any) -> list[Any]:
+        found = SMOOTH[name](x)
+        return list(found) if isinstance(found, tuple | list) else [found]
+
+    def loss(x: Any) -> Any:
+        smooth = [each for each in outputs(x) if each.dtype.kind == "f"]
+        parts = [np.sum(np.where(np.isfinite(y), np.sin(y + 0.3), 0.0)) for y in smooth]
+        return sum(parts[1:], parts[0]) if parts else x.sum() * 0.0
+
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        slope = ns.grad(loss)(A).numpy()
+        way = RNG.standard_normal(A.shape)
+        up, down = (loss(ns.tensor(A + shift * way)).item() for shift in (1e-6, -1e-6))
+    assert float(np.sum(slope * way)) == pytest.approx((up - down) / 2e-6, rel=1e-5, abs=1e-6)
