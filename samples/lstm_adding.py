@@ -31,8 +31,9 @@ class Adder(nn.Module):
     def forward(self, sequence: ns.Tensor) -> ns.Tensor:
         """(batch, length, 2) to (batch,)."""
         state = None
-        for step in range(sequence.shape[1]):
-            state = self.cell(sequence[:, step], state)
+        for time in range(sequence.shape[1]):
+            with ns.name_scope(f"time_{time}"):
+                state = self.cell(sequence[:, time], state)
         return self.output(state[0])[:, 0]
 
 
