@@ -19,6 +19,7 @@ from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.tensor import NO_ATTRS, Tensor, make, operand
 from nodescope.errors import ShapeError, UsageError
+from nodescope.ops.lowprecision import as_dtype
 
 Shape = int | tuple[int, ...] | list[int]
 
@@ -62,7 +63,7 @@ def uniform(
     key: Any, shape: Shape = (), dtype: Any = np.float64, *, low: Any = 0.0, high: Any = 1.0
 ) -> Tensor:
     """Numbers from ``low`` (included) to ``high`` (excluded, but for rounding)."""
-    found = draw("uniform", key, shape=_shape(shape), dtype=np.dtype(dtype).name)
+    found = draw("uniform", key, shape=_shape(shape), dtype=as_dtype(dtype).name)
     if type(low) is float and type(high) is float and low == 0.0 and high == 1.0:
         return found
     low, high = _parameter(low), _parameter(high)
@@ -73,7 +74,7 @@ def normal(
     key: Any, shape: Shape = (), dtype: Any = np.float64, *, mean: Any = 0.0, std: Any = 1.0
 ) -> Tensor:
     """Normally distributed numbers. ``mean`` and ``std`` may be tensors that want a gradient."""
-    found = draw("normal", key, shape=_shape(shape), dtype=np.dtype(dtype).name)
+    found = draw("normal", key, shape=_shape(shape), dtype=as_dtype(dtype).name)
     return placed(found, mean, std)
 
 
@@ -91,7 +92,7 @@ def truncated_normal(
     ``mean``: the bounds are in standard deviations, as in `jax.random.truncated_normal`."""
     found = draw(
         "truncated_normal", key, lower=float(lower), upper=float(upper), shape=_shape(shape),
-        dtype=np.dtype(dtype).name,
+        dtype=as_dtype(dtype).name,
     )  # fmt: skip
     return placed(found, mean, std)
 
@@ -100,13 +101,13 @@ def exponential(
     key: Any, shape: Shape = (), dtype: Any = np.float64, *, scale: Any = 1.0
 ) -> Tensor:
     """Exponentially distributed numbers with mean ``scale``."""
-    found = draw("exponential", key, shape=_shape(shape), dtype=np.dtype(dtype).name)
+    found = draw("exponential", key, shape=_shape(shape), dtype=as_dtype(dtype).name)
     return placed(found, 0.0, scale)
 
 
 def gumbel(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Tensor:
     """Standard Gumbel: the maximum of logits plus these is distributed as `categorical`."""
-    return draw("gumbel", key, shape=_shape(shape), dtype=np.dtype(dtype).name)
+    return draw("gumbel", key, shape=_shape(shape), dtype=as_dtype(dtype).name)
 
 
 def gamma(
@@ -118,7 +119,7 @@ def gamma(
         GradientError: In a backward pass, if ``alpha`` wants a gradient: there is no rule for it.
     """
     alpha = _parameter(alpha)
-    found = draw("gamma", key, alpha, shape=shape_like(shape, alpha), dtype=np.dtype(dtype).name)
+    found = draw("gamma", key, alpha, shape=shape_like(shape, alpha), dtype=as_dtype(dtype).name)
     return placed(found, 0.0, scale)
 
 
@@ -155,7 +156,7 @@ def integers(
     if endpoint:
         high = high + 1
     return draw(
-        "integers", key, low, high, shape=shape_like(shape, low, high), dtype=np.dtype(dtype).name
+        "integers", key, low, high, shape=shape_like(shape, low, high), dtype=as_dtype(dtype).name
     )
 
 

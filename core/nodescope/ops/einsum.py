@@ -185,8 +185,6 @@ def _count(shape: tuple[int, ...]) -> int:
 
 
 def _einsum(*operands: Array, subscripts: str) -> Any:
-    if operands[0].dtype.kind == "V" or any(each.dtype.kind == "V" for each in operands):
-        return _in_float32(operands, subscripts)
     terms, output = _terms(subscripts)
     if len(operands) == 2:
         return _pair(operands[0], operands[1], terms, output)
@@ -222,12 +220,6 @@ def _order(subscripts: str, shapes: tuple[tuple[int, ...], ...]) -> tuple[tuple[
     blanks = [np.broadcast_to(np.empty(()), each) for each in shapes]
     path = np.einsum_path(subscripts, *blanks, optimize="greedy")[0][1:]
     return tuple(tuple(sorted(step, reverse=True)) for step in path)
-
-
-def _in_float32(operands: tuple[Array, ...], subscripts: str) -> Any:
-    dtype = np.result_type(*(each.dtype for each in operands))
-    wide = [each.astype(np.float32) if each.dtype.kind == "V" else each for each in operands]
-    return np.asarray(_einsum(*wide, subscripts=subscripts)).astype(dtype)
 
 
 # Gradients

@@ -18,6 +18,7 @@ import numpy as np
 from nodescope.errors import BoundsError, DtypeError, ShapeError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
+from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Array, Infer, Op, Operand, Sample
 from nodescope.ops.shapes import shape_of
 
@@ -41,7 +42,7 @@ def _checked(
         shape[axis] = length
     if len({axis % len(shape) for axis in axes}) != len(axes):
         raise ShapeError(f"{name}: axes {axes} name a dimension twice")
-    dtype = np.dtype(x.dtype if isinstance(x, TensorSpec) else type(x))
+    dtype = as_dtype(x.dtype if isinstance(x, TensorSpec) else type(x))
     if dtype.kind == "V":
         raise DtypeError(f"{name}: not defined for {dtype.name}", hint="use .astype('float32')")
     if dtype.kind in "fc":

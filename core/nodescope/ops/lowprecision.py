@@ -26,7 +26,7 @@ _FIRST_FOREIGN = 256
 
 _FAMILIES = {"reduction", "norm", "loss"}
 _Narrows = Callable[[tuple[Any, ...], dict[str, Any]], bool]
-_PROMOTING = {"clip", "where", "concatenate", "stack"}
+_PROMOTING = {"clip", "where", "concatenate", "stack", "einsum"}
 _OPS = {
     "sigmoid", "silu", "gelu", "softplus",  # made of several ufuncs and constants
     "index_add", "add_along_axis",  # they add up
@@ -89,7 +89,7 @@ def promote(*dtypes: Any) -> np.dtype[Any]:
 def admitting(op: Op) -> Op:
     """The op as it is registered: able to take bfloat16."""
     narrows = _promotes if op.name in _PROMOTING else _stands_for
-    if op.name == "matmul":
+    if op.name in ("matmul", "vecdot", "matvec", "vecmat"):
         impl = _matmul(op.impl)
     elif isinstance(op.impl, np.ufunc):
         return op

@@ -21,6 +21,7 @@ import numpy as np
 from nodescope.errors import DomainError, DtypeError, GradientError, ShapeError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
+from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Array, Infer, Op, Operand, Sample, one_per_output
 from nodescope.ops.shapes import shape_of
 
@@ -99,7 +100,7 @@ def _one_key(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
 def _number(spec: Operand) -> None:
     if shape_of(spec) != ():
         raise ShapeError(f"fold_in: folds in one number, not shape {shape_of(spec)}")
-    if np.dtype(spec.dtype if isinstance(spec, TensorSpec) else type(spec)).kind not in "iu":
+    if as_dtype(spec.dtype if isinstance(spec, TensorSpec) else type(spec)).kind not in "iu":
         raise DtypeError("fold_in: folds in a whole number", hint="such as the step or a rank")
 
 
@@ -129,13 +130,13 @@ def _as(found: Any, name: str) -> Any:
     """Draws in another floating-point type."""
     if name not in _FLOAT_TYPES:
         raise _no_draws(name)
-    return np.asarray(found).astype(name, copy=False)
+    return np.asarray(found).astype(as_dtype(name), copy=False)
 
 
 def _fits(parameter: Any, shape: tuple[int, ...]) -> None:
     """Refuse a parameter (spec, array or number) that is complex or of another shape."""
     given = getattr(parameter, "shape", ())
-    if np.dtype(getattr(parameter, "dtype", type(parameter))).kind == "c":
+    if as_dtype(getattr(parameter, "dtype", type(parameter))).kind == "c":
         raise DtypeError("random: a parameter is a real number, not a complex one")
     try:
         fits = np.broadcast_shapes(given, shape) == shape

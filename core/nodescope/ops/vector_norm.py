@@ -13,6 +13,7 @@ import numpy as np
 from nodescope.errors import DtypeError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
+from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.matrices import conjugate
 from nodescope.ops.op import Array, Op, Operand, Sample, one_per_input
 from nodescope.ops.rules import restore
@@ -20,7 +21,7 @@ from nodescope.ops.shapes import Axis, reduced
 
 
 def _dtype(name: str) -> np.dtype[Any]:
-    found = np.dtype(name)
+    found = as_dtype(name)
     if found.kind == "V":
         raise DtypeError(f"vector_norm: not defined for {name}", hint="use .astype('float32')")
     return np.dtype(np.float64) if found.kind in "biu" else np.zeros(0, found).real.dtype
