@@ -43,7 +43,17 @@ from nodescope.engine.grad import (
 from nodescope.engine.gradient_tape import GradientTape
 from nodescope.engine.jacobian import hessian, hvp, jacfwd, jacobian, jacrev
 from nodescope.engine.modes import no_grad
-from nodescope.engine.numpy_functions.index import index_update
+from nodescope.engine.numpy_functions.creation import geomspace, identity, logspace, tri
+from nodescope.engine.numpy_functions.cumulative import cummax, cummin
+from nodescope.engine.numpy_functions.index import (
+    gather,
+    index_add,
+    index_update,
+    one_hot,
+    put_along_axis,
+    scatter_add,
+)
+from nodescope.engine.numpy_functions.ordering import bincount, topk
 from nodescope.engine.scopes import name_scope, step, steps
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import NodescopeError
@@ -54,12 +64,14 @@ if TYPE_CHECKING:
 __version__ = _version("nodescope")
 
 __all__ = [
-    "GradientTape", "NodescopeError", "Tensor", "__version__", "assign", "attach", "breakpoint",
-    "cond", "constant", "cross_entropy", "fft", "fori_loop", "gelu", "grad", "hessian", "hvp",
+    "GradientTape", "NodescopeError", "Tensor", "__version__", "assign", "attach", "bincount",
+    "breakpoint", "cond", "constant", "cross_entropy", "cummax", "cummin", "fft", "fori_loop",
+    "gather", "gelu", "geomspace", "grad", "hessian", "hvp", "identity", "index_add",
     "index_update", "jacfwd", "jacobian", "jacrev", "jvp", "linalg", "linearize", "log_softmax",
-    "logsumexp", "map", "mse", "name_scope", "nn", "no_grad", "optim", "parameter", "random",
-    "record", "relu", "scan", "sigmoid", "silu", "softmax", "softplus", "step", "steps",
-    "stop_gradient", "tensor", "value_and_grad", "vjp", "while_loop",
+    "logspace", "logsumexp", "map", "mse", "name_scope", "nn", "no_grad", "one_hot", "optim",
+    "parameter", "put_along_axis", "random", "record", "relu", "scan", "scatter_add", "sigmoid",
+    "silu", "softmax", "softplus", "step", "steps", "stop_gradient", "tensor", "topk", "tri",
+    "value_and_grad", "vjp", "while_loop",
 ]  # fmt: skip
 
 # The first import of the package `nodescope.record` binds its name here, where it would hide the
