@@ -385,7 +385,7 @@ def alias_of(tensor: Tensor) -> Tensor:
 
 def held(cts: Sequence[Any]) -> dict[int, Any]:
     """The ``seen`` to begin `separate` with: what the user may have given to start from."""
-    found = [*cts, *(getattr(each, "data", None) for each in cts)]
+    found = [*cts, *(each.data for each in cts if each.__class__ is Tensor)]
     return {id(each): each for each in found if each is not None}
 
 
