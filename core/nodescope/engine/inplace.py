@@ -23,7 +23,7 @@ import numpy as np
 from nodescope import ops
 from nodescope.engine import modes
 from nodescope.engine.abstract import Abstract
-from nodescope.engine.grad import store
+from nodescope.engine.grad import note, store
 from nodescope.engine.operators import ARITHMETIC, index_template
 from nodescope.engine.run import apply, binary
 from nodescope.engine.sharing import passing, sharers, traced_sharers, unshared
@@ -252,6 +252,7 @@ def _placed(arrays: list[Array], values: list[Array]) -> list[Array]:
 
 
 def _rebind(target: Tensor, result: Tensor) -> None:
+    note(target)
     if _is_state(target) and target.__class__ is Tensor:
         target.data = result.data
         if hasattr(result, "_vid"):
@@ -278,6 +279,7 @@ _EDGE: Any = Tensor.__dict__["edge"]
 
 def _write_traced(target: Tensor, result: Tensor, builder: Any) -> None:
     if not isinstance(target.data, Abstract) and id(target) not in builder.made:
+        note(target)
         with modes.recording(False):
             store(target, apply(_ASSIGN, (target, result), NO_ATTRS))
         return
@@ -319,9 +321,7 @@ def updated(target: Tensor, index: Any, value: Any) -> Tensor:
     """A copy of ``target`` in which ``copy[index] = value`` was done."""
     given = operand(value)
     if given is None:
-        raise UnsupportedError(
-            f"x[i] = y: cannot take a {type(value).__name__}", source=where()
-        )
+        raise UnsupportedError(f"x[i] = y: cannot take a {type(value).__name__}", source=where())
     template, arrays = index_template(index)
     return apply(_SET, (settled(target), given, *arrays), {"index": template})
 

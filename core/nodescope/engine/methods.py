@@ -40,7 +40,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 _FUNCTIONS = (
-    "argsort", "clip", "compress", "conj", "conjugate", "cumprod", "diagonal", "dot",
+    "argsort", "clip", "compress", "cumprod", "diagonal", "dot",
     "nonzero", "repeat", "round", "searchsorted", "swapaxes", "take", "trace",
 )  # fmt: skip
 
@@ -67,6 +67,11 @@ def _matrix_transposed(self: Tensor) -> Tensor:
 def _real(self: Tensor) -> Tensor:
     """The real parts; the tensor itself if it is not complex."""
     return np.real(self) if self.dtype.kind == "c" else self  # type: ignore[return-value, arg-type]
+
+
+def _conjugate(self: Tensor) -> Tensor:
+    """The complex conjugate; the tensor itself if it is not complex."""
+    return np.conjugate(self) if self.dtype.kind == "c" else self  # type: ignore[return-value, call-overload]
 
 
 def _imag(self: Tensor) -> Tensor:
@@ -259,7 +264,7 @@ def _fill() -> None:
     for name, method in {
         "item": _item, "to_device": _to_device, "__array_namespace__": _namespace,
         "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device, "__complex__": _complex,
-        "__divmod__": _divmod, "__rdivmod__": _rdivmod, "__dir__": _dir,
+        "conj": _conjugate, "conjugate": _conjugate, "__divmod__": _divmod, "__rdivmod__": _rdivmod, "__dir__": _dir,
     }.items():  # fmt: skip
         setattr(Tensor, name, method)
     for name, hint in _MISSING.items():

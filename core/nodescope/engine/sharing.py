@@ -87,9 +87,7 @@ def sharers(tensor: Tensor) -> list[Tensor]:
         UsageError: Some tensors are out of the garbage collector's sight (`gc.freeze`).
     """
     root = owner(tensor.data)
-    return _reachable(
-        tensor, lambda data: data.__class__ is np.ndarray and owner(data) is root
-    )
+    return _reachable(tensor, lambda data: data.__class__ is np.ndarray and owner(data) is root)
 
 
 _VIEWS = {
@@ -160,9 +158,7 @@ def _reachable(tensor: Tensor, shares: Any) -> list[Tensor]:
     probe = counts.pop()
     found.pop()
     del each
-    return [
-        one for one, count in zip(found, counts, strict=True) if count - held[id(one)] > probe
-    ]
+    return [one for one, count in zip(found, counts, strict=True) if count - held[id(one)] > probe]
 
 
 # x[i] += y

@@ -54,15 +54,15 @@ def _imag_vjp(F: Any, ct: Any, out: Any, x: Any) -> Any:
     return F.multiply(ct, -1j) if x.dtype.kind == "c" else F.zeros_like(x)
 
 
-# Copies, so that nobody holds a view into the operand.
+# Views where NumPy gives views: so writes to them are seen to be writes to the operand.
 _register(
     "real",
-    lambda x: np.array(np.real(x)),
+    lambda x: np.asarray(np.real(x)),
     lambda F, ct, out, x: F.astype(ct, dtype=x.dtype.name),
     _part_infer,
     np.real,
 )
-_register("imag", lambda x: np.array(np.imag(x)), _imag_vjp, _part_infer, np.imag)
+_register("imag", lambda x: np.asarray(np.imag(x)), _imag_vjp, _part_infer, np.imag)
 
 
 def _conjugate_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:

@@ -73,3 +73,10 @@ def concrete(value: Any, what: str) -> Any:
             "pass a number, list or array, as with .numpy()",
         )
     return np.asarray(value)
+
+
+def apart(found: Tensor, x: Tensor) -> Tensor:
+    """``found``, or a copy if it is a view of ``x``: for functions that in NumPy never give one."""
+    if isinstance(x.data, np.ndarray) and np.may_share_memory(found.data, x.data):
+        return call("copy", found)  # type: ignore[no-any-return]
+    return found

@@ -14,6 +14,7 @@ import numpy as np
 from nodescope.engine.numpy_functions.base import (
     Table,
     along,
+    apart,
     call,
     concrete,
     shape_error,
@@ -163,7 +164,7 @@ def tile(A: Any, reps: Any) -> Tensor:
     spread = tuple(n for pair in zip([1] * ndim, shape, strict=True) for n in pair)
     wide = tuple(n for pair in zip(times, shape, strict=True) for n in pair)
     found = call("broadcast_to", reshape(x, spread), shape=wide)
-    return reshape(found, tuple(n * m for n, m in zip(times, shape, strict=True)))
+    return apart(reshape(found, tuple(n * m for n, m in zip(times, shape, strict=True))), x)
 
 
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Tensor:
@@ -178,7 +179,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Tensor:
         spread = (*x.shape[: at + 1], 1, *x.shape[at + 1 :])
         wide = (*x.shape[: at + 1], n, *x.shape[at + 1 :])
         found = call("broadcast_to", reshape(x, spread), shape=wide)
-        return reshape(found, (*x.shape[:at], x.shape[at] * n, *x.shape[at + 1 :]))
+        return apart(reshape(found, (*x.shape[:at], x.shape[at] * n, *x.shape[at + 1 :])), x)
     if times.shape != (x.shape[at],):
         raise shape_error(f"repeat: {times.size} repeats for {x.shape[at]} elements")
     return along(x, at, np.repeat(np.arange(x.shape[at]), times))
@@ -246,7 +247,8 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     found = []
     for place, each in zip(places, parts, strict=True):
         thin = reshape(each, tuple(each.size if i == place else 1 for i in range(len(parts))))
-        found.append(thin if sparse else call("broadcast_to", thin, shape=tuple(sizes)))
+        wide = thin if sparse else call("broadcast_to", thin, shape=tuple(sizes))
+        found.append(apart(wide, each) if copy else wide)
     return tuple(found)
 
 
@@ -300,7 +302,7 @@ def _none_left(name: str, kwargs: dict[str, Any]) -> None:
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
     """``np.astype``."""
-    return tensor_of(x).astype(dtype)
+    return tensor_of(x).astype(dtype, copy=copy)
 
 
 NUMPY: Table = {

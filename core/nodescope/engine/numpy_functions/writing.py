@@ -176,6 +176,18 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
     _flat(target, places, values, places)
 
 
+def nan_to_num(
+    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> Tensor:
+    """``np.nan_to_num``, which writes unless ``copy``."""
+    how = {"nan": nan, "posinf": posinf, "neginf": neginf}
+    if copy or not isinstance(x, Tensor):
+        return call("nan_to_num", tensor_of(x), **how)  # type: ignore[no-any-return]
+    check_writable(x, "np.nan_to_num")
+    write(x, call("nan_to_num", settled(x), **how))
+    return x
+
+
 def _flat(target: Tensor, places: Array, values: Any, chosen: Array | None = None) -> None:
     """``target.flat[places] = values``, repeated as needed; ``chosen``: which of the values."""
     given = tensor_of(values)
@@ -192,5 +204,5 @@ def _flat(target: Tensor, places: Array, values: Any, chosen: Array | None = Non
 
 NUMPY: Table = {
     np.copyto: copyto, np.put_along_axis: put_along_axis, np.fill_diagonal: fill_diagonal,
-    np.put: put, np.place: place, np.putmask: putmask,
+    np.nan_to_num: nan_to_num, np.put: put, np.place: place, np.putmask: putmask,
 }  # fmt: skip
