@@ -17,7 +17,9 @@ from nodescope.engine import dispatch as _dispatch  # noqa: F401 (teaches NumPy 
 from nodescope.engine import fft, linalg, nn, optim, random
 from nodescope.engine import methods as _methods  # noqa: F401 (puts them on Tensor)
 from nodescope.engine import operators as _operators  # noqa: F401 (puts them on Tensor)
+from nodescope.engine.checkpoint import checkpoint
 from nodescope.engine.control import cond, fori_loop, map, scan, while_loop
+from nodescope.engine.custom import custom_gradient, custom_vjp
 from nodescope.engine.forward_mode import jvp, linearize, vjp
 from nodescope.engine.functions import (
     cross_entropy,
@@ -65,13 +67,13 @@ __version__ = _version("nodescope")
 
 __all__ = [
     "GradientTape", "NodescopeError", "Tensor", "__version__", "assign", "attach", "bincount",
-    "breakpoint", "cond", "constant", "cross_entropy", "cummax", "cummin", "fft", "fori_loop",
-    "gather", "gelu", "geomspace", "grad", "hessian", "hvp", "identity", "index_add",
-    "index_update", "jacfwd", "jacobian", "jacrev", "jvp", "linalg", "linearize", "log_softmax",
-    "logspace", "logsumexp", "map", "mse", "name_scope", "nn", "no_grad", "one_hot", "optim",
-    "parameter", "put_along_axis", "random", "record", "relu", "scan", "scatter_add", "sigmoid",
-    "silu", "softmax", "softplus", "step", "steps", "stop_gradient", "tensor", "topk", "tri",
-    "value_and_grad", "vjp", "while_loop",
+    "breakpoint", "checkpoint", "cond", "constant", "cross_entropy", "cummax", "cummin",
+    "custom_gradient", "custom_vjp", "fft", "fori_loop", "gather", "gelu", "geomspace", "grad",
+    "hessian", "hvp", "identity", "index_add", "index_update", "jacfwd", "jacobian", "jacrev",
+    "jvp", "linalg", "linearize", "log_softmax", "logspace", "logsumexp", "map", "mse",
+    "name_scope", "nn", "no_grad", "one_hot", "optim", "parameter", "put_along_axis", "random",
+    "record", "relu", "scan", "scatter_add", "sigmoid", "silu", "softmax", "softplus", "step",
+    "steps", "stop_gradient", "tensor", "topk", "tri", "value_and_grad", "vjp", "while_loop",
 ]  # fmt: skip
 
 # The first import of the package `nodescope.record` binds its name here, where it would hide the

@@ -397,6 +397,13 @@ class Builder:
         """The value id of an outside tensor that has been taken in."""
         return self._now.get(id(tensor))
 
+    def put_back(self, tensor: Tensor, value: int | None) -> None:
+        """Let an outside tensor be what it was when `known` gave ``value``."""
+        if value is None:
+            self._now.pop(id(tensor), None)
+        else:
+            self._now[id(tensor)] = value
+
     def check_open(self) -> None:
         """Raise if nothing may be added any more; graphs built by hand can be finalized."""
 

@@ -171,9 +171,17 @@ def _check_scalar(value: Any, has_aux: bool, holomorphic: bool) -> None:
         )
 
 
+def note(target: Tensor) -> None:
+    """Tell who wants to know, if anybody, that a tensor is about to be assigned or written to."""
+    noted = current().noted
+    if noted is not None:
+        noted(target)
+
+
 def store(target: Tensor, assigned: Tensor) -> None:
     """Give ``target`` the array that an ``assign`` node made. A graph being built notes it."""
     if modes.builder() is None:
+        note(target)
         target.data = assigned.data
         changed(target)
         if modes.observer() is not None:
@@ -203,5 +211,6 @@ def assign(target: Tensor, value: Any) -> None:
         op.infer((spec_of(target), spec_of(new)), NO_ATTRS)
     except ShapeError as error:
         raise ShapeError(error.message, source=where()) from None
+    note(target)
     with modes.recording(False):
         store(target, apply(op, (target, new), NO_ATTRS))

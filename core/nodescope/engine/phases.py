@@ -30,7 +30,9 @@ def backward_phase(state: State, place: Place) -> Iterator[Callable[[Any], None]
         if found is None:
             scope, state.forward = "backward", None
         else:
-            scope, state.forward = join("backward", found[0]).rstrip("/"), found[1]
+            # What was computed again is differentiated where its first time would be.
+            place_of = found[0].removeprefix("recompute").lstrip("/")
+            scope, state.forward = join("backward", place_of).rstrip("/"), found[1]
         if scope != state.scope or state.cursor is None:
             state.scope = scope
             state.cursor = None
@@ -52,3 +54,16 @@ def optimizer_phase(state: State, path: str) -> Iterator[None]:
         yield
     finally:
         state.scope, state.phase, state.cursor = saved
+
+
+@contextlib.contextmanager
+def recompute_phase(state: State, path: str) -> Iterator[None]:
+    """Nodes inside are computed a second time, under ``recompute/<path>``."""
+    saved = (state.scope, state.phase, state.cursor, state.forward)
+    path = path.removeprefix("recompute").lstrip("/")
+    state.scope, state.phase = join("recompute", path).rstrip("/"), "recompute"
+    state.cursor = state.forward = None
+    try:
+        yield
+    finally:
+        state.scope, state.phase, state.cursor, state.forward = saved

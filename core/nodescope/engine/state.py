@@ -6,6 +6,7 @@ Invariant: each thread has its own; nothing here is shared.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from nodescope.ir.graph import Phase, SourceLocation
@@ -25,11 +26,12 @@ class State:
         thread: The thread's identifier.
         builder: What records operations instead of running them, or None.
         transforms: How many functions around are being differentiated from outside.
+        noted: Told of each tensor that is about to be assigned or written to, or None.
         source: The line that made the node which a graph runs now, or None to look for it.
     """
 
     __slots__ = (
-        "builder", "cursor", "cursors", "forward", "phase", "recording", "scope", "source",
+        "builder", "cursor", "cursors", "forward", "noted", "phase", "recording", "scope", "source",
         "thread", "transforms",
     )  # fmt: skip
 
@@ -43,6 +45,7 @@ class State:
         self.thread = threading.get_ident()
         self.builder: Any = None
         self.transforms = 0
+        self.noted: Callable[[Any], None] | None = None
         self.source: SourceLocation | None = None
 
 

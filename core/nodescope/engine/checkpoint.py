@@ -1,0 +1,240 @@
+"""Checkpointing: what a function keeps for its gradient is computed again instead.
+
+`checkpoint(f)` runs ``f``, drops everything in between, and leaves one link on the tape, from its
+results to the tensors outside that they were made from. When a cotangent arrives there, ``f`` runs
+again and its fresh history takes the link's place, so that everything goes on as if it had been
+there all along.
+
+Invariant: gradients are bit-identical to those without; the second run reads what the first one
+read, also where ``f`` changes state (generators, running means), and changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from nodescope.engine import modes
+from nodescope.engine.abstract import Abstract
+from nodescope.engine.phases import recompute_phase
+from nodescope.engine.reach import behind
+from nodescope.engine.source import defined
+from nodescope.engine.state import current
+from nodescope.engine.tensor import (
+    PICK,
+    Bundle,
+    Edge,
+    Tensor,
+    Written,
+    alias,
+    next_seq,
+    settled,
+)
+from nodescope.engine.trees import Structure, flatten, unflatten
+from nodescope.errors import GradientError
+from nodescope.ops.op import Op
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def checkpoint(f: Function) -> Function:
+    """``f``, keeping for its gradient only what goes in (``jax.checkpoint``). Also a decorator.
+
+    Its operations run once more in the backward pass, as nodes of phase ``recompute``. Chains of n
+    operations, checkpointed in pieces of sqrt(n), need memory for about 2 sqrt(n) of them.
+
+    Args:
+        f: Takes anything, returns a tree. Tensors that it uses from outside get their gradients.
+            Given the same values it has to do the same; random draws, also from a `Generator`,
+            repeat.
+
+    Raises:
+        GradientError: On the way back, ``f`` did something else than the first time.
+    """
+
+    @functools.wraps(f)
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        state = current()
+        if not state.recording:
+            return f(*args, **kwargs)
+        begin = next_seq()
+        writes = _Writes()
+        with writes.noting():
+            result = f(*args, **kwargs)
+        leaves, form = flatten(result)
+        leaves = [settled(each) for each in leaves]
+        made = [
+            each
+            for each in leaves
+            if isinstance(each, Tensor) and each.edge is not None and each.edge[0] > begin
+        ]
+        if not made:
+            return result
+        reached = behind(made, lambda each: each.edge[0] < begin)
+        sources = tuple(each for each in reached.values() if each.edge[0] < begin)
+        run = functools.partial(f, *args, **kwargs)
+        again = _Again(run, f, state.scope, writes, form, leaves)
+        edge: Edge = (next_seq(), CHECKPOINT, sources, {"unfold": again})
+        bundle = Bundle(tuple(each.data for each in made), edge, tuple(map(_value_of, made)))
+        found: list[Any] = []
+        for each in leaves:
+            if isinstance(each, Tensor) and each.edge is not None and each.edge[0] > begin:
+                link: Edge = (next_seq(), PICK, (bundle,), {"port": len(again.ports)})
+                again.ports.append(len(found))
+                found.append(alias(each, link))
+            else:
+                found.append(each)
+        return unflatten(form, found)
+
+    return checkpointed  # type: ignore[return-value]
+
+
+class _Again:
+    """Runs a function again when cotangents of its results arrive.
+
+    Attributes:
+        run: The function with its arguments.
+        written: The user's function, for messages.
+        scope: The scope that it ran in.
+        writes: What it assigned and wrote to.
+        form: Structure of its result.
+        specs: Shape and dtype of each leaf of it, None for what is no tensor.
+        ports: Which leaf each port of the bundle is.
+    """
+
+    def __init__(
+        self, run: Callable[[], Any], written: Any, scope: str, writes: _Writes, form: Structure,
+        leaves: list[Any],
+    ) -> None:  # fmt: skip
+        self.run = run
+        self.written = written
+        self.scope = scope
+        self.writes = writes
+        self.form = form
+        self.specs = [_spec(each) for each in leaves]
+        self.ports: list[int] = []
+
+    def __call__(self, F: Any, bundle: Bundle, parts: list[Any]) -> list[tuple[Tensor, Any]]:
+        """The results, with their history, and the cotangents that arrived."""
+        with (
+            recompute_phase(current(), self.scope),
+            modes.recording(True),
+            self.writes.undone(),
+        ):
+            result = self.run()
+        leaves, form = flatten(result)
+        leaves = [settled(each) for each in leaves]
+        if form != self.form or [_spec(each) for each in leaves] != self.specs:
+            raise self._other("other shapes or dtypes")
+        found = []
+        for port, ct in zip(self.ports, parts, strict=True):
+            if ct is None:
+                continue
+            if leaves[port].edge is None:
+                raise self._other("a result that wants no gradient")
+            found.append((leaves[port], ct))
+        return found
+
+    def _other(self, what: str) -> GradientError:
+        name = getattr(self.written, "__name__", "f")
+        return GradientError(
+            f"checkpoint: {name} gave {what} when it ran again",
+            source=defined(self.written),
+            hint="what it does may depend on its arguments and on tensors only",
+        )
+
+
+class _Writes:
+    """What a function assigned or wrote to, as it was before.
+
+    Attributes:
+        before: The tensors with their states, by ``id``.
+    """
+
+    def __init__(self) -> None:
+        self.before: dict[int, tuple[Tensor, Any]] = {}
+
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[None]:
+        """Note what is assigned and written to inside."""
+        state = current()
+        around = state.noted
+
+        def noted(target: Tensor) -> None:
+            if id(target) not in self.before:
+                self.before[id(target)] = (target, _state_of(target))
+            if around is not None:
+                around(target)
+
+        state.noted = noted
+        try:
+            yield
+        finally:
+            state.noted = around
+
+    @contextlib.contextmanager
+    def undone(self) -> Iterator[None]:
+        """Inside, all tensors are as they were before; afterwards as they are now."""
+        later = _Writes()
+        for key, (target, state) in self.before.items():
+            later.before[key] = (target, _state_of(target))
+            _put(target, state)
+        try:
+            # A run that takes another way may write to more, which is put back as well.
+            with later.noting():
+                yield
+        finally:
+            for target, state in later.before.values():
+                _put(target, state)
+
+
+_SLOTS = ("data", "edge", "_vid", "_history")
+
+
+def _state_of(target: Any) -> Any:
+    builder = modes.builder()
+    now = None if builder is None else builder.known(target)
+    if target.__class__ is Written:
+        return Written, {"_history": target._history}, now
+    return Tensor, {slot: getattr(target, slot) for slot in _SLOTS if hasattr(target, slot)}, now
+
+
+def _put(target: Any, state: Any) -> None:
+    kind, slots, now = state
+    if kind is Tensor:
+        target.__class__ = Tensor
+        for slot in _SLOTS:
+            if slot in slots:
+                setattr(target, slot, slots[slot])
+            elif hasattr(target, slot):
+                delattr(target, slot)
+    else:
+        if target.__class__ is Tensor:
+            target.data = target.edge = None
+            target.__class__ = Written
+        target._history = slots["_history"]
+    builder = modes.builder()
+    if builder is not None:
+        builder.put_back(target, now)
+
+
+def _spec(leaf: Any) -> Any:
+    return (leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else None
+
+
+def _value_of(tensor: Tensor) -> int:
+    data: Any = tensor.data
+    return data.value if data.__class__ is Abstract else getattr(tensor, "_vid", 0)
+
+
+CHECKPOINT = Op(
+    name="checkpoint",
+    family="layout",
+    infer=lambda specs, attrs: (),
+    impl=lambda *arrays, **_: arrays,
+    outputs=0,
+)
+"""The results of a checkpointed function, from what it used. Not a node. It has no rule: the tape
+goes on with what ``unfold`` gives."""

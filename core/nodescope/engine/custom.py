@@ -1,0 +1,337 @@
+"""Functions with gradients of their own: `custom_vjp` in JAX's form, `custom_gradient` in
+TensorFlow's.
+
+The forward function runs as any other code does, so its operations are nodes. What it returns gets
+one link to the function's arguments on the tape, in place of the history that it has.
+
+Invariant: no cotangent is lost silently: what the function uses without taking it as an argument
+may not want a gradient, and what the backward function returns fits the arguments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nodescope import ops
+from nodescope.engine import modes
+from nodescope.engine.abstract import Abstract
+from nodescope.engine.reach import behind
+from nodescope.engine.source import defined, where
+from nodescope.engine.state import current
+from nodescope.engine.tape import alias_of
+from nodescope.engine.tensor import (
+    PICK,
+    SMOOTH,
+    Bundle,
+    Edge,
+    Tensor,
+    alias,
+    make,
+    next_seq,
+    operand,
+    settled,
+)
+from nodescope.engine.trees import Structure, difference, flatten, unflatten
+from nodescope.errors import DtypeError, GradientError, ShapeError, UsageError
+from nodescope.ops.op import Op
+
+
+class custom_vjp:
+    """A function whose gradient is given by another (``jax.custom_vjp``), as a decorator.
+
+        @ns.custom_vjp
+        def clipped(x, limit):
+            return x
+
+        @clipped.defvjp
+        def gradient(ct, x, limit):
+            return np.clip(ct, -limit, limit), None
+
+    Or with two functions, ``clipped.defvjp(forward, backward)``: ``forward`` takes the arguments
+    and returns ``(output, residuals)``, ``backward`` takes ``(residuals, ct)``, and before them the
+    arguments of ``nondiff_argnums``. It returns a tuple with a tree like each other argument, or
+    None for one that no gradient flows to. With one function, that is called with the cotangent of
+    the output and all the arguments, and returns as ``backward`` does.
+
+    Arguments are trees of tensors, arrays and numbers; cotangents of complex tensors are as
+    `Tensor.backward` gives them. Higher derivatives differentiate both functions as they are
+    written.
+
+    Args:
+        f: The function. It is called where no gradient is wanted.
+        nondiff_argnums: Positions of arguments that are no numbers, such as functions.
+
+    Raises:
+        UsageError: On a call, no gradient was given yet.
+        GradientError: On a call, the function uses a tensor that wants a gradient and is no
+            argument; on the way back, the backward function's result does not fit.
+    """
+
+    def __init__(self, f: Callable[..., Any], nondiff_argnums: tuple[int, ...] = ()) -> None:
+        functools.update_wrapper(self, f)
+        self._f = f
+        self._fixed = tuple(nondiff_argnums)
+        self._forward: Callable[..., Any] | None = None
+        self._backward: Callable[..., Any] | None = None
+
+    def defvjp(
+        self, forward: Callable[..., Any], backward: Callable[..., Any] | None = None
+    ) -> Any:
+        """Give the gradient, as two functions or as one, see the class.
+
+        Returns:
+            ``forward``, so that this can decorate.
+        """
+        if backward is not None:
+            self._forward, self._backward = forward, backward
+            return forward
+
+        def kept(*args: Any) -> Any:
+            return self._f(*args), args
+
+        @functools.wraps(forward)
+        def pulled(*given: Any) -> Any:
+            *_, args, ct = given
+            return forward(ct, *args)
+
+        self._forward, self._backward = kept, pulled
+        return forward
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
+        name = getattr(self._f, "__name__", "f")
+        if self._forward is None or self._backward is None:
+            raise UsageError(
+                f"custom_vjp: {name} has no gradient yet",
+                source=where(),
+                hint="give it with f.defvjp(forward, backward)",
+            )
+        if kwargs:
+            args = _positional(self._f, args, kwargs)
+        fixed = {number % len(args) for number in self._fixed} if args else set()
+        numbers = [number for number in range(len(args)) if number not in fixed]
+        leaves, form = flatten([args[number] for number in numbers])
+        leaves = [settled(each) for each in leaves]
+        if not current().recording or not any(map(_wants, leaves)):
+            return self._f(*args)
+        begin = next_seq()
+        own = [alias_of(each) if _wants(each) else each for each in leaves]
+        given = list(args)
+        for number, tree in zip(numbers, unflatten(form, own), strict=True):
+            given[number] = tree
+        answer = self._forward(*given)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise GradientError(
+                f"custom_vjp: the forward function of {name} must return (output, residuals)",
+                source=defined(self._forward),
+            )
+        outputs, output = flatten(answer[0])
+        outputs = [settled(each) for each in outputs]
+        _check_closed(outputs, own, begin, name)
+        call = functools.partial(self._backward, *(args[n] for n in sorted(fixed)), answer[1])
+        backward = _Backward(call, self._backward, name, form, leaves, output, outputs)
+        return unflatten(output, _linked(outputs, leaves, backward))
+
+
+def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose gradient is given by another (``tf.custom_gradient``), as a decorator.
+
+    Args:
+        f: Takes trees of tensors and returns ``(output, gradient)``, where ``gradient`` takes one
+            cotangent per tensor of the output and returns the cotangent of the only argument, or a
+            tuple with one per argument; None where no gradient flows.
+
+    Raises:
+        GradientError: As `custom_vjp`.
+    """
+
+    @functools.wraps(f)
+    def value(*args: Any) -> Any:
+        return f(*args)[0]
+
+    def forward(*args: Any) -> Any:
+        output, gradient = f(*args)
+        return output, (gradient, len(args))
+
+    @functools.wraps(f)
+    def backward(residuals: Any, ct: Any) -> Any:
+        gradient, count = residuals
+        found = gradient(*flatten(ct)[0])
+        return (found,) if count == 1 and not isinstance(found, tuple) else found
+
+    made = custom_vjp(value)
+    made.defvjp(forward, backward)
+    return functools.wraps(f)(lambda *args, **kwargs: made(*args, **kwargs))
+
+
+def _positional(f: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    found = inspect.signature(f).bind(*args, **kwargs)
+    found.apply_defaults()
+    if found.kwargs:
+        raise UsageError(
+            f"custom_vjp: {sorted(found.kwargs)} can only be given by keyword",
+            source=where(),
+            hint="make them positional, named in nondiff_argnums if they are no numbers",
+        )
+    return found.args
+
+
+def _wants(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and leaf.edge is not None
+
+
+def _check_closed(outputs: list[Any], own: list[Any], begin: int, name: str) -> None:
+    """Refuse outputs that depend on something else that wants a gradient, which would get none."""
+    inside = {id(each) for each in own}
+    roots = [each for each in outputs if isinstance(each, Tensor)]
+    reached = behind(roots, lambda each: id(each) in inside or each.edge[0] < begin)
+    for key, each in reached.items():
+        if key not in inside and each.edge[0] < begin:
+            which = getattr(each, "name", "") or "a tensor"
+            raise GradientError(
+                f"custom_vjp: {name} uses {which}, which wants a gradient and is no argument of it",
+                source=where(),
+                hint="make it an argument, or use nodescope.stop_gradient(it) inside",
+            )
+
+
+def _linked(outputs: list[Any], leaves: list[Any], backward: _Backward) -> list[Any]:
+    """The outputs, with an edge to the arguments in place of their history."""
+    made = [each for each in outputs if isinstance(each, Tensor)]
+    inputs = tuple(filter(_wants, leaves))
+    edge: Edge = (next_seq(), CUSTOM, inputs, {"backward": backward})
+    ids = tuple(_value_of(each) for each in made)
+    bundle = Bundle(tuple(each.data for each in made), edge, ids)
+    ports = iter(range(len(made)))
+    found = []
+    for each in outputs:
+        if not isinstance(each, Tensor):
+            found.append(each)
+            continue
+        link: Edge = (next_seq(), PICK, (bundle,), {"port": next(ports)})
+        found.append(alias(each, link if each.data.dtype.kind in SMOOTH else None))
+    return found
+
+
+def _value_of(tensor: Tensor) -> int:
+    data: Any = tensor.data
+    return data.value if data.__class__ is Abstract else getattr(tensor, "_vid", 0)
+
+
+class _Backward:
+    """What pulls cotangents of a custom function's outputs back to its arguments.
+
+    Attributes:
+        call: Takes the cotangent, as a tree like the output.
+        written: The user's function, for messages.
+        name: What messages call it.
+        arguments: Structure of the list of arguments.
+        likes: Per leaf of the arguments its shape and dtype if it is a tensor.
+        wanted: Per leaf whether it wants a gradient.
+        output: Structure of the output.
+        places: Per leaf of the output whether a cotangent comes for it, and zero if none does.
+    """
+
+    def __init__(
+        self, call: Callable[..., Any], written: Any, name: str, arguments: Structure,
+        leaves: list[Any], output: Structure, outputs: list[Any],
+    ) -> None:  # fmt: skip
+        self.call = call
+        self.written = written
+        self.name = f"custom_vjp: the backward function of {name}"
+        self.arguments = arguments
+        self.likes = [
+            (each.shape, each.dtype) if isinstance(each, Tensor) else None for each in leaves
+        ]
+        self.wanted = [_wants(each) for each in leaves]
+        self.output = output
+        self.places = [isinstance(each, Tensor) for each in outputs]
+
+    def __call__(self, F: Any, cts: Any) -> list[Any]:
+        """The cotangents of the tensors among the arguments that want one."""
+        raw = F is ops.RAW
+        following = iter([make(np.asarray(each)) if raw else each for each in cts])
+        with modes.recording(False) if raw else contextlib.nullcontext():
+            given = [_turned(next(following)) if here else 0.0 for here in self.places]
+            leaves = self._leaves(self.call(unflatten(self.output, given)))
+            found = [
+                _turned(self._fitting(ct, *like)) if like and ct is not None else None
+                for ct, like, wanted in zip(leaves, self.likes, self.wanted, strict=True)
+                if wanted
+            ]
+        return [each.data if raw and each is not None else each for each in found]
+
+    def _leaves(self, answer: Any) -> list[Any]:
+        """One cotangent per leaf of the arguments, None where there is none."""
+        trees = self.arguments.children
+        if isinstance(answer, list):
+            answer = tuple(answer)
+        if not isinstance(answer, tuple) or len(answer) != len(trees):
+            what = str(len(answer)) if isinstance(answer, tuple) else type(answer).__name__
+            raise GradientError(
+                f"{self.name} must return a tuple of {len(trees)}, one per argument, not {what}",
+                source=defined(self.written),
+                hint="return None for an argument that no gradient flows to",
+            )
+        leaves: list[Any] = []
+        for number, (tree, form) in enumerate(zip(answer, trees, strict=True)):
+            if tree is None:
+                leaves.extend([None] * form.size)
+                continue
+            got, found = flatten(tree)
+            if found != form:
+                raise GradientError(
+                    f"{self.name}: what it returned for argument {number} is no tree like it: "
+                    f"{difference(form, found)}",
+                    source=defined(self.written),
+                )
+            leaves.extend(got)
+        return leaves
+
+    def _fitting(self, ct: Any, shape: tuple[int, ...], dtype: Any) -> Tensor:
+        found = operand(ct)
+        if found is None:
+            raise GradientError(
+                f"{self.name} returned a {type(ct).__name__} as a cotangent",
+                source=defined(self.written),
+            )
+        if found.__class__ is not Tensor:
+            found = make(np.asarray(found))
+        if found.shape != shape:
+            raise ShapeError(
+                f"{self.name} returned a cotangent of shape {found.shape} for an argument of "
+                f"{shape}",
+                source=defined(self.written),
+                hint="sum over what was broadcast",
+            )
+        if found.dtype.kind == "c" and dtype.kind != "c":
+            raise DtypeError(
+                f"{self.name} returned a {found.dtype} cotangent for a {dtype} argument",
+                source=defined(self.written),
+                hint="take its real part",
+            )
+        return found if found.dtype == dtype else found.astype(dtype)
+
+
+def _turned(ct: Any) -> Any:
+    """From the tape's convention for complex numbers to the user's, or back."""
+    return np.conjugate(ct) if ct.dtype.kind == "c" else ct
+
+
+CUSTOM = Op(
+    name="custom",
+    family="layout",
+    infer=lambda specs, attrs: (),
+    impl=lambda *arrays, **_: arrays,
+    vjp=(lambda F, ct, out, *inputs, backward: backward(F, ct),),
+    variadic=True,
+    joint=True,
+    outputs=0,
+)
+"""Outputs of a function with a gradient of its own, from its arguments. Not a node."""
