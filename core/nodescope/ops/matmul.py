@@ -55,6 +55,9 @@ def _left(F: Any, ct: Any, out: Any, a: Any, b: Any) -> Any:
         grad = F.matmul(ct, _swapped(F, b))
         grad = F.reshape(grad, shape=(*grad.shape[:-2], grad.shape[-1]))
         return unbroadcast(F, grad, a)
+    if b.ndim == 2:
+        grad = F.matmul(_rows(F, ct), F.transpose(b, axes=None))
+        return F.reshape(grad, shape=a.shape)
     return unbroadcast(F, F.matmul(ct, _swapped(F, b)), a)
 
 
@@ -68,7 +71,14 @@ def _right(F: Any, ct: Any, out: Any, a: Any, b: Any) -> Any:
         column = F.reshape(a, shape=(a.shape[0], 1))
         grad = F.multiply(column, F.reshape(ct, shape=(*ct.shape[:-1], 1, ct.shape[-1])))
         return unbroadcast(F, grad, b)
+    if b.ndim == 2:
+        return F.matmul(F.transpose(_rows(F, a), axes=None), _rows(F, ct))
     return unbroadcast(F, F.matmul(_swapped(F, a), ct), b)
+
+
+def _rows(F: Any, x: Any) -> Any:
+    """A stack of matrices as one: beside a single matrix, one large product beats many small."""
+    return F.reshape(x, shape=(int(np.prod(x.shape[:-1], dtype=np.int64)), x.shape[-1]))
 
 
 def _column(F: Any, ct: Any) -> Any:
