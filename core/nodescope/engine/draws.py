@@ -9,6 +9,7 @@ Invariant: nothing here keeps state.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ def uniform(
     key: Any, shape: Shape = (), dtype: Any = np.float64, *, low: Any = 0.0, high: Any = 1.0
 ) -> Tensor:
     """Numbers from ``low`` (included) to ``high`` (excluded, but for rounding)."""
-    found = draw("uniform", key, shape=_shape(shape), dtype=as_dtype(dtype).name)
+    found = draw("uniform", key, shape=_shape(shape), dtype=_name(dtype))
     if type(low) is float and type(high) is float and low == 0.0 and high == 1.0:
         return found
     low, high = _parameter(low), _parameter(high)
@@ -74,7 +75,7 @@ def normal(
     key: Any, shape: Shape = (), dtype: Any = np.float64, *, mean: Any = 0.0, std: Any = 1.0
 ) -> Tensor:
     """Normally distributed numbers. ``mean`` and ``std`` may be tensors that want a gradient."""
-    found = draw("normal", key, shape=_shape(shape), dtype=as_dtype(dtype).name)
+    found = draw("normal", key, shape=_shape(shape), dtype=_name(dtype))
     return placed(found, mean, std)
 
 
@@ -92,7 +93,7 @@ def truncated_normal(
     ``mean``: the bounds are in standard deviations, as in `jax.random.truncated_normal`."""
     found = draw(
         "truncated_normal", key, lower=float(lower), upper=float(upper), shape=_shape(shape),
-        dtype=as_dtype(dtype).name,
+        dtype=_name(dtype),
     )  # fmt: skip
     return placed(found, mean, std)
 
@@ -101,13 +102,13 @@ def exponential(
     key: Any, shape: Shape = (), dtype: Any = np.float64, *, scale: Any = 1.0
 ) -> Tensor:
     """Exponentially distributed numbers with mean ``scale``."""
-    found = draw("exponential", key, shape=_shape(shape), dtype=as_dtype(dtype).name)
+    found = draw("exponential", key, shape=_shape(shape), dtype=_name(dtype))
     return placed(found, 0.0, scale)
 
 
 def gumbel(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Tensor:
     """Standard Gumbel: the maximum of logits plus these is distributed as `categorical`."""
-    return draw("gumbel", key, shape=_shape(shape), dtype=as_dtype(dtype).name)
+    return draw("gumbel", key, shape=_shape(shape), dtype=_name(dtype))
 
 
 def gamma(
@@ -119,7 +120,7 @@ def gamma(
         GradientError: In a backward pass, if ``alpha`` wants a gradient: there is no rule for it.
     """
     alpha = _parameter(alpha)
-    found = draw("gamma", key, alpha, shape=shape_like(shape, alpha), dtype=as_dtype(dtype).name)
+    found = draw("gamma", key, alpha, shape=shape_like(shape, alpha), dtype=_name(dtype))
     return placed(found, 0.0, scale)
 
 
@@ -155,9 +156,7 @@ def integers(
     low, high = _parameter(low), _parameter(high)
     if endpoint:
         high = high + 1
-    return draw(
-        "integers", key, low, high, shape=shape_like(shape, low, high), dtype=as_dtype(dtype).name
-    )
+    return draw("integers", key, low, high, shape=shape_like(shape, low, high), dtype=_name(dtype))
 
 
 def bernoulli(key: Any, p: Any = 0.5, shape: Shape | None = None) -> Tensor:
@@ -252,6 +251,12 @@ def _parameter(value: Any) -> Any:
 def _tensor(value: Any) -> Tensor:
     found = _parameter(value)
     return found if isinstance(found, Tensor) else make(np.asarray(found), kind="constant")
+
+
+@functools.lru_cache(64)
+def _name(dtype: Any) -> str:
+    # NumPy takes longer to name a dtype than to draw a few numbers.
+    return as_dtype(dtype).name
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
