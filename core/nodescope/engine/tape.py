@@ -37,7 +37,7 @@ from nodescope.engine.tensor import (
     spec_of,
     written_at,
 )
-from nodescope.errors import GradientError
+from nodescope.errors import GradientError, NodescopeError
 from nodescope.ops.op import Op
 from nodescope.ops.rules import same, times_left, times_right, unbroadcast
 
@@ -100,22 +100,26 @@ def pull(
     Returns:
         Leaves (or targets) that were reached, with their cotangents, in order of first arrival.
     """
-    root = settled(root)
-    if not traced:
-        found = _pull(root, ct, ops.RAW, None, keep, targets, passed, skip)
-        return _finished(ops.RAW, found, None, passed, conjugate)
-    tracer = modes.observer()
-    with modes.recording(create_graph):
-        if tracer is None:
-            ct = TRACED.ones_like(root) if ct is None else ct
-            found = _pull(root, ct, TRACED, None, keep, targets, passed, skip)
-            return _finished(TRACED, found, None, passed, conjugate)
-        with tracer.backward() as differentiate:
-            differentiate(root)
-            ct = TRACED.ones_like(root) if ct is None else ct
-            observed = (tracer, differentiate)
-            found = _pull(root, ct, TRACED, observed, keep, targets, passed, skip)
-            return _finished(TRACED, found, observed, passed, conjugate)
+    try:
+        root = settled(root)
+        if not traced:
+            found = _pull(root, ct, ops.RAW, None, keep, targets, passed, skip)
+            return _finished(ops.RAW, found, None, passed, conjugate)
+        tracer = modes.observer()
+        with modes.recording(create_graph):
+            if tracer is None:
+                ct = TRACED.ones_like(root) if ct is None else ct
+                found = _pull(root, ct, TRACED, None, keep, targets, passed, skip)
+                return _finished(TRACED, found, None, passed, conjugate)
+            with tracer.backward() as differentiate:
+                differentiate(root)
+                ct = TRACED.ones_like(root) if ct is None else ct
+                observed = (tracer, differentiate)
+                found = _pull(root, ct, TRACED, observed, keep, targets, passed, skip)
+                return _finished(TRACED, found, observed, passed, conjugate)
+    except NodescopeError as error:  # of a rule, or of an op in one
+        error.source = error.source or where()
+        raise
 
 
 def _finished(

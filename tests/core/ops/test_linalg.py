@@ -214,8 +214,12 @@ def test_where_there_is_no_derivative_nothing_is_invented() -> None:
     tall = ns.tensor(normal(4, 2), requires_grad=True)
     np.sum(np.linalg.svd(tall).U).backward()
     assert np.isnan(tall.grad.numpy()).all()
-    with pytest.raises(GradientError, match="arbitrary basis"):
+    with pytest.raises(GradientError, match="arbitrary basis") as caught:
         np.sum(np.linalg.qr(ns.tensor(normal(4, 2), requires_grad=True), "complete")[1]).backward()
+    assert "test_linalg.py:" in caught.value.source
+    singular = ns.tensor(np.ones((2, 2)), requires_grad=True)
+    with pytest.raises(np.linalg.LinAlgError, match=r"singular.*test_linalg\.py:"):
+        np.linalg.det(singular).backward()
 
 
 def test_names_of_the_standard_are_numpys_functions() -> None:
