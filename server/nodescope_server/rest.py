@@ -212,7 +212,7 @@ def routes(runs: Runs, keys: Secrets) -> APIRouter:
 
     @api.get(
         "/runs/{run}/values/{value}.npy",
-        summary="A whole value as a NumPy file",
+        summary="A whole value as a NumPy file, bfloat16 as float32",
         **_file("application/octet-stream", 404, 409),
     )
     async def value_file(run: RunId, value: Id, seq: Seq = None) -> Response:
@@ -341,6 +341,8 @@ def _number(value: float) -> float | str:
 
 def _npy(array: Array) -> bytes:
     buffer = io.BytesIO()
+    if array.dtype.kind == "V":  # the format has no word for bfloat16
+        array = array.astype(np.float32)
     np.save(buffer, array, allow_pickle=False)
     return buffer.getvalue()
 

@@ -11,6 +11,7 @@ import numpy as np
 from nodescope.errors import LinkError
 from nodescope.events import Array
 from nodescope.ir.graph import TensorSpec
+from nodescope.record.blobs import decode, readable
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Execution, ValueAt
 from nodescope_server import wire
@@ -182,7 +183,6 @@ def as_array(data: bytes, dtype: str, shape: tuple[int, ...]) -> Array:
     Raises:
         ValueError, TypeError: Bytes, dtype and shape do not fit together.
     """
-    kind = np.dtype(dtype).newbyteorder("<")
-    if kind.hasobject:
-        raise TypeError("object arrays are not read")
-    return np.frombuffer(data, dtype=kind).reshape(shape)
+    if not readable(dtype):
+        raise TypeError("arrays of text or objects are not read")
+    return decode(data, dtype).reshape(shape)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nodescope.ops.lowprecision import bfloat16
 from nodescope_server import __version__, rest
 from tests.server.support import Live, Page, Program
 
@@ -82,6 +83,23 @@ def test_a_value_as_a_numpy_file(live: Live, recorded: Program) -> None:
     assert "attachment" in answer.headers["content-disposition"]
     array = np.load(io.BytesIO(answer.content), allow_pickle=False)
     assert array.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_bfloat16_leaves_as_float32(live: Live, program: Program, page: Page) -> None:
+    node = program.define()
+    program.execute(node, np.array([[1.5, np.nan], [-2.0, 0.0]], bfloat16()))
+    program.commit()
+    page.subscribe(program.run.id)
+    value = node.outputs[0]
+    answer = live.get(f"/api/runs/{program.run.id}/values/{value}.npy")
+    assert answer.status_code == 200, answer.text
+    array = np.load(io.BytesIO(answer.content), allow_pickle=False)
+    assert array.dtype == np.float32
+    np.testing.assert_array_equal(array, np.array([[1.5, np.nan], [-2.0, 0.0]], np.float32))
+    shown = get(live, program, f"/values/{value}")
+    assert shown["spec"]["dtype"] == "bfloat16"
+    assert shown["elements"] == [[1.5, "NaN"], [-2.0, 0.0]]
+    assert (shown["summary"]["nan_count"], shown["summary"]["zero_count"]) == (1, 1)
 
 
 @pytest.mark.parametrize(("kind", "starts"), [("svg", "<"), ("dot", "digraph")])

@@ -24,12 +24,12 @@ _FLOAT32 = np.dtype(np.float32)
 # Types of other libraries get numbers from here on, in the order in which they come.
 _FIRST_FOREIGN = 256
 
-_FAMILIES = {"reduction", "norm", "loss"}
+_FAMILIES = {"activation", "loss", "matmul", "norm", "reduction"}
 _Narrows = Callable[[tuple[Any, ...], dict[str, Any]], bool]
 _PROMOTING = {"clip", "where", "concatenate", "stack", "einsum"}
 _OPS = {
-    "sigmoid", "silu", "gelu", "softplus",  # made of several ufuncs and constants
-    "index_add", "add_along_axis",  # they add up
+    "sinc",  # made of several ufuncs and constants
+    "index_add", "add_along_axis", "embedding_grad",  # they add up
     *_PROMOTING,
 }  # fmt: skip
 

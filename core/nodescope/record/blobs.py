@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nodescope.events import Array
+from nodescope.ops.lowprecision import as_dtype
 from nodescope.record.schema import CHUNK_BYTES, spec_of
 
 Window = tuple[np.ndarray[Any, np.dtype[np.float64]], tuple[int, int], tuple[int, ...]]
@@ -36,7 +37,7 @@ class BlobReader:
         if found is None:
             return None
         blob, dtype, shape, nbytes = found
-        array = _decode(self._bytes(blob, 0, nbytes), dtype).reshape(shape)
+        array = decode(self._bytes(blob, 0, nbytes), dtype).reshape(shape)
         array.flags.writeable = False
         return array
 
@@ -73,13 +74,13 @@ class BlobReader:
         if stride <= 4 * CHUNK_BYTES // (last - first):
             start = (origin + first * breadth) * width
             data = self._bytes(blob, start, start + (last - first) * stride)
-            part = _decode(data, dtype).reshape(last - first, breadth)[:, left:right]
+            part = decode(data, dtype).reshape(last - first, breadth)[:, left:right]
         else:
             lines = [
                 self._bytes(blob, start + left * width, start + right * width)
                 for start in ((origin + each * breadth) * width for each in range(first, last))
             ]
-            part = _decode(b"".join(lines), dtype).reshape(last - first, right - left)
+            part = decode(b"".join(lines), dtype).reshape(last - first, right - left)
         part = np.abs(part) if part.dtype.kind == "c" else part
         with np.errstate(all="ignore"):
             return part.astype(np.float64), (height, breadth), taken
@@ -110,19 +111,18 @@ class BlobReader:
 
 def readable(dtype: str) -> bool:
     """Whether arrays of a dtype of this name can be read here."""
-    if dtype == "bfloat16":
-        return True
     try:
-        return not np.dtype(dtype).hasobject
+        return not as_dtype(dtype).hasobject
     except TypeError:
         return False
 
 
-def _decode(data: bytes, dtype: str) -> Array:
-    try:
-        kind = np.dtype(dtype)
-    except TypeError:
-        # bfloat16 without a library for it: the upper half of a float32.
-        halves = np.frombuffer(data, dtype="<u2").astype(np.uint32)
-        return (halves << np.uint32(16)).view(np.float32)
+def decode(data: bytes, dtype: str) -> Array:
+    """Little-endian bytes as an array of one dimension.
+
+    Raises:
+        TypeError: There is no dtype of that name.
+        ValueError: The bytes are no whole number of elements.
+    """
+    kind = as_dtype(dtype)
     return np.frombuffer(data, dtype=kind.newbyteorder("<")).astype(kind, copy=False)

@@ -258,10 +258,7 @@ class Recording:
         return self._value_at(value_id, rows[0]) if rows else None
 
     def array(self, value_id: int, seq: int) -> Array | None:
-        """The array that an execution wrote, read-only; None if it is not kept.
-
-        bfloat16 comes as float32 where no library that defines it is loaded.
-        """
+        """The array that an execution wrote, read-only; None if it is not kept."""
         return self._read(self._blobs.whole, value_id, seq)
 
     def array_slice(
