@@ -23,6 +23,7 @@ from nodescope.engine.tensor import (
     Tensor,
     alias,
     changed,
+    listed,
     make,
     settled,
     spec_of,
@@ -36,7 +37,7 @@ from nodescope.ops.lowprecision import as_dtype
 def _array(data: Any, dtype: Any) -> np.ndarray[Any, Any]:
     if isinstance(data, Tensor):
         data = data.data
-    return np.array(data, dtype=None if dtype is None else as_dtype(dtype))
+    return listed(data, None if dtype is None else as_dtype(dtype))
 
 
 def _name(name: str | None) -> str:
@@ -210,7 +211,7 @@ def assign(target: Tensor, value: Any) -> None:
     try:
         op.infer((spec_of(target), spec_of(new)), NO_ATTRS)
     except ShapeError as error:
-        raise ShapeError(error.message, source=where()) from None
+        raise ShapeError(error.message, source=where(), hint=error.hint) from None
     note(target)
     with modes.recording(False):
         store(target, apply(op, (target, new), NO_ATTRS))

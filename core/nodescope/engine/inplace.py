@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
+from nodescope.engine import methods as _methods  # noqa: F401 (puts them on Tensor)
 from nodescope.engine import modes
 from nodescope.engine.abstract import Abstract
 from nodescope.engine.grad import note, store
@@ -351,7 +352,22 @@ def _property(name: str) -> property:
     return property(read, lambda self, value: setattr(settled(self), name, value))
 
 
+def _fixed(name: str, hint: str) -> property:
+    """A property that is not set."""
+
+    def refuse(self: Tensor, value: Any) -> None:
+        raise UnsupportedError(f"a tensor's {name} is not set", source=where(), hint=hint)
+
+    return property(vars(Tensor)[name].fget, refuse)
+
+
 def _fill() -> None:
+    for name, hint in {
+        "shape": "write x = x.reshape(...)", "dtype": "write x = x.astype(...)",
+        "T": "write to x.T[...], or x = y.T", "real": "write x = y + 1j * x.imag",
+        "imag": "write x = x.real + 1j * y",
+    }.items():  # fmt: skip
+        setattr(Tensor, name, _fixed(name, hint))
     setattr(Tensor, "__setitem__", _setitem)  # noqa: B010 (its annotation is for readers only)
     setattr(Tensor, "fill", lambda self, value: _setitem(self, ..., value))  # noqa: B010
     for python, (name, sign) in ARITHMETIC.items():

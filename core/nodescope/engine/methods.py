@@ -264,7 +264,8 @@ def _fill() -> None:
     for name, method in {
         "item": _item, "to_device": _to_device, "__array_namespace__": _namespace,
         "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device, "__complex__": _complex,
-        "conj": _conjugate, "conjugate": _conjugate, "__divmod__": _divmod, "__rdivmod__": _rdivmod, "__dir__": _dir,
+        "conj": _conjugate, "conjugate": _conjugate,
+        "__divmod__": _divmod, "__rdivmod__": _rdivmod, "__dir__": _dir,
     }.items():  # fmt: skip
         setattr(Tensor, name, method)
     for name, hint in _MISSING.items():

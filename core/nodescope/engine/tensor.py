@@ -34,6 +34,7 @@ FREED: Edge = (-1, None, (), NO_ATTRS)
 next_seq = itertools.count(1).__next__
 _SCALARS = (float, int, bool, complex)
 _KINDS = "fiubc"
+_WORDS = {"U": "text", "S": "bytes", "O": "objects"}
 SMOOTH = "fcV"
 """Kinds of dtypes that have gradients; V is how NumPy sees bfloat16."""
 
@@ -242,7 +243,9 @@ class Tensor:
 
     def __len__(self) -> int:
         if not self.data.ndim:
-            raise ShapeError("len: a scalar tensor has no length", source=where())
+            raise ShapeError(
+                "len: a scalar tensor has no length", source=where(), hint="see .shape and .size"
+            )
         return len(self.data)
 
     def __iter__(self) -> Iterator[Tensor]:
@@ -459,11 +462,11 @@ alias = _alias
 def check_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Refuse what is not numbers. Raises `DtypeError`."""
     if (dtype.kind not in _KINDS or foreign(dtype)) and not low(dtype):
-        ragged = "convert first; ragged lists become dtype object"
+        other = "give text and objects numbers first, such as class numbers"
         raise DtypeError(
-            f"a tensor holds numbers or booleans, not {dtype.name}",
+            f"a tensor holds numbers or booleans, not {_WORDS.get(dtype.kind, dtype.name)}",
             source=where(),
-            hint="convert to float16, bfloat16 or wider" if foreign(dtype) else ragged,
+            hint="convert to float16, bfloat16 or wider" if foreign(dtype) else other,
         )
     return dtype
 
@@ -483,8 +486,22 @@ def operand(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return make(np.asarray(value), kind="constant")
     if isinstance(value, list | tuple):
-        return make(np.asarray(value), kind="constant")
+        return make(listed(value), kind="constant")
     return settled(value) if kind is Written else None
+
+
+def listed(data: Any, dtype: Any = None) -> Array:
+    """What the user gave as an array of its own. Raises `ShapeError` for ragged lists."""
+    try:
+        return np.array(data, dtype)
+    except ValueError as error:
+        if "inhomogeneous" not in str(error):
+            raise
+        raise ShapeError(
+            "nested lists of different lengths make no tensor",
+            source=where(),
+            hint="pad them to one length, or make one tensor of each",
+        ) from None
 
 
 def weak(inputs: tuple[Any, ...]) -> tuple[Any, ...]:

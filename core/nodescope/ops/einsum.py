@@ -96,7 +96,8 @@ def _sizes(terms: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> dict[str,
             if before != size and before != 1 and size != 1:
                 raise ShapeError(
                     f"einsum: {label!r} in {','.join(terms)!r} has size {before} in one operand "
-                    f"and {size} in another"
+                    f"and {size} in another",
+                    hint="a letter means the same size wherever it stands",
                 )
             sizes[label] = size if before == 1 else before
     return sizes

@@ -50,14 +50,19 @@ def _getitem_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorS
         if each.dtype == "bool":
             raise ShapeError("getitem: the shape of a boolean selection depends on its values")
         if np.dtype(each.dtype).kind not in "iu":
-            raise DtypeError(f"getitem: an index array must be of integers, not {each.dtype}")
+            raise DtypeError(
+                f"getitem: an index array must be of integers, not {each.dtype}",
+                hint="convert it with .astype('int64'), or compare to select by a mask",
+            )
         arrays.append(np.zeros(each.shape, np.intp))
     # A stride-0 array of one element has any shape for free, so NumPy itself does the arithmetic.
     stand_in = np.broadcast_to(np.empty((), np.dtype(x.dtype)), x.shape)
     try:
         found = stand_in[_fill(attrs["index"], tuple(arrays))]
     except IndexError as error:
-        raise BoundsError(f"getitem: {error}") from None
+        raise BoundsError(
+            f"getitem: {error}", hint="count from 0, or from -1 for the last; slices may overhang"
+        ) from None
     return TensorSpec(np.shape(found), x.dtype)
 
 

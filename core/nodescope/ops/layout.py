@@ -42,7 +42,10 @@ def _reshape_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorS
     known = int(np.prod([n for n in shape if n != -1]))
     fits = size == known if not unknown else known > 0 and size % known == 0
     if not fits or len(unknown) > 1 or min(shape, default=0) < -1:
-        raise ShapeError(f"reshape: {x.shape} has {size} elements and does not fit {shape}")
+        raise ShapeError(
+            f"reshape: {x.shape} has {size} elements and does not fit {shape}",
+            hint="the sizes must multiply to as many; one of them may be -1, for what is left",
+        )
     return TensorSpec(tuple(size // known if n == -1 else n for n in shape), x.dtype)
 
 

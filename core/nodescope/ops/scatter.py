@@ -25,9 +25,12 @@ def _index_set(x: Array, value: Any, *arrays: Array, index: Index) -> Array:
     try:
         total[_fill(index, arrays)] = value
     except ValueError as error:
-        if "broadcast" in str(error) or "assign" in str(error):
+        masked = any(each.dtype == bool for each in arrays)  # else `infer` says it better
+        if masked and ("broadcast" in str(error) or "assign" in str(error)):
             raise ShapeError(
-                f"index_set: a value of shape {np.shape(value)} does not fit what the index selects"
+                f"index_set: a value of shape {np.shape(value)} does not fit what the index selects, "
+                f"of shape {total[_fill(index, arrays)].shape}",
+                hint="the value must have that shape, or broadcast to it",
             ) from None
         raise
     return total
@@ -68,7 +71,8 @@ def _index_set_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Tenso
     pairs = zip(reversed(given), reversed(selected), strict=False)
     if not any(masks) and any(n not in (1, m) for n, m in pairs):
         raise ShapeError(
-            f"index_set: a value of shape {given} does not fit {selected}, which the index selects"
+            f"index_set: a value of shape {given} does not fit {selected}, which the index selects",
+            hint="the value must have that shape, or broadcast to it",
         )
     return x
 

@@ -104,7 +104,10 @@ def axes(name: str, axis: Axis, ndim: int) -> tuple[int, ...]:
     found = []
     for each in given:
         if not -ndim <= each < ndim:
-            raise BoundsError(f"{name}: axis {each} is out of range for {ndim} dimensions")
+            raise BoundsError(
+                f"{name}: axis {each} is out of range for {ndim} dimensions",
+                hint=f"axes go from {-ndim} to {ndim - 1}" if ndim else "a scalar has no axes",
+            )
         found.append(each % ndim)
     if len(set(found)) != len(found):
         raise ShapeError(f"{name}: axis {axis} names a dimension twice")

@@ -24,7 +24,10 @@ def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     assert isinstance(old, TensorSpec)
     assert isinstance(new, TensorSpec)
     if old.shape != new.shape:
-        raise ShapeError(f"assign: a parameter of shape {old.shape} cannot become {new.shape}")
+        raise ShapeError(
+            f"assign: a parameter of shape {old.shape} cannot become {new.shape}",
+            hint="reshape the value, or make a new parameter",
+        )
     return old
 
 
