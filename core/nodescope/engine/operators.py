@@ -39,6 +39,8 @@ def index_template(index: Any) -> tuple[tuple[Any, ...], list[Tensor]]:
 def _index_item(item: Any, arrays: list[Tensor]) -> Any:
     if item is None or item is Ellipsis or item.__class__ is int:
         return item
+    if isinstance(item, int) and not isinstance(item, bool):
+        return int(item)
     if isinstance(item, slice):
         bounds = (item.start, item.stop, item.step)
         return slice(*(None if each is None else each.__index__() for each in bounds))

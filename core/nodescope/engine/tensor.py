@@ -487,7 +487,10 @@ def operand(value: Any) -> Any:
         return make(np.asarray(value), kind="constant")
     if isinstance(value, list | tuple):
         return make(listed(value), kind="constant")
-    return settled(value) if kind is Written else None
+    if kind is Written:
+        return settled(value)
+    # A number of another class, such as an IntEnum, is the number that it is.
+    return next((base(value) for base in (int, float, complex) if isinstance(value, base)), None)
 
 
 def listed(data: Any, dtype: Any = None) -> Array:
