@@ -12,6 +12,7 @@ Invariant: the only state is `Generator.state`, one tensor.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -41,7 +42,9 @@ from nodescope.engine.draws import (
     words_of,
 )
 from nodescope.engine.grad import assign
+from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor, make
+from nodescope.errors import UsageError
 
 __all__ = [
     "Generator", "bernoulli", "categorical", "choice", "default_rng", "exponential", "fold_in",
@@ -59,18 +62,29 @@ class Generator:
 
     Args:
         seed: A non-negative integer, or a key.
+        name: What the graph calls its state.
 
     Attributes:
         state: The key of the next draw; uint64 of shape (2,).
     """
 
     def __init__(self, seed: Any = 0, *, name: str = "generator") -> None:
-        words = seed.data.copy() if isinstance(seed, Tensor) else words_of(seed)
+        given = seed.data if isinstance(seed, Tensor) else seed
+        words = given.copy() if isinstance(given, np.ndarray) else words_of(given)
+        if words.shape != (2,) or words.dtype != np.uint64:
+            raise UsageError(
+                f"Generator: a seed is an integer or a key, not {words.dtype} of {words.shape}",
+                source=where(),
+            )
         self.state = make(words, kind="parameter", name=name)
         builder = modes.builder()
         if builder is not None:
             builder.leaf(self.state)  # each call of the graph begins with this seed
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        # A lock cannot be copied or pickled; the key is all there is to keep.
+        return functools.partial(Generator, name=self.state.name), (self.state.numpy().copy(),)
 
     def __repr__(self) -> str:
         return f"Generator({self.state.data.tolist()})"

@@ -125,6 +125,7 @@ def test_the_family_is_numpys(imaginary: bool) -> None:
     same(np.linalg.vecdot, x(2, 3), x(2, 3), axis=0)
     same(np.linalg.matmul, x(2, 3), x(3, 2))
     same(np.vecdot, x(4, 3), x(3))
+    same(np.vecdot, x(4, 3), x(4, 3), axis=0)
     same(np.cov, x(3, 8))
     same(np.cov, x(3, 8), x(2, 8), ddof=0)
     same(np.cov, x(8, 3), rowvar=False, bias=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import subprocess
 import sys
@@ -191,6 +192,9 @@ def test_a_generator_moves_on_and_repeats_from_its_seed() -> None:
     assert np.array_equal(second, two.normal(size=4).numpy())
     assert one.state.dtype == np.uint64
     assert not one.state.requires_grad
+    again = copy.deepcopy(one)
+    assert again.state.name == one.state.name
+    assert np.array_equal(again.random(3).numpy(), copy.copy(one).random(3).numpy())
     a, b = one.spawn(2)
     assert not np.array_equal(a.random(3).numpy(), b.random(3).numpy())
 
@@ -223,6 +227,8 @@ KEY = np.arange(2, dtype=np.uint64)
     [
         (lambda r: r.key(-1), UsageError, "not a seed"),
         (lambda r: r.key(True), UsageError, "not a seed"),
+        (lambda r: r.Generator(1.5), UsageError, "seed"),
+        (lambda r: r.Generator(np.zeros(2)), UsageError, "an integer or a key, not float64"),
         (lambda r: r.normal(np.arange(2)), DtypeError, "a key is uint64, not int64"),
         (lambda r: r.normal(7), ShapeError, r"a key has shape \(2,\)"),
         (lambda r: r.normal(r.split(KEY, 3)), ShapeError, r"a key has shape \(2,\), not \(3, 2\)"),

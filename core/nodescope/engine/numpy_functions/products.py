@@ -265,7 +265,9 @@ def cov(
             weights = tensor_of(fweights)
             if weights.dtype.kind not in "iub":
                 raise DtypeError("cov: fweights counts: it holds whole numbers", source=where())
+            _one_per_column(weights, x)
         if aweights is not None:
+            _one_per_column(tensor_of(aweights), x)
             weights = weights * tensor_of(aweights)
         total = np.sum(weights)
         centred = x - (np.sum(x * weights, axis=1) / total).reshape(-1, 1)
@@ -278,6 +280,13 @@ def cov(
         scaled = centred * weights
     product = contracted(scaled, _conjugate(centred), (1,), (1,))
     return (product / share).squeeze()  # type: ignore[no-any-return]
+
+
+def _one_per_column(weights: Tensor, x: Tensor) -> None:
+    if weights.shape != x.shape[1:]:
+        raise ShapeError(
+            f"cov: {weights.shape} weights for {x.shape[1]} observations", source=where()
+        )
 
 
 def _variables(x: Tensor, rowvar: bool) -> Tensor:
