@@ -8,14 +8,18 @@ Invariant: both run the same impls on the same arrays in the same order.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from nodescope import ops
 from nodescope.engine.plan import Call, Plan, Scalar
 from nodescope.engine.state import State, current
 from nodescope.engine.tensor import Tensor, alias, make
+from nodescope.errors import NodescopeError
 from nodescope.events import GraphExtended, NodeFinished, NodeStarted
 from nodescope.ir.graph import Node, TensorSpec
 from nodescope.ir.identity import Cursor, Entry
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
 
 Before = Callable[[Call, list[Any]], list[Any]]
 After = Callable[[Call, tuple[Any, ...]], None]
+Around = Callable[[Call], contextlib.AbstractContextManager[Any]]
+_NOTHING = contextlib.nullcontext()
 
 
 class Effects:
@@ -34,16 +40,133 @@ class Effects:
     Attributes:
         before: By op name, gives the arguments that a call gets instead of its own.
         after: By op name, takes the outputs.
+        around: A context for each call that has ``before``.
     """
 
     def __init__(
-        self, before: Mapping[str, Before] | None = None, after: Mapping[str, After] | None = None
+        self,
+        before: Mapping[str, Before] | None = None,
+        after: Mapping[str, After] | None = None,
+        around: Around = lambda call: _NOTHING,
     ) -> None:
         self.before = dict(before or {})
         self.after = dict(after or {})
+        self.around = around
 
 
 NO_EFFECTS = Effects()
+
+
+def run_call(call: Call, args: list[Any], effects: Effects) -> tuple[Array, ...]:
+    """One call's outputs.
+
+    Raises:
+        What the op raises: an error of ours with the line that made the node, any other with a
+        note that names it.
+    """
+    before = effects.before.get(call.node.op)
+    try:
+        if before is None:
+            data = call.op.impl(*args, **call.attrs)
+            return _arrays(data)
+        with effects.around(call):
+            data = call.op.impl(*before(call, args), **call.attrs)
+            outputs = _arrays(data)
+            after = effects.after.get(call.node.op)
+            if after is not None:
+                after(call, outputs)
+            return outputs
+    except Exception as error:
+        raise located(call, error)  # noqa: B904 (the same error)
+
+
+def located(call: Call, error: Exception) -> Exception:
+    """The error with the name and the line of the node that failed."""
+    if not getattr(error, "__notes__", None):
+        place = f", made at {call.node.source}" if call.node.source else ""
+        error.add_note(f"in the node {call.node.name!r}{place}")
+        if isinstance(error, NodescopeError) and not error.source and call.node.source:
+            error.source = str(call.node.source)
+    return error
+
+
+def _arrays(data: Any) -> tuple[Array, ...]:
+    if data.__class__ is tuple:
+        return tuple(map(np.asarray, data))
+    return (data if data.__class__ is np.ndarray else np.asarray(data),)
+
+
+def run_calls(
+    plan: Plan,
+    feeds: Sequence[Array],
+    *,
+    effects: Effects = NO_EFFECTS,
+    measure: Callable[[int], None] | None = None,
+) -> list[Array]:
+    """Run a plan on arrays, with effects; see `Plan.run` for one that has none.
+
+    Args:
+        plan: What to run.
+        feeds: An array for each of ``plan.fed``.
+        effects: Called around stateful ops.
+        measure: Takes the most bytes of results that were held at once.
+    """
+    values: dict[int, Any] = dict(plan.constants)
+    values.update(zip(plan.fed, feeds, strict=True))
+    fed = set(plan.fed)
+    held = _Held(values.values()) if measure is not None else None
+    for call in plan.calls:
+        args = [each.value if isinstance(each, Scalar) else values.get(each) for each in call.args]
+        outputs = run_call(call, args, effects)
+        del args
+        for value, each in zip(call.node.outputs, outputs, strict=True):
+            if value not in fed:
+                values[value] = each
+                if held is not None:
+                    held.add(value, each)
+        del outputs
+        for gone in call.drop:
+            values.pop(gone, None)
+            if held is not None:
+                held.drop(gone)
+    if measure is not None and held is not None:
+        measure(held.peak)
+    return [values[each] for each in plan.outputs]
+
+
+class _Held:
+    """Counts bytes of results: each buffer once, however many views of it are held."""
+
+    def __init__(self, given: Iterable[Array]) -> None:
+        self.peak = self._now = 0
+        self._given = {id(_owner(each)) for each in given}
+        self._users: dict[int, int] = {}
+        self._buffer: dict[int, tuple[int, int]] = {}
+
+    def add(self, value: int, array: Array) -> None:
+        owner = _owner(array)
+        key, size = id(owner), owner.nbytes
+        if key in self._given:
+            return
+        self._buffer[value] = (key, size)
+        if not self._users.get(key):
+            self._now += size
+            self.peak = max(self.peak, self._now)
+        self._users[key] = self._users.get(key, 0) + 1
+
+    def drop(self, value: int) -> None:
+        key, size = self._buffer.pop(value, (0, 0))
+        if not key:
+            return
+        self._users[key] -= 1
+        if not self._users[key]:
+            self._now -= size
+
+
+def _owner(array: Array) -> Array:
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
 
 
 def execute_observed(
@@ -87,19 +210,20 @@ def execute_observed(
             before = effects.before.get(call.node.op)
             args = [each.value if isinstance(each, Scalar) else values.get(each)
                     for each in call.args]  # fmt: skip
-            if before is not None:
-                args = before(call, args)
             inline = call.op.inline
             run.place(call.node, inside=inline is not None)
-            found: Any = (
-                tracer.run(call.op, tuple(args), call.attrs)
-                if inline is None
-                else inline(tuple(args), call.attrs)
-            )
-            outputs = found if isinstance(found, tuple) else (found,)
-            after = effects.after.get(call.node.op)
-            if after is not None:
-                after(call, outputs)
+            with effects.around(call) if before is not None else _NOTHING:
+                if before is not None:
+                    args = before(call, args)
+                found: Any = (
+                    tracer.run(call.op, tuple(args), call.attrs)
+                    if inline is None
+                    else inline(tuple(args), call.attrs)
+                )
+                outputs = found if isinstance(found, tuple) else (found,)
+                after = effects.after.get(call.node.op)
+                if after is not None:
+                    after(call, outputs)
             for value, each in zip(call.node.outputs, outputs, strict=True):
                 if value not in fed:
                     values[value] = each

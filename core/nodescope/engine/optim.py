@@ -14,7 +14,9 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine import modes
+from nodescope.engine.abstract import Abstract
 from nodescope.engine.grad import store
+from nodescope.engine.graph_api import minimize, slot_variable
 from nodescope.engine.nn import Module
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
@@ -63,10 +65,14 @@ class Optimizer:
         self.parameters = found
         self.lr = lr
         self.steps = 0
-        self._paths = [each.name or f"parameter_{i}" for i, each in enumerate(found)]
+        names = [each.name.partition(":")[0] for each in found]
+        self._paths = [name or f"parameter_{i}" for i, name in enumerate(names)]
         self._state = [self._fresh(p, path) for p, path in zip(found, self._paths, strict=True)]
 
     def _fresh(self, parameter: Tensor, path: str) -> list[Tensor]:
+        if parameter.data.__class__ is Abstract:  # a variable of a graph, in which they live, too
+            return [slot_variable(parameter, path, _working(parameter), each)
+                    for each in self.slots]  # fmt: skip
         return [
             make(np.zeros(parameter.shape, _working(parameter)), kind="parameter",
                  name=join(join("optimizer", path), slot))
@@ -94,6 +100,14 @@ class Optimizer:
         """Forget the gradients that `Tensor.backward` has added up."""
         for each in self.parameters:
             each.grad = None
+
+    def minimize(self, loss: Tensor, name: str = "train") -> Any:
+        """Differentiate ``loss`` and change the parameters.
+
+        Returns:
+            In a `Graph`, the operation that does it. Eagerly None: it is done.
+        """
+        return minimize(self, loss, name)
 
     def step(self) -> None:
         """Change every parameter that has a gradient."""

@@ -1,7 +1,7 @@
 """Literals: attributes of nodes as text, and back, exactly.
 
-Numbers keep every bit, ``nan``, ``inf`` and ``-0.0`` included. Classes of other layers that stand in
-attributes give their fields under a name (`named`).
+Numbers keep every bit, ``nan``, ``inf`` and ``-0.0`` included. Classes of other
+layers that stand in attributes give their fields under a name (`named`).
 
 Invariant: reading builds the values listed here and nothing else; no text is ever evaluated.
 """

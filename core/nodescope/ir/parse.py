@@ -15,7 +15,6 @@ from nodescope.ir.graph import (
     Graph,
     GraphKind,
     Node,
-    Phase,
     SourceLocation,
     TensorSpec,
     Value,
@@ -279,7 +278,7 @@ class _Parser:
             phase = self.need(_WORD, "a phase").group()
             if phase not in PHASES:
                 self.fail(f"one of {', '.join(PHASES)}", start)
-            return cast(Phase, phase)
+            return phase
         if key == "device":
             return self.string()
         ids = [self.number("@")]

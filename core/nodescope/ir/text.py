@@ -51,9 +51,11 @@ def _lines(graph: Graph) -> list[str]:
     lines = [f"graph {graph.id} {graph.kind} {ends} {{"]
     if graph.constants:
         lines.append(f"  constants({_values(graph.constants)})")
-    for value in graph.values:
-        if value.id not in made:
-            lines.append(f"  given({_spec(value, '')} {_quoted(value.name)})")
+    lines.extend(
+        f"  given({_spec(value, '')} {_quoted(value.name)})"
+        for value in graph.values
+        if value.id not in made
+    )
     before = 0
     for node in graph.nodes:
         lines.extend("  " + line for line in _node(node, values, before).split("\n"))

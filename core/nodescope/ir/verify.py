@@ -31,10 +31,10 @@ def verify(graph: Graph, infer: Infer | None = None) -> None:
             gives; an attribute is missing.
     """
     specs: dict[int, TensorSpec] = {}
-    for value in graph.values:
-        if value.id in specs:
-            raise GraphError(f"value %{value.id} is listed twice")
-        specs[value.id] = value.spec
+    for listed in graph.values:
+        if listed.id in specs:
+            raise GraphError(f"value %{listed.id} is listed twice")
+        specs[listed.id] = listed.spec
     makers = {value: node for node in graph.nodes for value in node.outputs}
     ids = {node.id for node in graph.nodes}
     done: set[int] = set()

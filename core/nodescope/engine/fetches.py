@@ -1,0 +1,122 @@
+"""Fetches and feeds: what goes into a session's run and what comes out.
+
+Invariant: nothing is run here; whatever does not fit is refused before anything has run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.graph import Graph
+from nodescope.engine.operation import Operation
+from nodescope.engine.source import where
+from nodescope.engine.tensor import Tensor
+from nodescope.errors import DtypeError, ShapeError, UsageError
+from nodescope.ir.graph import Node, Value
+from nodescope.ops.op import Array
+
+
+class Fetches:
+    """A nest of tensors, operations and names, resolved.
+
+    Attributes:
+        values: Value ids wanted, each once.
+        nodes: Ids of the operations that are to run.
+
+    Raises:
+        UsageError: It holds something else, or something of another graph.
+    """
+
+    def __init__(self, graph: Graph, fetches: Any) -> None:
+        self._graph = graph
+        values: dict[int, None] = {}
+        nodes: dict[int, None] = {}
+        self._tree = self._resolve(fetches, values, nodes)
+        self.values = tuple(values)
+        self.nodes = tuple(nodes)
+
+    def _resolve(self, item: Any, values: dict[int, None], nodes: dict[int, None]) -> Any:
+        if isinstance(item, str):
+            found = self._graph
+            item = (
+                found.get_tensor_by_name(item) if ":" in item else found.get_operation_by_name(item)
+            )
+        if isinstance(item, Tensor):
+            value = self._graph.value_here(item)
+            values[value] = None
+            return value
+        if isinstance(item, Operation):
+            nodes[self._graph.operation(item).id] = None
+            return None
+        if isinstance(item, dict):
+            return {key: self._resolve(each, values, nodes) for key, each in item.items()}
+        if isinstance(item, tuple) and hasattr(item, "_fields"):
+            return type(item)(*(self._resolve(each, values, nodes) for each in item))
+        if isinstance(item, list | tuple):
+            return type(item)(self._resolve(each, values, nodes) for each in item)
+        raise UsageError(
+            f"{type(item).__name__} cannot be fetched" if item is not None
+            else "None cannot be fetched",
+            source=where(), hint="fetch tensors, operations, their names, or nests of these",
+        )  # fmt: skip
+
+    def filled(self, arrays: dict[int, Array]) -> Any:
+        """The nest with arrays for tensors and None for operations."""
+        return _filled(self._tree, arrays)
+
+
+def _filled(tree: Any, arrays: dict[int, Array]) -> Any:
+    if tree is None:
+        return None
+    if isinstance(tree, dict):
+        return {key: _filled(each, arrays) for key, each in tree.items()}
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(_filled(each, arrays) for each in tree))
+    if isinstance(tree, list | tuple):
+        return type(tree)(_filled(each, arrays) for each in tree)
+    # The program's own: the session's variables and constants must not change under its hands.
+    return np.array(arrays[tree])
+
+
+def feed_array(node: Node, value: Value, given: Any) -> Array:
+    """What is fed for a value, as an array of its own, of the right shape and dtype.
+
+    Raises:
+        UsageError: It is a value of a graph.
+        ShapeError, DtypeError: It does not fit.
+    """
+    what = f"feed of {node.name!r}"
+    made_at = f" (made at {node.source})" if node.source else ""
+    spec = value.spec
+    wanted = np.dtype(spec.dtype)
+    data = given.data if isinstance(given, Tensor) else given
+    if isinstance(given, Tensor) and not isinstance(data, np.ndarray):
+        raise UsageError(f"{what}: a value of a graph cannot be fed", source=where(),
+                         hint="run it first and feed what it gave")  # fmt: skip
+    found = np.asarray(data)
+    if found.shape != spec.shape:
+        raise ShapeError(
+            f"{what}{made_at}: its shape is {spec.shape}, not {found.shape}", source=where(),
+            hint="feed an array of that shape, or build the graph for this one",
+        )  # fmt: skip
+    plain = not isinstance(data, np.ndarray | np.generic)
+    if not _fits(found, wanted, plain=plain):
+        raise DtypeError(
+            f"{what}{made_at}: its dtype is {wanted.name}, not {found.dtype.name}",
+            source=where(), hint="convert what is fed with .astype",
+        )  # fmt: skip
+    return np.array(found, wanted)
+
+
+def _fits(found: Array, wanted: np.dtype[Any], *, plain: bool) -> bool:
+    if found.dtype == wanted or np.can_cast(found.dtype, wanted, "same_kind"):
+        return True
+    if wanted.kind == "V":  # bfloat16
+        return found.dtype.kind in "fiu"
+    # Python's own numbers have no width: 3 is also an unsigned 3.
+    if plain and found.dtype.kind in "iu" and wanted.kind in "iu":
+        info = np.iinfo(wanted)
+        return not found.size or bool(found.min() >= info.min and found.max() <= info.max)
+    return not found.size and plain

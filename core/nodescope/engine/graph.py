@@ -1,0 +1,418 @@
+"""Graphs built by hand, with the semantics that TensorFlow 1 made known.
+
+Inside ``with graph.as_default():`` what a thread computes is recorded, not run; a `Session` runs
+it. Each thread has its own stack of default graphs, scopes, devices and control dependencies.
+
+Invariant: nodes, ids and names only grow and never change; registering one is atomic.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from nodescope import ops
+from nodescope.engine.abstract import Abstract
+from nodescope.engine.building import Builder
+from nodescope.engine.collections import Collections
+from nodescope.engine.default_graph import Default
+from nodescope.engine.lookup import Lookup
+from nodescope.engine.scopes import name_scope
+from nodescope.engine.source import where
+from nodescope.engine.state import current
+from nodescope.engine.tensor import LEAF, SMOOTH, Attrs, Tensor, make, spec_of
+from nodescope.errors import UsageError
+from nodescope.ir.graph import Node, TensorSpec
+from nodescope.ir.scopes import ancestors, join
+from nodescope.ops.op import Array, Op
+from nodescope.ops.state import UPDATES
+
+
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """What a session keeps a value of.
+
+    Attributes:
+        value: The value id of what it is at the start of a run.
+        name: Its node's name.
+        spec: Shape and dtype.
+        trainable: Whether optimizers change it.
+        initializer: Id of the node that gives it its first value; 0 for an ``outside`` one.
+        outside: The program's own parameter, which sessions share with the program.
+        chained: Each draw or update goes on from the one before, as a random generator's state.
+    """
+
+    value: int
+    name: str
+    spec: TensorSpec
+    trainable: bool = True
+    initializer: int = 0
+    outside: Tensor | None = None
+    chained: bool = False
+
+
+class _Here(threading.local):
+    """What one thread is in within one graph."""
+
+    def __init__(self) -> None:
+        self.control: list[tuple[int, ...] | None] = []
+        self.devices: list[Any] = []
+        self.updates: list[list[Node]] = []
+        self.reads: dict[Any, int] = {}
+        self.label = ""
+
+
+class Graph(Lookup, Collections, Builder):
+    """A graph that the program builds node by node.
+
+    Attributes:
+        variables: What sessions keep values of, by value id.
+        tensors: The tensors that the program got, by value id.
+        state_of: Value ids that are a variable's content, to the variable's own.
+        follow: For chained state: the value id of a state to the node that replaces it.
+        finalized: Whether nothing can be added any more; see `finalize`.
+        saved: Arrays of variables that a loaded file held, by value id.
+    """
+
+    def __init__(self) -> None:
+        Builder.__init__(self, "static")
+        Collections.__init__(self)
+        self.variables: dict[int, Variable] = {}
+        self.tensors: dict[int, Tensor] = {}
+        self.state_of: dict[int, int] = {}
+        self.follow: dict[int, int] = {}
+        self.saved: dict[int, Array] = {}
+        self.by_name: dict[str, Node] = {}
+        self._here = _Here()
+
+    def __repr__(self) -> str:
+        return f"<nodescope.Graph {self.id}: {len(self.nodes)} operations>"
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    # Being the default
+
+    def as_default(self) -> Default:
+        """A block in which this thread's operations are recorded here. Blocks nest."""
+        return Default(self)
+
+    def name_scope(self, name: str) -> name_scope:
+        """`nodescope.name_scope`, for use inside of ``as_default``."""
+        return name_scope(name)
+
+    @property
+    def version(self) -> int:
+        """Grows with each operation."""
+        return len(self.nodes)
+
+    def finalize(self) -> None:
+        """Make the graph read-only, as it should be once several threads run it."""
+        with self.lock:
+            self.finalized = True
+
+    def check_open(self) -> None:
+        """See `Builder.check_open`. Raises `UsageError`."""
+        if self.finalized:
+            raise UsageError(
+                "this graph is finalized: nothing can be added to it",
+                source=where(),
+                hint="build everything before finalize(), or build another Graph",
+            )
+
+    # Recording
+
+    def run(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Any:
+        """See `Builder.run`. Updates take the variable itself, whatever it was read as."""
+        if op.name in UPDATES:
+            target = inputs[0]
+            with self.control_dependencies(None, reset=False):
+                start = self.value_of(target)
+            variable = self.variables.get(self.state_of.get(start, start))
+            if variable is None:
+                raise UsageError(
+                    f"{op.name}: only variables can be assigned to", source=where(),
+                    hint="make it with nodescope.variable",
+                )  # fmt: skip
+            if not variable.chained:
+                handle = make(Abstract(variable.spec, self, variable.value))
+                inputs = (handle, *inputs[1:])
+            else:
+                handle = make(Abstract(variable.spec, self, start))
+                inputs = (handle, *inputs[1:])
+            result = super().run(op, inputs, attrs)
+            node = self.producer(self._register(result).data.value)
+            if variable.chained:
+                self._now[id(target)] = node.outputs[0]
+                self.follow[start] = node.id
+            self.state_of[node.outputs[0]] = variable.value
+            for each in self._here.updates:
+                each.append(node)
+            return result
+        result = super().run(op, inputs, attrs)
+        for each in result if isinstance(result, tuple) else (result,):
+            self._register(each)
+        return result
+
+    def assigned(self, target: Tensor, node: Node) -> None:
+        """See `Builder.assigned`: what a variable is stays open until a session runs."""
+
+    def _register(self, tensor: Any) -> Any:
+        value = tensor.data.value
+        node = self.producer(value)
+        tensor._name = f"{node.name}:{node.outputs.index(value)}"
+        self.tensors.setdefault(value, tensor)
+        return tensor
+
+    def add(
+        self,
+        op: Op,
+        inputs: tuple[int, ...],
+        attrs: Attrs,
+        specs: tuple[TensorSpec, ...],
+        state: Any,
+        *,
+        label: str = "",
+        scope: str | None = None,
+    ) -> Node:
+        """See `Builder.add`."""
+        with self.lock:
+            label = label or self._here.label
+            node = super().add(op, inputs, attrs, specs, state, label=label, scope=scope)
+            self.by_name[node.name] = node
+        return node
+
+    def value_of(self, tensor: Tensor, *, made_here: bool = False) -> int:
+        """See `Builder.value_of`. Behind control dependencies a variable is read anew."""
+        value = super().value_of(tensor, made_here=made_here)
+        variable = self.variables.get(value)
+        if variable is None or variable.chained or not (waits := self._waits()):
+            return value
+        reads, key = self._here.reads, (value, waits)
+        if key not in reads:
+            op = ops.get("read")
+            node = self.add(op, (value,), {}, (variable.spec,), current(), label="read",
+                            scope=variable.name)  # fmt: skip
+            self.state_of[node.outputs[0]] = value
+            reads[key] = node.outputs[0]
+        return reads[key]
+
+    def _capture(self, tensor: Tensor, kind: str) -> int:
+        if kind != "parameter":
+            return self._constant(tensor)  # it never changes
+        scope, _, label = tensor.name.rpartition("/")
+        with self.control_dependencies(None, reset=False):
+            node = self.add(ops.get("parameter"), (), {}, (spec_of(tensor),), current(),
+                            label=label or "parameter", scope=scope)  # fmt: skip
+        value = node.outputs[0]
+        self.inputs.append(value)
+        self.variables[value] = Variable(
+            value, node.name, spec_of(tensor), tensor.edge is LEAF, outside=tensor,
+            chained=tensor.dtype.kind not in SMOOTH,
+        )  # fmt: skip
+        return value
+
+    def read_grad(self, tensor: Tensor) -> Tensor | None:
+        """See `Builder.read_grad`: what ``backward`` gave in this graph."""
+        known = self._grads.get(id(tensor))
+        return None if known is None else known[1]
+
+    def named_leaf(
+        self, op: Op, attrs: Attrs, spec: TensorSpec, name: str, array: Array | None = None
+    ) -> Tensor:
+        """Add a leaf that the program names."""
+        label, scope = split_name(name, current().scope)
+        node = self.add(op, (), attrs, (spec,), current(), label=label, scope=scope)
+        value = node.outputs[0]
+        edge = LEAF if Abstract(spec, self, value).dtype.kind in SMOOTH else None
+        if array is not None:
+            self.arrays[value] = array
+        else:
+            self.inputs.append(value)
+        found = make(Abstract(spec, self, value), edge, kind=op.name)
+        return self._register(found)  # type: ignore[no-any-return]
+
+    def labelled(self, op: Op, inputs: tuple[Any, ...], label: str) -> Tensor:
+        """`run`, with a name for the node."""
+        for each in inputs:
+            if isinstance(each, Tensor):
+                self.value_of(each)  # what comes in now has a name of its own
+        self._here.label = label
+        try:
+            return self.run(op, inputs, {})  # type: ignore[no-any-return]
+        finally:
+            self._here.label = ""
+
+    def adopt(self, node: Node) -> None:
+        """Know a node that a file brought, and take its name and those of its scopes."""
+        self.by_name[node.name] = node
+        self._names[node.name.lower()] = self._names.get(node.name.lower(), 0) + 1
+        for each in ancestors(node.scope):
+            self._names.setdefault(each.lower(), 1)
+        for value in node.outputs:
+            self._producer[value] = node
+
+    def initial_value(self, first: Tensor, name: str) -> int:
+        """The value id of a variable's first value."""
+        data: Any = first.data
+        if data.__class__ is Abstract:
+            return self.value_of(first)
+        node = self.add(ops.get("constant"), (), {}, (spec_of(first),), current(),
+                        label="initial_value", scope=name)  # fmt: skip
+        self.arrays[node.outputs[0]] = data
+        return node.outputs[0]
+
+    def keep(self, node: Node, spec: TensorSpec, *, trainable: bool, initializer: Node) -> Tensor:
+        """Make ``node`` a variable."""
+        value = node.outputs[0]
+        self.inputs.append(value)
+        smooth = Abstract(spec, self, value).dtype.kind in SMOOTH
+        self.variables[value] = Variable(
+            value, node.name, spec, trainable and smooth, initializer.id
+        )
+        self.state_of[initializer.outputs[0]] = value
+        found = make(Abstract(spec, self, value), LEAF if smooth else None, kind="parameter")
+        return self._register(found)  # type: ignore[no-any-return]
+
+    # Control, devices, scopes
+
+    @contextlib.contextmanager
+    def control_dependencies(self, control_inputs: Any, *, reset: bool = True) -> Iterator[None]:
+        """Operations made inside run after the given ones; None forgets those of outer blocks.
+
+        Args:
+            control_inputs: Operations and tensors of this graph, or None.
+            reset: Variables are read anew in the block.
+        """
+        here = self._here
+        waits = None
+        if control_inputs is not None:
+            waits = tuple(self.operation(each).id for each in control_inputs)
+        saved = here.reads
+        if reset:
+            here.reads = {}
+        here.control.append(waits)
+        try:
+            yield
+        finally:
+            here.control.pop()
+            here.reads = saved
+
+    def _waits(self) -> tuple[int, ...]:
+        found: list[int] = []
+        for each in reversed(self._here.control):
+            if each is None:
+                break
+            found.extend(each)
+        return tuple(sorted(set(found)))
+
+    def control_inputs(self, inputs: tuple[int, ...]) -> tuple[int, ...]:
+        """See `Builder.control_inputs`; an input's maker runs before in any case."""
+        waits = self._waits()
+        if not waits:
+            return ()
+        makers = {self.producer(each).id for each in inputs}
+        return tuple(each for each in waits if each not in makers)
+
+    @contextlib.contextmanager
+    def within_device(self, device: Any) -> Iterator[None]:
+        """See `nodescope.device`."""
+        self._here.devices.append(device)
+        try:
+            yield
+        finally:
+            self._here.devices.pop()
+
+    def device(self, op: str) -> str:
+        """See `Builder.device`."""
+        found = ""
+        for each in self._here.devices:
+            given = each(op) if callable(each) else each
+            found = "" if given is None else merged(found, given)
+        return found or "cpu"
+
+    def enter_scope(self, scope: str, name: str) -> tuple[str, str]:
+        """See `Builder.enter_scope`; each block has a name of its own."""
+        if not name:
+            return "", ""
+        if name.endswith("/"):
+            return name[:-1], name
+        with self.lock:
+            path = self.unique_name(join(scope, name))
+        return path, path + "/"
+
+    @contextlib.contextmanager
+    def updates(self) -> Iterator[list[Node]]:
+        """Collects the update nodes that this thread adds inside."""
+        found: list[Node] = []
+        self._here.updates.append(found)
+        try:
+            yield found
+        finally:
+            self._here.updates.remove(found)
+
+    # Forms; the work is `nodescope.engine.saved`'s
+
+    def to_text(self) -> str:
+        """The graph as text; equal for graphs that were built alike by the same lines."""
+        from nodescope.engine.saved import text_of
+
+        return text_of(self)
+
+    def save(self, path: Any, session: Any = None) -> None:
+        """Write the graph to one file, whole or not at all; see docs/graphs.md.
+
+        Args:
+            path: The file, usually ``*.nsgraph``.
+            session: Whose values of the variables to keep. Without one, only those that are
+                known without a session.
+
+        Raises:
+            GraphError: An attribute or collection holds what a file cannot.
+        """
+        from nodescope.engine.saved import save
+
+        save(self, path, session)
+
+    @staticmethod
+    def load(path: Any) -> Graph:
+        """Read a graph from a file. A session on it starts with the variables that it holds.
+
+        Raises:
+            GraphError: It is no such file, is damaged, or was written by a newer version.
+        """
+        from nodescope.engine.saved import load
+
+        return load(path)
+
+
+def merged(outer: str, inner: str) -> str:
+    """A device inside of another: what the inner one leaves open stays as it was.
+
+    A device is ``cpu:0``, ``worker:1`` or ``worker:1/cpu:0``.
+    """
+    parts: dict[str, str] = {}
+    for each in (outer, inner):
+        for part in filter(None, each.split("/")):
+            kind = "worker" if part.split(":")[0] == "worker" else "device"
+            parts[kind] = part
+    return "/".join(parts[kind] for kind in ("worker", "device") if kind in parts)
+
+
+def split_name(name: str, scope: str) -> tuple[str, str]:
+    """The last part of a name, and the scope that it stands in.
+
+    Raises:
+        UsageError: It is not a name.
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9.][\w.\-]*(/[\w.\-]+)*", name):
+        raise UsageError(
+            f"{name!r} is not a name for an operation", source=where(),
+            hint="use letters, digits, '_', '.', '-', and '/' between scopes",
+        )  # fmt: skip
+    before, _, label = name.rpartition("/")
+    return label, join(scope, before) if before else scope

@@ -1,0 +1,373 @@
+"""Sessions: run parts of a graph that was built by hand, and keep its variables.
+
+Invariant: a run executes what its fetches need and nothing else; a variable that nothing orders
+after an update is read as it was when the run began.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine import modes
+from nodescope.engine.default_graph import get_default_graph
+from nodescope.engine.executor import Effects, execute_observed, run_calls
+from nodescope.engine.fetches import Fetches, feed_array
+from nodescope.engine.graph import Graph, Variable
+from nodescope.engine.plan import Call, Plan, needed
+from nodescope.engine.source import where
+from nodescope.engine.tensor import Tensor, make
+from nodescope.errors import UsageError
+from nodescope.ir.graph import Node
+from nodescope.ops.op import Array
+from nodescope.ops.state import UPDATES
+
+_MOST_PLANS = 128
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run is executed.
+
+    Attributes:
+        parallel: Run ready nodes at the same time: True, False, or None for where the cost model
+            says that it pays.
+        partition: Cut the graph by device and run the parts as threads; None where there are
+            several devices.
+    """
+
+    parallel: bool | None = None
+    partition: bool | None = None
+
+
+@dataclass(frozen=True)
+class RunMetadata:
+    """What the last run of a session did.
+
+    Attributes:
+        executed: Names of the nodes that were run, in order (of their parts, if partitioned).
+        peak_bytes: The most bytes of intermediate results that were held at once; views hold
+            nothing. Measured at the first run of these fetches with these feeds.
+        parallel: Whether nodes were run at the same time.
+        partitions: Devices of the parts, if the graph was cut.
+    """
+
+    executed: tuple[str, ...] = ()
+    peak_bytes: int | None = None
+    parallel: bool = False
+    partitions: tuple[str, ...] = ()
+
+
+@dataclass
+class _Program:
+    """Fetches and feeds, made ready."""
+
+    plan: Plan
+    reads: tuple[Variable, ...]
+    hosts: tuple[tuple[Any, tuple[tuple[str, int, Any], ...]], ...]
+    user: tuple[int, ...]
+    stateful: bool
+    chained: bool
+    metadata: RunMetadata
+
+    def measured(self, peak_bytes: int) -> None:
+        """Note what a run held at most."""
+        self.metadata = replace(self.metadata, peak_bytes=peak_bytes)
+
+
+class Session:
+    """Runs a graph. Also a context manager that closes it.
+
+    Args:
+        graph: What to run; the default graph if None.
+
+    Attributes:
+        graph: What it runs.
+        run_metadata: What the last run did.
+    """
+
+    def __init__(self, graph: Graph | None = None) -> None:
+        if graph is not None and not isinstance(graph, Graph):
+            raise UsageError(
+                f"Session: {type(graph).__name__} is no nodescope.Graph", source=where()
+            )
+        self.graph = get_default_graph() if graph is None else graph
+        self.run_metadata = RunMetadata()
+        self._values: dict[int, Array] = dict(self.graph.saved)
+        self._lock = threading.RLock()
+        self._programs: OrderedDict[Any, _Program] = OrderedDict()
+        self._closed = False
+
+    def __enter__(self) -> Session:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the variables go. Nothing can be run afterwards; closing twice is fine."""
+        with self._lock:
+            self._closed = True
+            self._values.clear()
+            self._programs.clear()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("this session is closed", source=where(), hint="make another Session")
+
+    def run(
+        self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None,
+        options: RunOptions | None = None,
+    ) -> Any:  # fmt: skip
+        """Run what ``fetches`` need.
+
+        Args:
+            fetches: A tensor, an operation, a name of one, or lists, tuples, named tuples and dicts
+                of them.
+            feed_dict: Values for placeholders, or for any other tensors, whose operations then do
+                not run.
+
+        Returns:
+            The form of ``fetches`` with a NumPy array for each tensor and None for each operation.
+
+        Raises:
+            UsageError: A fetch or feed is of another graph; a placeholder that is needed was not
+                fed; a variable that is needed has no value yet; the session is closed.
+            ShapeError, DtypeError: A feed does not fit.
+        """
+        self._check_open()
+        wanted = Fetches(self.graph, fetches)
+        return self._run(wanted, self._fed(feed_dict or {}), options or RunOptions())
+
+    def make_callable(
+        self, fetches: Any, feed_list: Iterable[Any] = (), options: RunOptions | None = None
+    ) -> Callable[..., Any]:
+        """A function that runs ``fetches``, with values for ``feed_list`` as its arguments."""
+        self._check_open()
+        wanted, given = Fetches(self.graph, fetches), list(feed_list)
+
+        def call(*values: Any) -> Any:
+            self._check_open()
+            if len(values) != len(given):
+                raise UsageError(f"this callable takes {len(given)} values, not {len(values)}",
+                                 source=where())  # fmt: skip
+            fed = self._fed(dict(zip(map(_Key, given), values, strict=True)))
+            return self._run(wanted, fed, options or RunOptions())
+
+        return call
+
+    def variable_values(self) -> dict[int, Array]:
+        """The variables' arrays by value id, as far as they have any."""
+        with self._lock:
+            found = dict(self._values)
+        for variable in self.graph.variables.values():
+            if variable.outside is not None:
+                found[variable.value] = variable.outside.data
+        return found
+
+    def _fed(self, feed_dict: Mapping[Any, Any]) -> dict[int, Array]:
+        graph, found = self.graph, {}
+        for key, given in feed_dict.items():
+            item = key.item if isinstance(key, _Key) else key
+            tensor = graph.get_tensor_by_name(item) if isinstance(item, str) else item
+            if not isinstance(tensor, Tensor):
+                raise UsageError(f"feed_dict: {type(tensor).__name__} cannot be fed",
+                                 source=where(), hint="feed tensors")  # fmt: skip
+            value = graph.value_here(tensor)
+            if value in found:
+                raise UsageError(f"feed_dict: {graph.producer(value).name!r} is fed twice",
+                                 source=where())  # fmt: skip
+            found[value] = feed_array(graph.producer(value), graph.values[value - 1], given)
+        return found
+
+    # Programs
+
+    def _program(self, wanted: Fetches, fed: Mapping[int, Array]) -> _Program:
+        key = (wanted.values, wanted.nodes, frozenset(fed), self.graph.version)
+        with self._lock:
+            program = self._programs.get(key)
+            if program is None:
+                program = self._programs[key] = self._prepared(wanted, frozenset(fed))
+                while len(self._programs) > _MOST_PLANS:
+                    self._programs.popitem(last=False)
+            else:
+                self._programs.move_to_end(key)
+        return program
+
+    def _prepared(self, wanted: Fetches, fed: frozenset[int]) -> _Program:
+        graph = self.graph
+        data = graph.finish(())
+        outputs, also = wanted.values, set(wanted.nodes)
+        # Drawing from chained state moves it on.
+        while True:
+            nodes = needed(data, outputs, tuple(fed), tuple(also))
+            used = {value for node in nodes for value in node.inputs}
+            more = {graph.follow[each] for each in used if each in graph.follow} - also
+            if not more:
+                break
+            also |= more
+        made = {value for node in nodes for value in node.outputs}
+        reads = tuple(each for each in graph.variables.values() if each.value in made - fed)
+        hosts = []
+        rates: set[int] = set()
+        for reader, ids in graph.hosts:
+            mine = tuple(
+                (name.rpartition(":")[0], value, np.dtype(graph.values[value - 1].spec.dtype))
+                for name, value in ids.items()
+                if value in made
+            )
+            if mine:
+                hosts.append((reader, mine))
+                rates.update(each[1] for each in mine)
+        known = {each.value for each in reads} | rates | fed
+        for node in nodes:
+            if node.op == "placeholder" and node.outputs[0] not in known:
+                made_at = f", made at {node.source}," if node.source else ""
+                raise UsageError(
+                    f"the placeholder {node.name!r}{made_at} must be fed",
+                    source=where(), hint=f"run(fetches, {{{node.name}: value}})",
+                )  # fmt: skip
+        order = (*fed, *(each.value for each in reads), *rates)
+        plan = Plan(data, graph.arrays, outputs, order, tuple(also))
+        stateful = any(node.op in UPDATES or node.op == "read" for node in plan.nodes)
+        chained = any(each.chained for each in reads)
+        names = tuple(call.node.name for call in plan.calls)
+        return _Program(plan, reads, tuple(hosts), tuple(fed), stateful, chained,
+                        RunMetadata(names))  # fmt: skip
+
+    # Running
+
+    def _run(self, wanted: Fetches, fed: dict[int, Array], options: RunOptions) -> Any:
+        if modes.builder() is not None:  # inside of `as_default`
+            with modes.building(None, scope=None):
+                return self._run(wanted, fed, options)
+        program = self._program(wanted, fed)
+        if program.chained:  # two draws at once would be the same draw
+            with self._lock:
+                arrays = self._execute(program, fed, options)
+        else:
+            arrays = self._execute(program, fed, options)
+        self.run_metadata = program.metadata
+        return wanted.filled(dict(zip(wanted.values, arrays, strict=True)))
+
+    def _execute(
+        self, program: _Program, fed: dict[int, Array], options: RunOptions
+    ) -> list[Array]:
+        values: dict[int, Array] = dict(fed)
+        first = self._first_values(program)
+        for variable in program.reads:
+            if variable.value in values:
+                continue
+            array = self._value(variable)
+            if array is None:
+                if variable.value not in first:
+                    raise _uninitialised(self.graph, variable)
+                # Only its shape and dtype count: this run gives it its first value.
+                array = np.broadcast_to(np.zeros((), variable.spec.dtype), variable.spec.shape)
+            values[variable.value] = array
+        for reader, wanted in program.hosts:
+            numbers = reader()
+            for name, value, dtype in wanted:
+                values[value] = np.asarray(numbers[name], dtype)
+        feeds = [values[each] for each in program.plan.fed]
+        tracer = modes.observer()
+        if tracer is not None:
+            found = execute_observed(
+                tracer, program.plan, feeds, key=f"graph{self.graph.id}",
+                gradients=self.graph.gradients, effects=self._effects(program, observed=True),
+            )  # fmt: skip
+            return [each.data for each in found]
+        effects = self._effects(program)
+        if program.metadata.peak_bytes is None:
+            return run_calls(program.plan, feeds, effects=effects, measure=program.measured)
+        if program.stateful:
+            return run_calls(program.plan, feeds, effects=effects)
+        return run_calls(program.plan, feeds)
+
+    def _first_values(self, program: _Program) -> set[int]:
+        """Variables without a value that the run only assigns to."""
+        found = {each.value for each in program.reads if self._value(each) is None}
+        if not found:
+            return found
+        for call in program.plan.calls:
+            stateful = call.node.op == "read" or call.node.op in UPDATES
+            found.difference_update(call.node.inputs[1:] if stateful else call.node.inputs)
+        return found.difference(program.plan.outputs)
+
+    def _value(self, variable: Variable) -> Array | None:
+        if variable.outside is not None:
+            return variable.outside.data
+        return self._values.get(variable.value)
+
+    def _effects(self, program: _Program, *, observed: bool = False) -> Effects:
+        """What reads and updates of variables do in this run."""
+        if not program.stateful:
+            return Effects()
+        graph = self.graph
+        held: dict[int, Tensor] = {}
+
+        def variable_of(node: Node) -> Variable:
+            value = node.inputs[0]
+            return graph.variables[graph.state_of.get(value, value)]
+
+        def before(call: Call, args: list[Any]) -> list[Any]:
+            variable = variable_of(call.node)
+            if call.node.op == "assign":
+                return args
+            array = self._value(variable)
+            if array is None:
+                raise _uninitialised(graph, variable)
+            if not observed:
+                return [array, *args[1:]]
+            known = held.get(variable.value, args[0])
+            if known is None or known.data is not array:
+                known = make(array, name=variable.name)
+            return [known, *args[1:]]
+
+        def after(call: Call, outputs: tuple[Any, ...]) -> None:
+            if call.node.op not in UPDATES:
+                return
+            variable = variable_of(call.node)
+            if observed:
+                held[variable.value] = outputs[0]
+            array = outputs[0].data if observed else outputs[0]
+            if variable.outside is not None:
+                variable.outside.data = array
+            else:
+                self._values[variable.value] = array
+
+        # From reading to writing: no other thread's update comes between.
+        return Effects(
+            {"read": before, **dict.fromkeys(UPDATES, before)},
+            dict.fromkeys(UPDATES, after),
+            lambda call: self._lock,
+        )
+
+
+class _Key:
+    """What is fed, by identity: tensors compare element by element."""
+
+    def __init__(self, item: Any) -> None:
+        self.item = item
+
+
+def _uninitialised(graph: Graph, variable: Variable) -> UsageError:
+    node = graph.producer(variable.value)
+    made_at = f", made at {node.source}," if node.source else ""
+    return UsageError(
+        f"the variable {variable.name!r}{made_at} has no value in this session yet",
+        source=where(),
+        hint="run global_variables_initializer() first",
+    )

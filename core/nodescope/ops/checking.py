@@ -1,0 +1,42 @@
+"""Checking: what the ops say about the nodes of a graph, for `nodescope.ir.verify`.
+
+Invariant: nothing is run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodescope import ops
+from nodescope.errors import ShapeError
+from nodescope.ir.graph import Node, TensorSpec
+from nodescope.ops.op import port_name
+
+
+def inferred(node: Node, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...] | None:
+    """The specs of a node's outputs; None if they depend on values, or it is a leaf.
+
+    Raises:
+        RegistryError: There is no such op.
+        ShapeError, DtypeError: It does not take these inputs.
+        KeyError: An attribute is missing.
+    """
+    op = ops.get(node.op)
+    if op.family == "leaf" and node.op != "read":
+        return None
+    attrs: dict[str, Any] = dict(node.attrs)
+    waiting, operands, port = list(specs), [], 0
+    while waiting or port_name(op, port) in attrs:
+        name = port_name(op, port)
+        operands.append(attrs.pop(name) if name in attrs else waiting.pop(0))
+        port += 1
+    wanted = len(op.ports)
+    if not op.variadic and len(operands) != wanted:
+        raise ShapeError(f"{op.name} takes {wanted} inputs, not {len(operands)}")
+    try:
+        found = op.infer(tuple(operands), attrs)
+    except ShapeError as error:
+        if "depends on" in error.message:
+            return None
+        raise
+    return found if isinstance(found, tuple) else (found,)
