@@ -20,6 +20,7 @@ from nodescope.engine import operators as _operators  # noqa: F401 (puts them on
 from nodescope.engine.checkpoint import checkpoint
 from nodescope.engine.control import cond, fori_loop, map, scan, while_loop
 from nodescope.engine.custom import custom_gradient, custom_vjp
+from nodescope.engine.default_graph import get_default_graph
 from nodescope.engine.forward_mode import jvp, linearize, vjp
 from nodescope.engine.functions import (
     cross_entropy,
@@ -34,18 +35,37 @@ from nodescope.engine.functions import (
     softplus,
 )
 from nodescope.engine.grad import (
-    assign,
-    constant,
     grad,
-    parameter,
     stop_gradient,
     tensor,
     value_and_grad,
 )
 from nodescope.engine.gradient_tape import GradientTape
+from nodescope.engine.graph import Graph
+from nodescope.engine.graph_api import (
+    GraphKeys,
+    assign,
+    assign_add,
+    assign_sub,
+    constant,
+    control_dependencies,
+    device,
+    global_variables,
+    global_variables_initializer,
+    gradients,
+    group,
+    identity,
+    no_op,
+    parameter,
+    placeholder,
+    placeholder_with_default,
+    trainable_variables,
+    variable,
+    variables_initializer,
+)
 from nodescope.engine.jacobian import hessian, hvp, jacfwd, jacobian, jacrev
 from nodescope.engine.modes import no_grad
-from nodescope.engine.numpy_functions.creation import geomspace, identity, logspace, tri
+from nodescope.engine.numpy_functions.creation import geomspace, logspace, tri
 from nodescope.engine.numpy_functions.cumulative import cummax, cummin
 from nodescope.engine.numpy_functions.index import (
     gather,
@@ -57,6 +77,7 @@ from nodescope.engine.numpy_functions.index import (
 )
 from nodescope.engine.numpy_functions.ordering import bincount, topk
 from nodescope.engine.scopes import name_scope, step, steps
+from nodescope.engine.session import RunMetadata, RunOptions, Session
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import NodescopeError
 
@@ -66,14 +87,20 @@ if TYPE_CHECKING:
 __version__ = _version("nodescope")
 
 __all__ = [
-    "GradientTape", "NodescopeError", "Tensor", "__version__", "assign", "attach", "bincount",
-    "breakpoint", "checkpoint", "cond", "constant", "cross_entropy", "cummax", "cummin",
-    "custom_gradient", "custom_vjp", "fft", "fori_loop", "gather", "gelu", "geomspace", "grad",
-    "hessian", "hvp", "identity", "index_add", "index_update", "jacfwd", "jacobian", "jacrev",
-    "jvp", "linalg", "linearize", "log_softmax", "logspace", "logsumexp", "map", "mse",
-    "name_scope", "nn", "no_grad", "one_hot", "optim", "parameter", "put_along_axis", "random",
-    "record", "relu", "scan", "scatter_add", "sigmoid", "silu", "softmax", "softplus", "step",
-    "steps", "stop_gradient", "tensor", "topk", "tri", "value_and_grad", "vjp", "while_loop",
+    "GradientTape", "Graph", "GraphKeys", "NodescopeError", "RunMetadata", "RunOptions",
+    "Session", "Tensor", "__version__", "assign", "assign_add", "assign_sub", "attach",
+    "bincount", "breakpoint", "checkpoint", "cond", "constant",
+    "control_dependencies", "cross_entropy", "cummax", "cummin", "custom_gradient",
+    "custom_vjp", "device", "fft", "fori_loop", "gather", "gelu",
+    "geomspace", "get_default_graph", "global_variables",
+    "global_variables_initializer", "grad", "gradients", "group", "hessian", "hvp", "identity",
+    "index_add", "index_update", "jacfwd", "jacobian", "jacrev", "jvp", "linalg", "linearize",
+    "log_softmax", "logspace", "logsumexp", "map", "mse", "name_scope", "nn", "no_grad",
+    "no_op", "one_hot", "optim", "parameter", "placeholder", "placeholder_with_default",
+    "put_along_axis", "random", "record", "relu", "scan", "scatter_add", "sigmoid",
+    "silu", "softmax", "softplus", "step", "steps", "stop_gradient", "tensor", "topk",
+    "trainable_variables", "tri", "value_and_grad", "variable", "variables_initializer", "vjp",
+    "while_loop",
 ]  # fmt: skip
 
 # The first import of the package `nodescope.record` binds its name here, where it would hide the
