@@ -21,7 +21,7 @@ from nodescope.ops.erf import erf
 from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Array, Op, Operand, Rule, Sample, one_per_output
 from nodescope.ops.shapes import like_ufunc, resolve, shape_of
-from nodescope.ops.windows import specs_of
+from nodescope.ops.windows import floating, specs_of
 
 _ON_COMPLEX = {"tanh", "sigmoid", "silu"}
 
@@ -86,14 +86,20 @@ _HALF_ROOT = math.sqrt(0.5)
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 
 
+_BLOCK = 1 << 14  # elements that stay in the first caches while a dozen passes go over them
+
+
 def _gelu(x: Array, approximate: str = "none") -> Array:
     if approximate == "none":
         return np.multiply(np.multiply(x, 0.5), np.add(erf(np.multiply(x, _HALF_ROOT)), 1.0))
-    inner = np.asarray(np.multiply(x, x))
-    inner *= _CUBIC
-    inner += 1.0
+    return _blockwise(_gelu_tanh, x)
+
+
+def _gelu_tanh(x: Array) -> Array:
+    inner = np.multiply(x, x)
+    inner *= _GELU * _CUBIC
+    inner += _GELU
     inner *= x
-    inner *= _GELU
     np.tanh(inner, out=inner)
     inner += 1.0
     inner *= x
@@ -101,16 +107,76 @@ def _gelu(x: Array, approximate: str = "none") -> Array:
     return inner
 
 
-def _gelu_vjp(F: Any, ct: Any, out: Any, x: Any, approximate: str = "none") -> Any:
-    if approximate == "none":
-        share = F.multiply(F.add(F.erf(F.multiply(x, _HALF_ROOT)), 1.0), 0.5)
-        density = F.multiply(F.exp(F.multiply(F.square(x), -0.5)), _DENSITY)
-        return F.multiply(ct, F.add(share, F.multiply(x, density)))
+def _blockwise(function: Callable[..., Array], *arrays: Array) -> Array:
+    """Apply an elementwise function block by block; arrays of one shape and dtype."""
+    flat = [np.ascontiguousarray(each).reshape(-1) for each in arrays]
+    out = np.empty_like(flat[0])
+    for start in range(0, out.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        out[part] = function(*(each[part] for each in flat))
+    return out.reshape(arrays[0].shape)
+
+
+def _slope_tanh(ct: Array, x: Array) -> Array:
+    square = np.multiply(x, x)
+    t = np.multiply(square, _GELU * _CUBIC)
+    t += _GELU
+    t *= x
+    np.tanh(t, out=t)
+    square *= 1.5 * _GELU * _CUBIC
+    square += 0.5 * _GELU
+    square *= x  # x / 2 times the slope of what is in the tanh
+    bend = np.multiply(t, t)
+    np.subtract(1.0, bend, out=bend)
+    bend *= square
+    t *= 0.5
+    t += 0.5
+    bend += t
+    bend *= ct
+    return bend
+
+
+def _slope_exact(ct: Array, x: Array) -> Array:
+    share = np.asarray(erf(np.multiply(x, _HALF_ROOT)))
+    share += 1.0
+    share *= 0.5
+    density = np.exp(np.multiply(np.multiply(x, x), -0.5))
+    return np.multiply(ct, np.add(share, np.multiply(np.multiply(density, _DENSITY), x)))
+
+
+def _gelu_grad_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
+    ct, x = specs
+    assert isinstance(ct, TensorSpec)
+    if shape_of(x) != ct.shape:
+        raise ShapeError(f"gelu_grad: {ct.shape} for an input of shape {shape_of(x)}")
+    dtype = floating("gelu_grad", ct, x)
+    if dtype.kind == "c":
+        raise DtypeError("gelu_grad: not defined for complex numbers")
+    return TensorSpec(ct.shape, dtype.name)
+
+
+def _gelu_grad(ct: Array, x: Array, approximate: str = "none") -> Array:
+    dtype = as_dtype(_gelu_grad_infer(specs_of(ct, x), {}).dtype)
+    slope = _slope_exact if approximate == "none" else _slope_tanh
+    return _blockwise(slope, np.asarray(ct, dtype), np.asarray(x, dtype))
+
+
+def _gelu_bend(F: Any, ct: Any, out: Any, g: Any, x: Any, approximate: str = "none") -> Any:
+    """The second derivative."""
     square = F.square(x)
-    t = F.tanh(F.multiply(x, F.add(F.multiply(square, _GELU * _CUBIC), _GELU)))
-    slope = F.multiply(x, F.add(F.multiply(square, 1.5 * _GELU * _CUBIC), 0.5 * _GELU))
-    bend = F.multiply(F.subtract(1.0, F.square(t)), slope)
-    return F.multiply(ct, F.add(F.multiply(F.add(t, 1.0), 0.5), bend))
+    if approximate == "none":
+        density = F.multiply(F.exp(F.multiply(square, -0.5)), _DENSITY)
+        bend = F.multiply(density, F.subtract(2.0, square))
+    else:
+        t = F.tanh(F.multiply(x, F.add(F.multiply(square, _GELU * _CUBIC), _GELU)))
+        first = F.add(F.multiply(square, 3 * _GELU * _CUBIC), _GELU)
+        second = F.multiply(x, 6 * _GELU * _CUBIC)
+        inside = F.subtract(
+            F.add(first, F.multiply(F.multiply(x, 0.5), second)),
+            F.multiply(F.multiply(x, F.square(first)), t),
+        )
+        bend = F.multiply(F.subtract(1.0, F.square(t)), inside)
+    return F.multiply(ct, F.multiply(g, bend))
 
 
 def _silu_vjp(F: Any, ct: Any, out: Any, x: Any) -> Any:
@@ -126,7 +192,7 @@ def _mish_vjp(F: Any, ct: Any, out: Any, x: Any) -> Any:
 
 def _between(F: Any, ct: Any, x: Any, low: float, high: float) -> Any:
     """The cotangent where ``x`` is strictly inside, else 0."""
-    return F.where(F.greater(x, low), F.where(F.less(x, high), ct, 0.0), 0.0)
+    return F.keep(ct, F.logical_and(F.greater(x, low), F.less(x, high)))
 
 
 def _elu(x: Array, alpha: float = 1.0) -> Array:
@@ -180,7 +246,7 @@ _activation(
 _activation(
     "relu",
     lambda x: np.maximum(x, 0),
-    lambda F, ct, out, x: F.where(F.greater(x, 0), ct, 0.0),
+    lambda F, ct, out, x: F.keep(ct, F.greater(x, 0)),
     like=np.positive,
     domain=(0.2, 2.0),
     smooth=False,
@@ -192,7 +258,11 @@ _activation(
 )
 _activation("softplus", _softplus, lambda F, ct, out, x: F.multiply(ct, F.sigmoid(x)))
 _activation("silu", lambda x: np.multiply(x, sigmoid(x)), _silu_vjp)
-_activation("gelu", _gelu, _gelu_vjp)
+_activation(
+    "gelu",
+    _gelu,
+    lambda F, ct, out, x, approximate="none": F.gelu_grad(ct, x, approximate=approximate),
+)
 _activation("mish", lambda x: np.multiply(x, np.tanh(_softplus(x))), _mish_vjp)
 _activation(
     "erf",
@@ -247,6 +317,29 @@ _activation(
     _logsigmoid,
     lambda F, ct, out, x: F.multiply(ct, F.sigmoid(F.negative(x))),
 )
+
+
+register(
+    Op(
+        name="gelu_grad",
+        family="activation",
+        infer=_gelu_grad_infer,
+        impl=_gelu_grad,
+        vjp=(
+            lambda F, ct, out, g, x, approximate="none": F.gelu_grad(
+                ct, x, approximate=approximate
+            ),
+            _gelu_bend,
+        ),
+        ports=("ct", "x"),
+        samples=lambda rng: [
+            Sample((rng.standard_normal(shape), rng.standard_normal(shape)),
+                   {"approximate": approximate})
+            for shape in ((3, 4), (0, 2), (1,)) for approximate in ("tanh", "none")
+        ],
+        flops=one_per_output,
+    )
+)  # fmt: skip
 
 
 # A slope that is learned (He et al., 2015)

@@ -18,6 +18,7 @@ from nodescope.errors import DtypeError, ShapeError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
 from nodescope.ops.lowprecision import as_dtype
+from nodescope.ops.masking import kept
 from nodescope.ops.op import Array, Op, Operand, Rule, Sample, one_per_input
 from nodescope.ops.windows import (
     Padding,
@@ -110,15 +111,16 @@ def _max(n: int, x: Array, **attrs: Any) -> Array:
 def _first_hits(x: Array, largest: Array, attrs: dict[str, Any]) -> Iterator[tuple[Any, Array]]:
     """For each tap, where it is its window's first maximum."""
     out = largest.shape[2:]
-    missed = np.empty(largest.shape, bool)
+    kernel = pair(attrs["kernel"])
     taken = np.zeros(largest.shape, bool)
     for at in _taps(attrs):
-        # Not smaller, rather than equal: a window with a NaN has one as its maximum.
-        np.less(_tap(x, at, out, attrs), largest, out=missed)
-        np.logical_or(missed, taken, out=missed)
-        hit = np.logical_not(missed)
-        yield at, hit
-        np.logical_or(taken, hit, out=taken)
+        if at == (kernel[0] - 1, kernel[1] - 1):
+            # What no tap before it was; a window with a NaN equals none of its taps.
+            yield at, np.logical_not(taken)
+            return
+        same = np.equal(_tap(x, at, out, attrs), largest)
+        yield at, np.greater(same, taken)
+        np.logical_or(taken, same, out=taken)
 
 
 def _max_grad(n: int, ct: Array, x: Array, largest: Array, **attrs: Any) -> Array:
@@ -127,9 +129,15 @@ def _max_grad(n: int, ct: Array, x: Array, largest: Array, **attrs: Any) -> Arra
     wide = padded(lift(x), padding, -np.inf)
     ct, largest = lift(ct), lift(largest)
     total = np.zeros(wide.shape, ct.dtype)
+    disjoint = all(d == 1 for d in attrs["dilation"]) and all(
+        s >= k for s, k in zip(attrs["stride"], attrs["kernel"], strict=True)
+    )
     for at, hit in _first_hits(wide, largest, attrs):
         target = _tap(total, at, largest.shape[2:], attrs)
-        np.add(target, np.multiply(ct, hit), out=target)
+        if disjoint:  # no element belongs to two windows
+            kept(ct, hit, out=target)
+        else:
+            np.add(target, kept(ct, hit), out=target)
     return flat(np.ascontiguousarray(inner(total, padding)), n)
 
 
@@ -275,10 +283,10 @@ def _samples(n: int, what: str, rng: np.random.Generator) -> list[Sample]:
 for _n in (1, 2):
     for _what, _infer, _impl, _rules, _ports in (
         ("max", partial(_sliding_infer, _n, "max"), _max, (_max_rule(_n),), ("x",)),
-        ("max_grad", partial(_pooled_infer, _n, "grad"), _max_grad, (_max_grad_rule(_n), None, None),
-         ("ct", "x", "largest")),
-        ("max_pick", partial(_pooled_infer, _n, "pick"), _max_pick, (_max_pick_rule(_n), None, None),
-         ("values", "x", "largest")),
+        ("max_grad", partial(_pooled_infer, _n, "grad"), _max_grad,
+         (_max_grad_rule(_n), None, None), ("ct", "x", "largest")),
+        ("max_pick", partial(_pooled_infer, _n, "pick"), _max_pick,
+         (_max_pick_rule(_n), None, None), ("values", "x", "largest")),
         ("avg", partial(_sliding_infer, _n, "avg"), _avg, (_avg_rule(_n),), ("x",)),
         ("avg_grad", partial(_avg_grad_infer, _n), _avg_grad, (_avg_grad_rule(_n),), ("ct",)),
     ):  # fmt: skip
