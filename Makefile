@@ -33,9 +33,13 @@ check: setup .make/check  ## Linters, types, layers, generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m nodescope.engine.coverage > /dev/null
 	$(BIN)/python -m nodescope_server.wire_ts --check
 	$(BIN)/python web/build.py typecheck
 	$(BIN)/python web/build.py lint
+
+check-ops: .make/install  ## Which operations and NumPy functions there are; is the README's table current
+	$(BIN)/python -m nodescope.engine.coverage
 
 bench: setup .make/bench  ## Measure the rows of the speed table beside their peers
 	$(BIN)/python -m bench

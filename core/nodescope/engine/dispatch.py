@@ -21,8 +21,8 @@ from nodescope.errors import UnsupportedError
 from nodescope.ops.op import Op
 from nodescope.registry import did_you_mean
 
-_UFUNCS: dict[Any, Op] = {}
-_FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+UFUNCS: dict[Any, Op] = {}
+FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 
 
 def bound(op: Op) -> Callable[..., Tensor]:
@@ -55,7 +55,7 @@ def bound(op: Op) -> Callable[..., Tensor]:
 
 
 def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    op = _UFUNCS.get(ufunc)
+    op = UFUNCS.get(ufunc)
     if method == "__call__" and op is not None and not kwargs:
         found = tuple(each if each.__class__ is Tensor else operand(each) for each in inputs)
         if None in [each if each is None else 0 for each in found]:
@@ -67,7 +67,7 @@ def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwa
 def _array_function(
     self: Tensor, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    function = _FUNCTIONS.get(func)
+    function = FUNCTIONS.get(func)
     if function is None:
         module = getattr(func, "__module__", "numpy").replace("numpy", "np", 1)
         raise _not_traced(f"{module}.{func.__name__}")
@@ -87,7 +87,7 @@ def _array_function(
 
 
 def _not_traced(name: str) -> UnsupportedError:
-    known = sorted({f"np.{each.__name__}" for each in (*_UFUNCS, *_FUNCTIONS)})
+    known = sorted({f"np.{each.__name__}" for each in (*UFUNCS, *FUNCTIONS)})
     near = did_you_mean(name, known)
     return UnsupportedError(
         f"{name} is not traced",
@@ -102,11 +102,11 @@ def _fill_tables() -> None:
     for op in ops.all_ops():
         for function in op.numpy:
             if isinstance(function, np.ufunc):
-                _UFUNCS[function] = op
+                UFUNCS[function] = op
             else:
-                _FUNCTIONS[function] = bound(op)
+                FUNCTIONS[function] = bound(op)
     for table in numpy_functions.tables():
-        _FUNCTIONS.update(table)
+        FUNCTIONS.update(table)
 
 
 _fill_tables()

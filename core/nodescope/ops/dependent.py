@@ -105,7 +105,7 @@ def _bincount_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Tensor
 
 def _bincount(x: Array, *weights: Array, minlength: int, length: int | None) -> Array:
     _bincount_check(tuple(TensorSpec(each.shape, each.dtype.name) for each in (x, *weights)))
-    found = np.bincount(x.astype(np.intp), *weights, minlength=minlength)
+    found = np.bincount(x.astype(np.intp), weights[0] if weights else None, minlength)
     if length is None:
         return found
     if len(found) > length:
@@ -148,6 +148,7 @@ def _edges_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpe
     dtype = np.dtype(tensor_spec(specs[0]).dtype)
     if dtype.kind == "c":
         raise DtypeError("histogram: complex numbers have no order")
+    dtype = np.dtype(np.uint8) if dtype == bool else dtype
     return TensorSpec((bins + 1,), np.histogram_bin_edges(np.zeros(1, dtype), 1, limits).dtype.name)
 
 

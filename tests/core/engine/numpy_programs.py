@@ -153,6 +153,8 @@ SUMS: dict[str, Any] = {
     "correlate_full": lambda x: np.correlate(x[0], x[1][:3], "full"),
     "correlate_same": lambda x: np.correlate(x[0], x[1][:3], "same"),
     "correlate_same_long": lambda x: np.correlate(x[0][:3], x[1], "same"),
+    "polyval": lambda x: np.polyval(x[0], x),
+    "diag_indices_from": lambda x: x[:, :3][np.diag_indices_from(x[:, :3])],
     "vander": lambda x: np.vander(x[0], 3),
     "angle": lambda x: np.angle(x),
     "angle_deg": lambda x: np.angle(x, deg=True),

@@ -16,6 +16,9 @@ from nodescope.engine.source import where as where_
 from nodescope.engine.tensor import NO_ATTRS, Tensor, make, operand, weak
 from nodescope.errors import DtypeError, ShapeError, UnsupportedError
 
+xp: Any = np
+"""NumPy, whose stubs do not know that its functions take and give tensors."""
+
 Table = dict[Any, Callable[..., Any]]
 """NumPy's function to ours, which takes the same arguments."""
 
@@ -24,7 +27,7 @@ def tensor_of(value: Any) -> Tensor:
     """``value`` as a tensor; arrays, lists and numbers become constants."""
     found = operand(value)
     if found.__class__ is Tensor:
-        return found  # type: ignore[no-any-return]
+        return found
     return make(np.asarray(value), kind="constant")
 
 

@@ -9,11 +9,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from nodescope.engine.numpy_functions.base import Table, call, tensor_of
-from nodescope.engine.numpy_functions.layout import as_shape
+from nodescope.engine.numpy_functions.base import xp as np
 from nodescope.engine.tensor import Tensor, make
+from nodescope.ops.layout import as_shape
 
 
 def _constant(function: Callable[..., Any]) -> Callable[..., Tensor]:
@@ -66,7 +65,7 @@ def full_like(
     wanted = x.shape if shape is None else as_shape(shape)
     found = dtype or x.dtype
     if isinstance(fill_value, Tensor):
-        return call("broadcast_to", fill_value.astype(found), shape=wanted)  # type: ignore[no-any-return]
+        return call("broadcast_to", fill_value.astype(found), shape=wanted)
     return make(np.full(wanted, fill_value, found), kind="constant")
 
 
@@ -79,7 +78,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:
     columns = [found.astype(dtype) ** int(each) for each in powers]
     if not columns:
         return make(np.zeros((found.size, 0), dtype), kind="constant")
-    return call("stack", *columns, axis=1)  # type: ignore[no-any-return]
+    return call("stack", *columns, axis=1)
 
 
 NUMPY: Table = {

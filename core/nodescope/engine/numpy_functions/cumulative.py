@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from nodescope.engine.numpy_functions.base import (
     Table,
     call,
     refuse_out,
     shape_error,
     tensor_of,
+)
+from nodescope.engine.numpy_functions.base import (
+    xp as np,
 )
 from nodescope.engine.tensor import Tensor
 from nodescope.ops.shapes import axes
@@ -28,7 +29,7 @@ def _scan(op: str) -> Callable[..., Tensor]:
         if dtype is not None and np.dtype(dtype) != x.dtype:
             x = x.astype(dtype)
         found = call(op, x, axis=None if axis is None else int(axis))
-        return found if dtype is None or found.dtype == dtype else found.astype(dtype)  # type: ignore[no-any-return]
+        return found if dtype is None or found.dtype == dtype else found.astype(dtype)
 
     return function
 
@@ -63,7 +64,7 @@ def _cumulative(op: str, first: int) -> Callable[..., Tensor]:
             return result
         shape = (*found.shape[:at], 1, *found.shape[at + 1 :])
         start = np.full(shape, first, result.dtype)
-        return call("concatenate", tensor_of(start), result, axis=at)  # type: ignore[no-any-return]
+        return call("concatenate", tensor_of(start), result, axis=at)
 
     return function
 

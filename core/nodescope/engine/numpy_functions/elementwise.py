@@ -9,8 +9,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from nodescope.engine.numpy_functions.base import (
     Table,
     along,
@@ -20,6 +18,9 @@ from nodescope.engine.numpy_functions.base import (
     shape_error,
     tensor_of,
     unsupported,
+)
+from nodescope.engine.numpy_functions.base import (
+    xp as np,
 )
 from nodescope.engine.tensor import Tensor, operand
 from nodescope.ops.shapes import axes
@@ -45,13 +46,13 @@ def angle(z: Any, deg: bool = False) -> Tensor:
     found = (
         np.arctan2(call("imag", x), call("real", x)) if x.dtype.kind == "c" else np.arctan2(0, x)
     )
-    return found * (180 / math.pi) if deg else found  # type: ignore[no-any-return]
+    return found * (180 / math.pi) if deg else found
 
 
 def fix(x: Any, out: None = None) -> Tensor:
     """``np.fix``: towards 0."""
     refuse_out("np.fix", out)
-    return np.trunc(tensor_of(x))  # type: ignore[no-any-return]
+    return np.trunc(tensor_of(x))
 
 
 def _sign_of_infinity(name: str, negative: bool) -> Callable[..., Tensor]:
@@ -61,7 +62,7 @@ def _sign_of_infinity(name: str, negative: bool) -> Callable[..., Tensor]:
         if found.dtype.kind == "c":
             raise dtype_error(f"np.{name}: not defined for {found.dtype}")
         sign = np.signbit(found) if found.dtype.kind == "f" else found < 0
-        return np.logical_and(np.isinf(found), sign if negative else ~sign)  # type: ignore[no-any-return]
+        return np.logical_and(np.isinf(found), sign if negative else ~sign)
 
     return function
 
@@ -74,7 +75,7 @@ def _is_real(name: str, wanted: bool) -> Callable[..., Tensor]:
             if found.dtype.kind != "c"
             else call("imag", found) != 0
         )
-        return np.logical_not(flat) if wanted else flat  # type: ignore[return-value, no-any-return]
+        return np.logical_not(flat) if wanted else flat
 
     return function
 
@@ -95,7 +96,7 @@ def unwrap(
     correction = np.where(np.abs(steps) < limit, np.asarray(0, dtype), correction)
     first = along(x, at, slice(None, 1)).astype(dtype)
     rest = along(x, at, slice(1, None)).astype(dtype) + np.cumsum(correction, axis=at)
-    return np.concatenate([first, rest], axis=at)  # type: ignore[return-value, no-any-return]
+    return np.concatenate([first, rest], axis=at)
 
 
 def interp(
@@ -112,8 +113,8 @@ def interp(
         where, places = where % period, places % period
         order = np.argsort(places)
         places, values = places[order], values[order]
-        places = np.concatenate([places[-1:] - period, places, places[:1] + period])  # type: ignore[assignment]
-        values = np.concatenate([values[-1:], values, values[:1]])  # type: ignore[assignment]
+        places = np.concatenate([places[-1:] - period, places, places[:1] + period])
+        values = np.concatenate([values[-1:], values, values[:1]])
     first, final = values[0], values[-1]
     if places.size == 1:
         found: Any = where * 0 + first
@@ -125,7 +126,7 @@ def interp(
     found = np.where(where < places[0], first if left is None else left, found)
     found = np.where(where > places[-1], final if right is None else right, found)
     found = np.where(where == places[-1], final, found)
-    return np.where(np.isnan(where), np.nan, found)  # type: ignore[return-value, no-any-return]
+    return np.where(np.isnan(where), np.nan, found)
 
 
 # Neighbours
@@ -145,7 +146,7 @@ def diff(
             each if each is None or each.ndim else call("broadcast_to", each, shape=one)
             for each in (None if e is None else tensor_of(e) for e in (prepend, append))
         ]
-        x = np.concatenate([e for e in (ends[0], x, ends[1]) if e is not None], axis=at)  # type: ignore[assignment]
+        x = np.concatenate([e for e in (ends[0], x, ends[1]) if e is not None], axis=at)
     for _ in range(n):
         later, earlier = along(x, at, slice(1, None)), along(x, at, slice(None, -1))
         x = later != earlier if x.dtype == bool else later - earlier
@@ -159,7 +160,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
     ends = [None if each is None else tensor_of(each).ravel() for each in (to_begin, to_end)]
     parts = [each.astype(x.dtype) if each is not None else None for each in ends]
     joined = [each for each in (parts[0], found, parts[1]) if each is not None]
-    return np.concatenate(joined) if len(joined) > 1 else found  # type: ignore[return-value, no-any-return]
+    return np.concatenate(joined) if len(joined) > 1 else found
 
 
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
@@ -221,7 +222,7 @@ def _slope(x: Tensor, at: int, spacing: Any, order: int) -> Tensor:
                 + (2.0 * s + r) / (s * (r + s)) * part(-1, None),
             ]  # fmt: skip
     # In the dtype of the values, whatever that of the places.
-    return np.concatenate([ends[0], inner, ends[1]], axis=at).astype(x.dtype)  # type: ignore[return-value]
+    return np.concatenate([ends[0], inner, ends[1]], axis=at).astype(x.dtype)
 
 
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
@@ -238,7 +239,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
         else:
             width = diff(places, axis=at)
     both = along(values, at, slice(1, None)) + along(values, at, slice(None, -1))
-    return np.sum(width * both / 2.0, axis=at)  # type: ignore[no-any-return]
+    return np.sum(width * both / 2.0, axis=at)
 
 
 def cross(
@@ -253,7 +254,16 @@ def cross(
         raise shape_error(f"np.cross: vectors of three, not {left.shape} and {right.shape}")
     (a0, a1, a2), (b0, b1, b2) = ([v[..., i] for i in range(3)] for v in (left, right))
     found = np.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], axis=-1)
-    return np.moveaxis(found, -1, axisc)  # type: ignore[return-value, no-any-return]
+    return np.moveaxis(found, -1, axisc)
+
+
+def polyval(p: Any, x: Any) -> Tensor:
+    """``np.polyval``: the highest power first."""
+    factors, places = tensor_of(p), tensor_of(x)
+    found: Any = np.zeros_like(places)
+    for i in range(factors.size):
+        found = found * places + factors[i]
+    return found
 
 
 # Convolution of vectors
@@ -269,12 +279,12 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Tensor:
         long, short = short, long
     full = call("convolve", long, short)
     if mode == "full":
-        return full  # type: ignore[no-any-return]
+        return full
     if mode not in ("same", "valid"):
         raise unsupported(f"np.convolve: mode={mode!r}", "use full, same or valid")
     cut = (short.size - 1) // 2 if mode == "same" else short.size - 1
     size = long.size if mode == "same" else long.size - short.size + 1
-    return full[cut : cut + size]  # type: ignore[no-any-return]
+    return full[cut : cut + size]
 
 
 def correlate(a: Any, v: Any, mode: str = "valid") -> Tensor:
@@ -295,5 +305,6 @@ NUMPY: Table = {
     np.iscomplex: _is_real("iscomplex", False), np.unwrap: unwrap, np.interp: interp,
     np.diff: diff, np.ediff1d: ediff1d, np.gradient: gradient, np.trapezoid: trapezoid,
     np.cross: cross, np.linalg.cross: lambda x1, x2, /, *, axis=-1: cross(x1, x2, axis=axis),
-    np.convolve: convolve, np.correlate: correlate,
+    np.convolve: convolve,
+    np.polyval: polyval, np.correlate: correlate,
 }  # fmt: skip

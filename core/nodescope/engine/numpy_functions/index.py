@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from nodescope.engine.numpy_functions.base import (
     Table,
     along,
@@ -19,6 +17,9 @@ from nodescope.engine.numpy_functions.base import (
     shape_error,
     tensor_of,
     unsupported,
+)
+from nodescope.engine.numpy_functions.base import (
+    xp as np,
 )
 from nodescope.engine.numpy_functions.layout import ravel, reshape
 from nodescope.engine.operators import index_template
@@ -43,7 +44,7 @@ def index_update(x: Any, index: Any, value: Any) -> Tensor:
     template, arrays = index_template(index)
     found = operand(value)
     given = tensor_of(value) if found is None else found
-    return call("index_set", tensor_of(x), given, *arrays, index=template)  # type: ignore[no-any-return]
+    return call("index_set", tensor_of(x), given, *arrays, index=template)
 
 
 def index_add(x: Any, index: Any, value: Any) -> Tensor:
@@ -58,7 +59,7 @@ def index_add(x: Any, index: Any, value: Any) -> Tensor:
     template, arrays = index_template(index)
     selected = found[index]
     given = call("broadcast_to", tensor_of(value), shape=selected.shape)
-    return found + call("index_add", given, *arrays, index=template, shape=found.shape)  # type: ignore[no-any-return]
+    return found + call("index_add", given, *arrays, index=template, shape=found.shape)
 
 
 def gather(x: Any, indices: Any, axis: int = -1) -> Tensor:
@@ -66,14 +67,14 @@ def gather(x: Any, indices: Any, axis: int = -1) -> Tensor:
 
     The other dimensions of both agree or are 1.
     """
-    return call("take_along_axis", tensor_of(x), tensor_of(indices), axis=int(axis))  # type: ignore[no-any-return]
+    return call("take_along_axis", tensor_of(x), tensor_of(indices), axis=int(axis))
 
 
 def scatter_add(x: Any, indices: Any, values: Any, axis: int = -1) -> Tensor:
     """``x`` with ``values`` added where `gather` would take them from, repeated ones included."""
     found, places = tensor_of(x), tensor_of(indices)
     given = call("broadcast_to", tensor_of(values), shape=places.shape)
-    return found + call("add_along_axis", given, places, axis=int(axis), shape=found.shape)  # type: ignore[no-any-return]
+    return found + call("add_along_axis", given, places, axis=int(axis), shape=found.shape)
 
 
 def put_along_axis(x: Any, indices: Any, values: Any, axis: int = -1) -> Tensor:
@@ -121,7 +122,7 @@ def take(
     if mode == "wrap":
         places = places % size
     elif mode == "clip":
-        places = np.clip(places, 0, size - 1)  # type: ignore[assignment]
+        places = np.clip(places, 0, size - 1)
     elif mode != "raise":
         raise unsupported(f"np.take: mode={mode!r}", "use 'raise', 'wrap' or 'clip'")
     return along(x, at, places)
@@ -151,7 +152,7 @@ def extract(condition: Any, arr: Any) -> Tensor:
 
 def flatnonzero(a: Any) -> Tensor:
     """``np.flatnonzero``."""
-    return call("nonzero", ravel(a))[0]  # type: ignore[no-any-return]
+    return call("nonzero", ravel(a))[0]
 
 
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
@@ -176,12 +177,12 @@ def choose(a: Any, choices: Sequence[Any], out: None = None, mode: str = "raise"
     if mode == "wrap":
         index = index % len(parts)
     elif mode == "clip":
-        index = np.clip(index, 0, len(parts) - 1)  # type: ignore[assignment]
+        index = np.clip(index, 0, len(parts) - 1)
     wide = [call("broadcast_to", each.astype(dtype), shape=shape) for each in parts]
     places = reshape(call("broadcast_to", index, shape=shape), (1, *shape))
     if mode == "raise" and bool(np.any((places < 0) | (places >= len(parts)))):
         raise ValueError("invalid entry in choice array")
-    return np.take_along_axis(np.stack(wide), places, 0)[0]  # type: ignore[return-value, no-any-return]
+    return np.take_along_axis(np.stack(wide), places, 0)[0]
 
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Tensor:
@@ -195,7 +196,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     found: Any = rest
     for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
         found = where(condition, choice, found)
-    return found if found.dtype == dtype else found.astype(dtype)  # type: ignore[no-any-return]
+    return found if found.dtype == dtype else found.astype(dtype)
 
 
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Tensor:
@@ -217,7 +218,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     for condition, function in zip(conditions, funclist, strict=True):
         value = function(data[condition], *args, **kw) if callable(function) else function
         found = index_update(found, condition, value)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def ix_(*args: Any) -> tuple[Tensor, ...]:
@@ -252,7 +253,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: str = "raise", order: s
     found: Any = 0
     for each, size in zip(multi_index, sizes, strict=True):
         found = found * size + tensor_of(each)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 NUMPY: Table = {

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from nodescope.engine.numpy_functions.base import (
     Table,
     along,
@@ -18,6 +16,9 @@ from nodescope.engine.numpy_functions.base import (
     refuse_out,
     shape_error,
     tensor_of,
+)
+from nodescope.engine.numpy_functions.base import (
+    xp as np,
 )
 from nodescope.engine.numpy_functions.layout import (
     atleast_1d,
@@ -45,32 +46,32 @@ def concatenate(
     parts = _parts(arrays, dtype, out, "concatenate")
     if axis is None:
         parts, axis = [ravel(each) for each in parts], 0
-    return call("concatenate", *parts, axis=int(axis))  # type: ignore[no-any-return]
+    return call("concatenate", *parts, axis=int(axis))
 
 
 def stack(
     arrays: Any, axis: int = 0, out: None = None, *, dtype: Any = None, casting: str = ""
 ) -> Tensor:
     """``np.stack``."""
-    return call("stack", *_parts(arrays, dtype, out, "stack"), axis=int(axis))  # type: ignore[no-any-return]
+    return call("stack", *_parts(arrays, dtype, out, "stack"), axis=int(axis))
 
 
 def vstack(tup: Sequence[Any], *, dtype: Any = None, casting: str = "") -> Tensor:
     """``np.vstack``."""
     parts = [atleast_2d(each) for each in _parts(tup, dtype, None, "vstack")]
-    return call("concatenate", *parts, axis=0)  # type: ignore[no-any-return]
+    return call("concatenate", *parts, axis=0)
 
 
 def hstack(tup: Sequence[Any], *, dtype: Any = None, casting: str = "") -> Tensor:
     """``np.hstack``."""
     parts = [atleast_1d(each) for each in _parts(tup, dtype, None, "hstack")]
-    return call("concatenate", *parts, axis=0 if parts[0].ndim == 1 else 1)  # type: ignore[no-any-return]
+    return call("concatenate", *parts, axis=0 if parts[0].ndim == 1 else 1)
 
 
 def dstack(tup: Sequence[Any]) -> Tensor:
     """``np.dstack``."""
     parts = [atleast_3d(each) for each in _parts(tup, None, None, "dstack")]
-    return call("concatenate", *parts, axis=2)  # type: ignore[no-any-return]
+    return call("concatenate", *parts, axis=2)
 
 
 def column_stack(tup: Sequence[Any]) -> Tensor:
@@ -79,7 +80,7 @@ def column_stack(tup: Sequence[Any]) -> Tensor:
         each if each.ndim > 1 else reshape(each, (-1 if each.size else 0, 1))
         for each in _parts(tup, None, None, "column_stack")
     ]
-    return call("concatenate", *parts, axis=1)  # type: ignore[no-any-return]
+    return call("concatenate", *parts, axis=1)
 
 
 def block(arrays: Any) -> Tensor:
@@ -195,7 +196,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
     elif where.ndim:
         count = where.size
     else:  # one place takes all of them, the first dimension along the axis
-        full = np.moveaxis(full, 0, at)  # type: ignore[assignment]
+        full = np.moveaxis(full, 0, at)
         count = full.shape[at]
     # NumPy itself says where old (0, 1, …) and new (-1, -2, …) elements come to stand.
     marks = np.insert(np.arange(size), where, -1 - np.arange(count))

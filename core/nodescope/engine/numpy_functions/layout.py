@@ -9,8 +9,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from nodescope.engine.numpy_functions.base import (
     Table,
     along,
@@ -20,6 +18,9 @@ from nodescope.engine.numpy_functions.base import (
     shape_error,
     tensor_of,
     unsupported,
+)
+from nodescope.engine.numpy_functions.base import (
+    xp as np,
 )
 from nodescope.engine.tensor import Tensor
 from nodescope.ops.layout import as_shape
@@ -36,10 +37,10 @@ def reshape(
     x = tensor_of(a)
     wanted = as_shape(newshape if shape is None else shape)
     if order in ("C", "A", "K"):
-        return call("reshape", x, shape=wanted)  # type: ignore[no-any-return]
+        return call("reshape", x, shape=wanted)
     # In Fortran's order the reversed dimensions are in C's.
     turned = call("reshape", call("transpose", x, axes=None), shape=wanted[::-1])
-    return call("transpose", turned, axes=None)  # type: ignore[no-any-return]
+    return call("transpose", turned, axes=None)
 
 
 def ravel(a: Any, order: str = "C") -> Tensor:
@@ -49,7 +50,7 @@ def ravel(a: Any, order: str = "C") -> Tensor:
 
 
 def _order(axes_: Sequence[int], x: Tensor) -> Tensor:
-    return call("transpose", x, axes=tuple(axes_))  # type: ignore[no-any-return]
+    return call("transpose", x, axes=tuple(axes_))
 
 
 def swapaxes(a: Any, axis1: int, axis2: int) -> Tensor:
@@ -125,7 +126,7 @@ def fliplr(m: Any) -> Tensor:
     x = tensor_of(m)
     if x.ndim < 2:
         raise shape_error(f"fliplr: needs two dimensions, not shape {x.shape}")
-    return call("flip", x, axis=1)  # type: ignore[no-any-return]
+    return call("flip", x, axis=1)
 
 
 def flipud(m: Any) -> Tensor:
@@ -133,7 +134,7 @@ def flipud(m: Any) -> Tensor:
     x = tensor_of(m)
     if x.ndim < 1:
         raise shape_error("flipud: needs one dimension")
-    return call("flip", x, axis=0)  # type: ignore[no-any-return]
+    return call("flip", x, axis=0)
 
 
 def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
@@ -146,10 +147,10 @@ def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
     if turns == 0:
         return x
     if turns == 2:
-        return call("flip", x, axis=(one, two))  # type: ignore[no-any-return]
+        return call("flip", x, axis=(one, two))
     if turns == 1:
         return swapaxes(call("flip", x, axis=two), one, two)
-    return call("flip", swapaxes(x, one, two), axis=two)  # type: ignore[no-any-return]
+    return call("flip", swapaxes(x, one, two), axis=two)
 
 
 # Repeating
@@ -209,15 +210,23 @@ def _tri_indices(name: str) -> Callable[..., Any]:
 # Diagonals
 
 
+def diag_indices_from(arr: Any) -> tuple[Tensor, ...]:
+    """``np.diag_indices_from``."""
+    x = tensor_of(arr)
+    if x.ndim < 2 or len(set(x.shape)) != 1:
+        raise shape_error(f"diag_indices_from: needs equal dimensions, not shape {x.shape}")
+    return (tensor_of(np.arange(x.shape[0])),) * x.ndim
+
+
 def diag(v: Any, k: int = 0) -> Tensor:
     """``np.diag``: the diagonal of a matrix, or a matrix with this diagonal."""
     x = tensor_of(v)
     if x.ndim == 2:
-        return call("diagonal", x, offset=k, axis1=0, axis2=1)  # type: ignore[no-any-return]
+        return call("diagonal", x, offset=k, axis1=0, axis2=1)
     if x.ndim != 1:
         raise shape_error(f"diag: needs one or two dimensions, not shape {x.shape}")
     size = x.shape[0] + abs(k)
-    return call("on_diagonal", x, offset=k, rows=size, columns=size)  # type: ignore[no-any-return]
+    return call("on_diagonal", x, offset=k, rows=size, columns=size)
 
 
 def diagflat(v: Any, k: int = 0) -> Tensor:
@@ -230,7 +239,7 @@ def trace(
 ) -> Tensor:
     """``np.trace``: the sum along a diagonal."""
     diagonal = np.diagonal(tensor_of(a), offset, axis1, axis2)
-    return np.sum(diagonal, -1, dtype, out)  # type: ignore[no-any-return, call-overload]
+    return np.sum(diagonal, -1, dtype, out)
 
 
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
@@ -273,7 +282,7 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Te
         _none_left("pad", kwargs)
         if not values.size or (values == values.flat[0]).all():
             value = values.flat[0].item() if values.size else 0
-            return call("pad", x, widths=widths, value=value)  # type: ignore[no-any-return]
+            return call("pad", x, widths=widths, value=value)
         for axis, pair in enumerate(widths):
             for side in (0, 1):
                 one = [(0, 0)] * x.ndim
@@ -290,7 +299,7 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Te
             continue
         if not x.shape[axis]:
             raise shape_error(f"np.pad: axis {axis} is empty and has nothing to continue with")
-        places: Any = np.pad(np.arange(x.shape[axis]), pair, mode=mode)  # type: ignore[call-overload]
+        places: Any = np.pad(np.arange(x.shape[axis]), pair, mode=mode)
         x = along(x, axis, places)
     return x
 
@@ -315,6 +324,7 @@ NUMPY: Table = {
         x, offset, -2, -1
     ),
     np.linalg.trace: lambda x, /, *, offset=0, dtype=None: np.trace(x, offset, -2, -1, dtype),
+    np.diag_indices_from: diag_indices_from,
     np.triu_indices_from: _tri_indices("triu_indices_from"),
     np.tril_indices_from: _tri_indices("tril_indices_from"),
 }  # fmt: skip

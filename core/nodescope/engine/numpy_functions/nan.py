@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from nodescope.engine.numpy_functions import reduce
 from nodescope.engine.numpy_functions.base import Table, refuse_out, tensor_of, unsupported
+from nodescope.engine.numpy_functions.base import xp as np
 from nodescope.engine.tensor import Tensor
 
 
 def _filled(x: Tensor, fill: float) -> Tensor:
     if x.dtype.kind not in "fc":
         return x
-    return np.where(np.isnan(x), np.asarray(fill, x.dtype), x)  # type: ignore[return-value, no-any-return]
+    return np.where(np.isnan(x), np.asarray(fill, x.dtype), x)
 
 
 def _total(function: Callable[..., Tensor], fill: float) -> Callable[..., Tensor]:
@@ -53,7 +52,7 @@ def _extreme(function: Callable[..., Tensor], fill: float) -> Callable[..., Tens
         if where is not True:
             raise unsupported("np.nanmax and np.nanmin: where= needs initial=")
         empty = np.all(np.isnan(x), axis=axis, keepdims=keepdims)
-        return np.where(empty, np.asarray(np.nan, x.dtype), found)  # type: ignore[return-value, no-any-return]
+        return np.where(empty, np.asarray(np.nan, x.dtype), found)
 
     return extreme
 
@@ -66,15 +65,15 @@ def _position(function: Callable[..., Any], fill: float) -> Callable[..., Tensor
         x = tensor_of(a)
         if x.dtype.kind in "fc" and np.all(np.isnan(x), axis=axis).any():
             raise ValueError("All-NaN slice encountered")
-        return function(_filled(x, fill), axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+        return function(_filled(x, fill), axis=axis, keepdims=keepdims)
 
     return position
 
 
 NUMPY: Table = {
     np.nansum: _total(reduce.sum, 0), np.nanprod: _total(reduce.prod, 1),
-    np.nancumsum: _total(lambda x, *args, **kwargs: np.cumsum(x, *args, **kwargs), 0),  # type: ignore[arg-type, return-value]
-    np.nancumprod: _total(lambda x, *args, **kwargs: np.cumprod(x, *args, **kwargs), 1),  # type: ignore[arg-type, return-value]
+    np.nancumsum: _total(lambda x, *args, **kwargs: np.cumsum(x, *args, **kwargs), 0),
+    np.nancumprod: _total(lambda x, *args, **kwargs: np.cumprod(x, *args, **kwargs), 1),
     np.nanmean: _average(reduce.mean), np.nanvar: _average(reduce.var),
     np.nanstd: _average(reduce.std), np.nanmax: _extreme(reduce.max, -np.inf),
     np.nanmin: _extreme(reduce.min, np.inf), np.nanargmax: _position(np.argmax, -np.inf),

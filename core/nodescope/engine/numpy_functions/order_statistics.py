@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from nodescope.engine.numpy_functions.base import (
     Table,
     call,
@@ -18,6 +16,9 @@ from nodescope.engine.numpy_functions.base import (
     shape_error,
     tensor_of,
     unsupported,
+)
+from nodescope.engine.numpy_functions.base import (
+    xp as np,
 )
 from nodescope.engine.tensor import Tensor
 from nodescope.ops.reduction import as_axis
@@ -53,7 +54,7 @@ def median(
     found = np.mean(ordered[..., (size - 1) // 2 : size // 2 + 1], axis=-1)
     if x.dtype.kind in "fc":
         found = _or_nan(found, np.isnan(ordered[..., -1]))
-    return found.reshape(wide) if keepdims else found  # type: ignore[no-any-return, return-value]
+    return found.reshape(wide) if keepdims else found
 
 
 def quantile(
@@ -99,7 +100,7 @@ def quantile(
         # The levels come first.
         lead = tuple(range(len(kept), len(kept) + levels.ndim))
         found = np.transpose(found, (*lead, *range(len(kept))))
-    return found.reshape((*levels.shape, *wide)) if keepdims else found  # type: ignore[no-any-return]
+    return found.reshape((*levels.shape, *wide)) if keepdims else found
 
 
 def percentile(
@@ -131,7 +132,7 @@ def nanmedian(
     ends[1] = np.where(places > 0, ends[1], 0)
     both = np.concatenate([np.take_along_axis(ordered, each, -1) for each in ends], axis=-1)
     found = np.mean(both, axis=-1)
-    return found.reshape(wide) if keepdims else found  # type: ignore[no-any-return, return-value]
+    return found.reshape(wide) if keepdims else found
 
 
 def nanquantile(
@@ -160,7 +161,7 @@ def nanquantile(
     step = upper - lower
     found = np.where(share < 0.5, lower + step * share, upper - step * (1 - share)).astype(dtype)
     found = np.moveaxis(found, -1, 0).reshape((*levels.shape, *(wide if keepdims else kept)))
-    return found  # type: ignore[return-value]
+    return found
 
 
 def nanpercentile(a: Any, q: Any, *args: Any, **kwargs: Any) -> Tensor:

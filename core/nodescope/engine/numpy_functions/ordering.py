@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from nodescope.engine.numpy_functions.base import (
     Table,
     along,
@@ -17,6 +15,9 @@ from nodescope.engine.numpy_functions.base import (
     shape_error,
     tensor_of,
     unsupported,
+)
+from nodescope.engine.numpy_functions.base import (
+    xp as np,
 )
 from nodescope.engine.numpy_functions.index import flatnonzero
 from nodescope.engine.numpy_functions.layout import ravel, reshape
@@ -31,7 +32,7 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect"
         x, axis = ravel(x), 0
     kth = concrete(kth, "np.partition: kth")
     order = call("argpartition", x, kth=tuple(np.atleast_1d(kth).tolist()), axis=int(axis))
-    return call("take_along_axis", x, order, axis=int(axis))  # type: ignore[no-any-return]
+    return call("take_along_axis", x, order, axis=int(axis))
 
 
 def topk(x: Any, k: int, axis: int = -1, *, largest: bool = True) -> tuple[Tensor, Tensor]:
@@ -61,7 +62,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tens
         x = x[tensor_of(sorter)]
     if side not in ("left", "right"):
         raise unsupported(f"np.searchsorted: side={side!r}", "use 'left' or 'right'")
-    return call("searchsorted", x, tensor_of(v), side=side)  # type: ignore[no-any-return]
+    return call("searchsorted", x, tensor_of(v), side=side)
 
 
 def digitize(x: Any, bins: Any, right: bool = False) -> Tensor:
@@ -79,9 +80,9 @@ def sort_complex(a: Any) -> Tensor:
     x = tensor_of(a)
     found = call("sort", x, axis=-1, descending=False)
     if x.dtype.kind == "c":
-        return found  # type: ignore[no-any-return]
+        return found
     small = x.dtype in (np.int8, np.int16, np.uint8, np.uint16)
-    return found.astype(np.complex64 if small else np.complex128)  # type: ignore[no-any-return]
+    return found.astype(np.complex64 if small else np.complex128)
 
 
 # Counts
@@ -102,7 +103,7 @@ def bincount(
         ShapeError: ``x`` holds a number that is not below ``length``.
     """
     inputs = (tensor_of(x),) if weights is None else (tensor_of(x), tensor_of(weights))
-    return call("bincount", *inputs, minlength=int(minlength), length=length)  # type: ignore[no-any-return]
+    return call("bincount", *inputs, minlength=int(minlength), length=length)
 
 
 def histogram_bin_edges(
@@ -113,7 +114,7 @@ def histogram_bin_edges(
         return tensor_of(np.histogram_bin_edges(np.zeros(1), concrete(bins, "np.histogram: bins")))
     limits = None if range is None else (float(range[0]), float(range[1]))
     bins = bins if isinstance(bins, str) else int(bins)
-    return call("histogram_bin_edges", tensor_of(a), bins=bins, limits=limits)  # type: ignore[no-any-return]
+    return call("histogram_bin_edges", tensor_of(a), bins=bins, limits=limits)
 
 
 def histogram(
@@ -147,7 +148,7 @@ def unique(
 
 def unique_values(x: Any, /) -> Tensor:
     """``np.unique_values``."""
-    return unique(x, equal_nan=False)  # type: ignore[no-any-return]
+    return unique(x, equal_nan=False)
 
 
 def _named(name: str, *parts: int) -> Any:
@@ -171,7 +172,7 @@ def isin(
     else:
         places = np.minimum(searchsorted(ordered, x), wanted.size - 1)
         found = ordered[places] == x
-    return np.logical_not(found) if invert else found  # type: ignore[no-any-return]
+    return np.logical_not(found) if invert else found
 
 
 def intersect1d(
@@ -181,18 +182,18 @@ def intersect1d(
     if return_indices:
         raise unsupported("np.intersect1d: return_indices= is not traced")
     one, two = unique(ravel(ar1)), ravel(ar2)
-    return one[isin(one, two)].astype(np.result_type(one.dtype, two.dtype))  # type: ignore[no-any-return]
+    return one[isin(one, two)].astype(np.result_type(one.dtype, two.dtype))
 
 
 def union1d(ar1: Any, ar2: Any) -> Tensor:
     """``np.union1d``: the shape of the result depends on values."""
-    return unique(np.concatenate([ravel(ar1), ravel(ar2)]))  # type: ignore[no-any-return]
+    return unique(np.concatenate([ravel(ar1), ravel(ar2)]))
 
 
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Tensor:
     """``np.setdiff1d``: the shape of the result depends on values."""
     one = ravel(ar1) if assume_unique else unique(ravel(ar1))
-    return one[isin(one, ar2, invert=True)]  # type: ignore[no-any-return]
+    return one[isin(one, ar2, invert=True)]
 
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Tensor:
@@ -200,9 +201,9 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Tensor:
     both = np.concatenate([unique(ravel(ar1)), unique(ravel(ar2))])
     ordered = call("sort", both, axis=-1, descending=False)
     if ordered.size < 2:
-        return ordered  # type: ignore[no-any-return]
+        return ordered
     new = np.concatenate([[True], ordered[1:] != ordered[:-1], [True]])
-    return ordered[np.logical_and(new[1:], new[:-1])]  # type: ignore[no-any-return]
+    return ordered[np.logical_and(new[1:], new[:-1])]
 
 
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Tensor:

@@ -9,8 +9,6 @@ import builtins
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from nodescope.engine.numpy_functions.base import (
     Table,
     call,
@@ -20,6 +18,9 @@ from nodescope.engine.numpy_functions.base import (
     tensor_of,
     unsupported,
 )
+from nodescope.engine.numpy_functions.base import (
+    xp as np,
+)
 from nodescope.engine.tensor import Tensor
 from nodescope.ops.reduction import as_axis
 from nodescope.ops.shapes import Axis, count
@@ -27,15 +28,15 @@ from nodescope.ops.shapes import Axis, count
 
 def masked(a: Tensor, where: Any, fill: Any) -> Tensor:
     """``a`` where ``where`` holds, else ``fill``, in the dtype of ``a``."""
-    return np.where(where, a, np.asarray(fill, a.dtype))  # type: ignore[return-value, no-any-return]
+    return np.where(where, a, np.asarray(fill, a.dtype))
 
 
 def _started(result: Tensor, initial: Any, ufunc: np.ufunc) -> Tensor:
     if initial is None:
         return result
     if isinstance(initial, Tensor):
-        return ufunc(result, initial)  # type: ignore[no-any-return]
-    return ufunc(result, np.asarray(initial, result.dtype))  # type: ignore[no-any-return]
+        return ufunc(result, initial)
+    return ufunc(result, np.asarray(initial, result.dtype))
 
 
 def _total(name: str, neutral: int, ufunc: np.ufunc) -> Callable[..., Tensor]:
@@ -76,7 +77,7 @@ def _extreme(name: str, ufunc: np.ufunc) -> Callable[..., Tensor]:
             # Nothing to reduce over: a sum has the right shape, and is 0.
             return np.zeros_like(np.sum(x, axis=along, keepdims=keepdims), dtype=x.dtype) + (
                 np.asarray(initial, x.dtype)
-            )  # type: ignore[return-value]
+            )
         found = call(name, x, axis=along, keepdims=bool(keepdims))
         return _started(found, initial, ufunc)
 
@@ -91,7 +92,7 @@ def _logical(name: str, fill: bool) -> Callable[..., Tensor]:
         x = tensor_of(a)
         if where is not True:
             x = masked(x if x.dtype == bool else x != 0, where, fill)
-        return call(name, x, axis=as_axis(axis), keepdims=bool(keepdims))  # type: ignore[no-any-return]
+        return call(name, x, axis=as_axis(axis), keepdims=bool(keepdims))
 
     return function
 
@@ -125,10 +126,10 @@ def mean(
     refuse_out("np.mean", out)
     x, along = _floats(tensor_of(a), dtype, "mean"), as_axis(axis)
     if where is True:
-        return call("mean", x, axis=along, keepdims=bool(keepdims))  # type: ignore[no-any-return]
+        return call("mean", x, axis=along, keepdims=bool(keepdims))
     x = x if x.dtype.kind in "fc" else x.astype(np.float64)
     total = np.sum(masked(x, where, 0), axis=along, keepdims=keepdims)
-    return total / _counted(x, where, along, keepdims).astype(x.dtype)  # type: ignore[no-any-return]
+    return total / _counted(x, where, along, keepdims).astype(x.dtype)
 
 
 def var(
@@ -143,12 +144,12 @@ def var(
         ddof = correction
     x, along = _floats(tensor_of(a), dtype, "var"), as_axis(axis)
     if where is True:
-        return call("var", x, axis=along, keepdims=bool(keepdims), ddof=ddof)  # type: ignore[no-any-return]
+        return call("var", x, axis=along, keepdims=bool(keepdims), ddof=ddof)
     x = x if x.dtype.kind in "fc" else x.astype(np.float64)
     centred = masked(x - _mean(x, along, keepdims=True, where=where), where, 0)
     squares = np.square(np.abs(centred)) if x.dtype.kind == "c" else np.square(centred)
     n = _counted(x, where, along, keepdims).astype(squares.dtype) - ddof
-    return np.sum(squares, axis=along, keepdims=keepdims) / np.maximum(n, 0)  # type: ignore[no-any-return]
+    return np.sum(squares, axis=along, keepdims=keepdims) / np.maximum(n, 0)
 
 
 _mean = mean
@@ -167,10 +168,10 @@ def std(
         # A group without spread has no slope to either side; 0 is the mean of the two.
         none = spread == 0
         root = np.sqrt(np.where(none, np.asarray(1, spread.dtype), spread))
-        return np.where(none, np.asarray(0, spread.dtype), root)  # type: ignore[return-value, no-any-return]
+        return np.where(none, np.asarray(0, spread.dtype), root)
     x = _floats(tensor_of(a), dtype, "std")
     ddof = ddof if correction is None else correction
-    return call("std", x, axis=as_axis(axis), keepdims=bool(keepdims), ddof=ddof)  # type: ignore[no-any-return]
+    return call("std", x, axis=as_axis(axis), keepdims=bool(keepdims), ddof=ddof)
 
 
 def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Tensor:
@@ -200,7 +201,7 @@ def average(
         if w.shape != (x.shape[along],):
             raise shape_error(f"np.average: weights {w.shape} do not fit axis {along} of {x.shape}")
         w = w.reshape([-1 if i == along % x.ndim else 1 for i in range(x.ndim)])
-        w = np.broadcast_to(w, x.shape)  # type: ignore[assignment]
+        w = np.broadcast_to(w, x.shape)
     scale = np.sum(w.astype(dtype), axis=along, keepdims=keepdims)
     product = x.astype(dtype) * w.astype(dtype)
     found = np.sum(product, axis=along, keepdims=keepdims) / scale
@@ -216,7 +217,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor
 def _logaddexp_reduce(a: Any, axis: Any = 0, keepdims: bool = False, **rest: Any) -> Tensor:
     if builtins.any(value is not None for value in rest.values()):
         raise unsupported("np.logaddexp.reduce: only axis and keepdims are traced")
-    return call("logsumexp", tensor_of(a), axis=as_axis(axis), keepdims=bool(keepdims))  # type: ignore[no-any-return]
+    return call("logsumexp", tensor_of(a), axis=as_axis(axis), keepdims=bool(keepdims))
 
 
 UFUNC_REDUCE: Table = {

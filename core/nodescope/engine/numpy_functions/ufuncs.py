@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from nodescope.engine.numpy_functions.base import tensor_of, unsupported
+from nodescope.engine.numpy_functions.base import dtype_error, tensor_of, unsupported
+from nodescope.engine.numpy_functions.base import xp as np
 from nodescope.engine.numpy_functions.cumulative import UFUNC_ACCUMULATE
 from nodescope.engine.numpy_functions.nan import NUMPY as _NAN
+from nodescope.engine.numpy_functions.products import vecdot
 from nodescope.engine.numpy_functions.reduce import UFUNC_REDUCE
 from nodescope.engine.numpy_functions.writing import at, into
 from nodescope.engine.run import apply
 from nodescope.engine.tensor import NO_ATTRS, Tensor, operand
-from nodescope.errors import DtypeError
 from nodescope.ops.op import Op
 
 _REDUCE = {**UFUNC_REDUCE, np.fmax: _NAN[np.nanmax], np.fmin: _NAN[np.nanmin]}
@@ -102,6 +101,8 @@ def _folded(
 def _with_arguments(
     op: Op, ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
+    if ufunc is np.vecdot and set(kwargs) == {"axis"}:
+        return vecdot(*inputs, **kwargs)
     other = next((each for each in kwargs if each != "dtype"), None)
     name = f"np.{ufunc.__name__}"
     if other is not None:
@@ -118,7 +119,9 @@ def _with_arguments(
             (*given, *(None,) * ufunc.nout), signature=signature, casting="same_kind"
         )
     except TypeError:
-        raise DtypeError(f"{name}: cannot be computed with dtype={wanted}") from None
+        raise dtype_error(
+            f"{name}: cannot be computed with dtype={wanted}", "convert the result with .astype"
+        ) from None
     converted = tuple(
         each if not isinstance(each, Tensor) or each.dtype == dtype else each.astype(dtype)
         for each, dtype in zip(found, dtypes, strict=False)

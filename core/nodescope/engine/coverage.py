@@ -1,0 +1,180 @@
+"""What is there: ops by family, and NumPy's public functions that are traced or not, and why.
+
+    python -m nodescope.engine.coverage            print it; fail if the README's table is old
+    python -m nodescope.engine.coverage --write    bring the README's table up to date
+
+Invariant: all of it is read from the registry and the dispatch tables; only the reasons are written
+here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import types
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from nodescope import ops
+from nodescope.engine import dispatch
+from nodescope.engine.numpy_functions import plain
+from nodescope.ops.op import Family
+
+BEGIN, END = "<!-- ops:begin -->", "<!-- ops:end -->"
+
+_REASONS: dict[str, tuple[str, str]] = {
+    "dates": (
+        "tensors hold numbers",
+        "busday_count busday_offset datetime_as_string datetime_data is_busday isnat",
+    ),
+    "polynomials of the old kind": (
+        "superseded in NumPy itself by np.polynomial; np.polyval is traced",
+        "poly polyadd polyder polydiv polyfit polyint polymul polysub roots",
+    ),
+    "files and text": (
+        "they read or write files, or format numbers",
+        "fromfile fromregex fromstring genfromtxt load loadtxt save savetxt savez savez_compressed "
+        "format_float_positional format_float_scientific base_repr binary_repr typename info",
+    ),
+    "making arrays from objects": (
+        "a tensor leaves the graph only by .numpy(); nodescope.tensor makes one",
+        "array asanyarray asarray_chkfinite ascontiguousarray asfortranarray asmatrix bmat "
+        "frombuffer fromfunction fromiter require",
+    ),
+    "functions of functions": (
+        "they call Python once per element or slice; nodescope.map and scan are traced",
+        "apply_along_axis apply_over_axes frompyfunc nested_iters",
+    ),
+    "constants of numbers only": (
+        "they take no tensor: wrap the result in nodescope.constant",
+        "bartlett blackman hamming hanning kaiser indices diag_indices mask_indices tril_indices "
+        "triu_indices fftfreq rfftfreq broadcast_shapes",
+    ),
+    "histograms in several dimensions": (
+        "counts have no gradient; np.histogram and np.bincount are traced",
+        "histogram2d histogramdd",
+    ),
+    "bits in bytes": ("uint8 streams, not numerical programs", "packbits unpackbits"),
+    "dtype of the result depends on values": ("take .real where it is meant", "real_if_close"),
+    "about NumPy and dtypes": (
+        "they take no arrays",
+        "einsum_path get_include get_printoptions getbufsize geterr geterrcall isdtype isfortran "
+        "isscalar issubdtype iterable mintypecode printoptions promote_types set_printoptions "
+        "setbufsize seterr seterrcall show_config show_runtime test",
+    ),
+    "deprecated": ("removed or about to be", "in1d row_stack trapz"),
+}
+_GROUP_OF = {name: group for group, (_, names) in _REASONS.items() for name in names.split()}
+
+
+def functions(module: types.ModuleType) -> dict[str, Callable[..., Any]]:
+    """The public functions and ufuncs of a namespace, by name."""
+    found = {}
+    for name in dir(module):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # deprecated ones say so when looked at
+            value = getattr(module, name, None)
+        if name.startswith("_") or isinstance(value, type | types.ModuleType):
+            continue
+        if callable(value):
+            found[name] = value
+    return found
+
+
+def classified(module: types.ModuleType) -> dict[str, list[str]]:
+    """Names of functions by what becomes of a tensor in them.
+
+    Returns:
+        ``op`` (one op), ``composed`` (of several ops), ``plain`` (an answer that is no tensor),
+        ``created`` (under the same name in nodescope), and each group of those not covered.
+    """
+    single = {function for op in ops.all_ops() for function in op.numpy}
+    found: dict[str, list[str]] = {}
+    for name, function in functions(module).items():
+        if function in plain.NUMPY:
+            kind = "plain"
+        elif function in dispatch.UFUNCS or function in single:
+            kind = "op"
+        elif function in dispatch.FUNCTIONS:
+            kind = "composed"
+        elif name in _GROUP_OF:
+            kind = _GROUP_OF[name]
+        elif hasattr(sys.modules["nodescope"], name):
+            kind = "created"
+        else:
+            kind = "other"
+        found.setdefault(kind, []).append(name)
+    return found
+
+
+def by_family() -> dict[str, list[str]]:
+    """Names of ops by family, in the order of the families."""
+    found: dict[str, list[str]] = {family: [] for family in get_args(Family)}
+    for op in ops.all_ops():
+        found.setdefault(op.family, []).append(op.name)
+    return {family: sorted(names) for family, names in found.items() if names}
+
+
+def table() -> str:
+    """The README's table."""
+    lines = ["| Family | Ops |", "|-|-|"]
+    for family, names in by_family().items():
+        lines.append(f"| {family} | {', '.join(f'`{name}`' for name in names)} |")
+    missing = "; ".join(_REASONS)
+    lines += ["", f"NumPy's functions of these kinds are not covered: {missing}."]
+    return "\n".join(lines)
+
+
+def report() -> str:
+    """What `main` prints."""
+    families = by_family()
+    every = list(ops.all_ops())
+    smooth = sum(op.vjp is not None for op in every)
+    lines = [f"{len(every)} ops, {smooth} of them with gradients"]
+    lines += [f"  {family:12} {len(names):4}" for family, names in families.items()]
+    missing: dict[str, list[str]] = {}
+    for module in (np, np.linalg, np.fft):
+        found = classified(module)
+        total = sum(map(len, found.values()))
+        kinds = {"op": "one op", "composed": "composed", "plain": "plain", "created": "created"}
+        counts = ", ".join(f"{len(found.get(kind, []))} {said}" for kind, said in kinds.items())
+        rest = sum(len(names) for kind, names in found.items() if kind not in kinds)
+        lines.append(f"{module.__name__}: {total} functions: {counts}, {rest} not covered")
+        for kind, names in found.items():
+            if kind not in kinds:
+                missing.setdefault(kind, []).extend(names)
+    for group, names in sorted(missing.items()):
+        reason = _REASONS.get(group, ("no reason is known: cover them", ""))[0]
+        lines.append(f"  {group} ({reason}):\n    {', '.join(sorted(set(names)))}")
+    return "\n".join(lines)
+
+
+def current(readme: Path, *, write: bool = False) -> bool:
+    """Whether the README holds `table`; with ``write`` it does afterwards."""
+    text = readme.read_text(encoding="utf-8")
+    start, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+    wanted = f"{text[:start]}\n{table()}\n{text[end:]}"
+    if write and wanted != text:
+        readme.write_text(wanted, encoding="utf-8")
+    return write or wanted == text
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m nodescope.engine.coverage")
+    parser.add_argument("--write", action="store_true", help="bring the README up to date")
+    parser.add_argument("--readme", type=Path, default=Path("README.md"))
+    given = parser.parse_args(argv)
+    print(report())
+    if not current(given.readme, write=given.write):
+        print(f"{given.readme}: the table of ops is old: run this with --write", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
