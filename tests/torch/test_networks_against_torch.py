@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import torch.nn.functional as T
 
 import nodescope as ns
-import torch
 from nodescope import nn
 
 F = nn.functional

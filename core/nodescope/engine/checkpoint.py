@@ -190,14 +190,16 @@ class _Writes:
                 _put(target, state)
 
 
+_NOTHING: Any = None
 _SLOTS = ("data", "edge", "_vid", "_history")
 
 
-def _state_of(target: Any) -> Any:
+def _state_of(target: Tensor) -> Any:
+    history = getattr(target, "_history", None)
     builder = modes.builder()
     now = None if builder is None else builder.known(target)
     if target.__class__ is Written:
-        return Written, {"_history": target._history}, now
+        return Written, {"_history": history}, now
     return Tensor, {slot: getattr(target, slot) for slot in _SLOTS if hasattr(target, slot)}, now
 
 
@@ -212,7 +214,7 @@ def _put(target: Any, state: Any) -> None:
                 delattr(target, slot)
     else:
         if target.__class__ is Tensor:
-            target.data = target.edge = None
+            target.data, target.edge = _NOTHING, None
             target.__class__ = Written
         target._history = slots["_history"]
     builder = modes.builder()
