@@ -78,6 +78,7 @@ from nodescope.engine.numpy_functions.index import (
 from nodescope.engine.numpy_functions.ordering import bincount, topk
 from nodescope.engine.scopes import name_scope, step, steps
 from nodescope.engine.session import RunMetadata, RunOptions, Session
+from nodescope.engine.static import compile, disable_compile, get_mode, set_mode
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import NodescopeError
 
@@ -89,15 +90,15 @@ __version__ = _version("nodescope")
 __all__ = [
     "GradientTape", "Graph", "GraphKeys", "NodescopeError", "RunMetadata", "RunOptions",
     "Session", "Tensor", "__version__", "assign", "assign_add", "assign_sub", "attach",
-    "bincount", "breakpoint", "checkpoint", "cond", "constant",
+    "bincount", "breakpoint", "checkpoint", "compile", "cond", "constant",
     "control_dependencies", "cross_entropy", "cummax", "cummin", "custom_gradient",
-    "custom_vjp", "device", "fft", "fori_loop", "gather", "gelu",
-    "geomspace", "get_default_graph", "global_variables",
+    "custom_vjp", "device", "disable_compile", "fft", "fori_loop", "gather", "gelu",
+    "geomspace", "get_default_graph", "get_mode", "global_variables",
     "global_variables_initializer", "grad", "gradients", "group", "hessian", "hvp", "identity",
     "index_add", "index_update", "jacfwd", "jacobian", "jacrev", "jvp", "linalg", "linearize",
     "log_softmax", "logspace", "logsumexp", "map", "mse", "name_scope", "nn", "no_grad",
     "no_op", "one_hot", "optim", "parameter", "placeholder", "placeholder_with_default",
-    "put_along_axis", "random", "record", "relu", "scan", "scatter_add", "sigmoid",
+    "put_along_axis", "random", "record", "relu", "scan", "scatter_add", "set_mode", "sigmoid",
     "silu", "softmax", "softplus", "step", "steps", "stop_gradient", "tensor", "topk",
     "trainable_variables", "tri", "value_and_grad", "variable", "variables_initializer", "vjp",
     "while_loop",

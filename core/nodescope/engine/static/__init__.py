@@ -1,0 +1,10 @@
+"""Static graphs: functions traced once per signature and run as graphs.
+
+Invariant: nothing here is on the road of eager operations.
+"""
+
+from nodescope.engine.static.compiled import Compiled, compile
+from nodescope.engine.static.explain import Explanation
+from nodescope.engine.static.mode import disable_compile, get_mode, set_mode
+
+__all__ = ["Compiled", "Explanation", "compile", "disable_compile", "get_mode", "set_mode"]

@@ -1,0 +1,400 @@
+"""`compile`: functions that run as static graphs.
+
+A call looks for a trace with its signature whose guards hold, runs that graph, and writes back the
+state that it changes; where there is none, the function is traced.
+
+Invariant: a compiled function gives what the plain function gives, or raises; entries are found
+without a lock and made under one.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import time
+import types
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from nodescope.engine.source import where
+from nodescope.engine.state import current
+from nodescope.engine.static import mode
+from nodescope.engine.static.dynamic import Dynamic, Wanted, check_wanted
+from nodescope.engine.static.entry import Entry, Stale
+from nodescope.engine.static.explain import Explanation, Record, explained
+from nodescope.engine.static.guards import Guards
+from nodescope.engine.static.program import program_of
+from nodescope.engine.static.signature import (
+    Form,
+    Key,
+    differences,
+    form_of,
+    key_of,
+    required_key,
+)
+from nodescope.engine.static.tracing import trace
+from nodescope.errors import UsageError
+
+_WARN_AFTER = 12  # traces of one function
+_MOST_SIZES = 64  # graphs that are kept of one with a dynamic dimension
+_MOST_VARIANTS = 8  # traces with the same arguments that differ in what they captured
+
+
+class Compiled:
+    """A function that runs as static graphs; `compile` makes it.
+
+    Attributes:
+        __wrapped__: The user's function.
+    """
+
+    __wrapped__: Callable[..., Any]
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        static: tuple[str, ...],
+        donate: tuple[str, ...],
+        dynamic: Wanted,
+        name: str | None,
+    ) -> None:
+        functools.update_wrapper(self, function, updated=())
+        self.__wrapped__ = function
+        self.name = name or str(getattr(function, "__name__", type(function).__name__))
+        self._static, self._donate, self._wanted = frozenset(static), donate, dynamic
+        self._names = _parameters(function)
+        self._lock = threading.RLock()
+        self._entries: dict[Key, tuple[Entry, ...]] = {}
+        self._records: list[Record] = []
+        self._dynamic = Dynamic(dynamic)
+        self._calls = 0
+        self._many: OrderedDict[Key, None] = OrderedDict()  # keys of graphs of dynamic size
+        self._bound: dict[int, tuple[Any, Compiled]] = {}
+
+    def __repr__(self) -> str:
+        return f"<compiled {self.name}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function: as a graph, or plainly while something else is built or asked for."""
+        return self._call(None, args, kwargs)
+
+    def _call(self, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        state = current()
+        if state.builder is not None or mode.plain():
+            return self._plain(owner, args, kwargs)
+        leaves: list[Any] = []
+        key = self._key(args, kwargs, leaves, state.recording)
+        self._calls += 1
+        entry = None
+        for each in self._entries.get(key, ()):
+            if not each.stale(leaves):
+                entry = each
+                break
+        while True:
+            if entry is None:
+                entry = self._entry(owner, key, args, kwargs, leaves)
+            try:
+                return entry.run(leaves)
+            except Stale as stale:
+                with self._lock:
+                    self._forget(key, entry)
+                entry = self._traced(owner, key, args, kwargs, leaves, str(stale))
+
+    def _plain(self, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if owner is None:
+            return self.__wrapped__(*args, **kwargs)
+        return self.__wrapped__(owner, *args, **kwargs)
+
+    def _key(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], recording: bool
+    ) -> Key:
+        static = self._static
+        if static or kwargs:
+            names = self._names
+            called = [names[i] if i < len(names) else "" for i in range(len(args))]
+            pairs = [*zip(called, args, strict=True), *sorted(kwargs.items())]
+            parts = [
+                required_key(name, each) if name in static else key_of(each, leaves)
+                for name, each in pairs
+            ]
+            key: Key = (recording, len(args), tuple(sorted(kwargs)), *parts)
+        else:
+            key = (recording, *[key_of(each, leaves) for each in args])
+        count = len(leaves)
+        if count > 1:
+            ids = [*map(id, leaves)]
+            if len(set(ids)) != count:  # the same tensor twice
+                return (key, tuple(map(ids.index, ids)))
+        return key
+
+    # Entries
+
+    def _entry(
+        self, owner: Any, key: Key, args: tuple[Any, ...], kwargs: dict[str, Any],
+        leaves: list[Any],
+    ) -> Entry:  # fmt: skip
+        with self._lock:
+            for each in self._entries.get(key, ()):  # another thread was first
+                if not each.stale(leaves):
+                    return each
+            form = form_of(self._names, self._static, args, kwargs)
+            known = self._entries.get(key, ())
+            reason = known[-1].stale(leaves) if known else self._new(form)
+            ready = None if known else self._sized(owner, form, leaves, reason)
+            if ready is not None:
+                self._entries[key] = (ready,)
+                self._many[key] = None
+                if len(self._many) > _MOST_SIZES:
+                    self._entries.pop(self._many.popitem(last=False)[0], None)
+                return ready
+            return self._traced(owner, key, args, kwargs, leaves, reason)
+
+    def _sized(self, owner: Any, form: Form, leaves: list[Any], reason: str) -> Entry | None:
+        """A graph with a dynamic dimension put to the size that is wanted now."""
+        dynamic, recording = self._dynamic, current().recording
+        found = dynamic.find(form, recording, leaves)
+        if found is not None:
+            return found[0]
+        start = time.perf_counter()
+        entries = [each.entry for each in self._records if not each.entry.stale(leaves)]
+        if not dynamic.grow(self._weak(owner), entries, form, recording):
+            return None
+        found = dynamic.find(form, recording, leaves)
+        if found is not None:
+            took = (time.perf_counter() - start) * 1e3
+            self._records.append(Record(found[0], reason, self._calls, where(), took, found[1]))
+            return found[0]
+        return None
+
+    def _new(self, form: Form) -> str:
+        """Why a call with these arguments needs a trace."""
+        if not self._records:
+            return "the first call"
+        said = [differences(record.entry.traced.form, form) for record in reversed(self._records)]
+        found = min(said, key=len)
+        recorded = self._records[-1].entry.traced.recording
+        if not found and recorded is not current().recording:
+            return "gradients are recorded now" if not recorded else "gradients are not recorded"
+        return "; ".join(found) or "the same tensor stands in other places of the arguments"
+
+    def _traced(
+        self, owner: Any, key: Key, args: tuple[Any, ...], kwargs: dict[str, Any],
+        leaves: list[Any], reason: str,
+    ) -> Entry:  # fmt: skip
+        with self._lock:
+            start = time.perf_counter()
+            form = form_of(self._names, self._static, args, kwargs)
+            function = self._function(owner)
+            guards = Guards(self.__wrapped__, owner)
+            recording = current().recording
+            traced = trace(function, form, recording)
+            donated = self._given_away(form)
+            entry = Entry(traced, guards, self.name, donated)
+            said = self._dynamic.begin(self._weak(owner), entry) if not self._records else ""
+            took = (time.perf_counter() - start) * 1e3
+            self._entries[key] = (*self._entries.get(key, ()), entry)[-_MOST_VARIANTS:]
+            self._records.append(Record(entry, reason, self._calls, where(), took, said))
+            self._warn()
+            return entry
+
+    def _function(self, owner: Any) -> Callable[..., Any]:
+        return self.__wrapped__ if owner is None else types.MethodType(self.__wrapped__, owner)
+
+    def _weak(self, owner: Any) -> Callable[[], Callable[..., Any]]:
+        """Gives the function later, without keeping its instance."""
+        function = self.__wrapped__
+        if owner is None:
+            return lambda: function
+        try:
+            found = weakref.ref(owner)
+        except TypeError:
+            return lambda: types.MethodType(function, owner)
+        return lambda: types.MethodType(function, found())
+
+    def _forget(self, key: Key, entry: Entry) -> None:
+        self._entries[key] = tuple(each for each in self._entries[key] if each is not entry)
+
+    def _given_away(self, form: Form) -> tuple[int, ...]:
+        found = []
+        for position in form.dynamic:
+            path = form.arguments[position].path
+            if any(path == name or path.startswith((f"{name}[", f"{name}."))
+                   for name in self._donate):  # fmt: skip
+                found.append(position)
+        return tuple(found)
+
+    def _warn(self) -> None:
+        if len(self._records) != _WARN_AFTER:
+            return
+        warnings.warn(
+            f"{self.name} was traced {_WARN_AFTER} times, last because of: "
+            f"{self._records[-1].reason}. Each trace takes time and memory; "
+            f"print({self.name}.explain()) tells all",
+            UserWarning,
+            stacklevel=5,
+        )
+
+    # What a user asks for
+
+    def graph(self, *args: Any, **kwargs: Any) -> Any:
+        """The graph of a call with these arguments, which is traced if need be and does not run.
+
+        Returns:
+            A graph that prints, and can be saved, loaded and run again.
+        """
+        return self._graph(None, args, kwargs)
+
+    def _graph(self, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        leaves: list[Any] = []
+        key = self._key(args, kwargs, leaves, current().recording)
+        for entry in self._entries.get(key, ()):
+            if not entry.stale(leaves):
+                return program_of(entry)
+        return program_of(self._entry(owner, key, args, kwargs, leaves))
+
+    def explain(self) -> Explanation:
+        """What was traced, and why; print it."""
+        with self._lock:
+            records = tuple(self._records)
+        return Explanation(
+            self.name,
+            self._calls,
+            tuple(explained(i + 1, each) for i, each in enumerate(records)),
+            self._dynamic.notes(),
+        )
+
+    # Methods
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        """The compiled method of an instance, which has traces of its own."""
+        if owner is None:
+            return self
+        key = id(owner)
+        found = self._bound.get(key)
+        if found is None:
+            with self._lock:
+                found = self._bound.get(key)
+                if found is None:
+                    own = Compiled(
+                        self.__wrapped__, tuple(self._static), self._donate, self._wanted, self.name
+                    )
+                    own._names = self._names[1:]
+                    found = self._bound[key] = (self._weakly(owner, key), own)
+        return Method(found[1], owner)
+
+    def _weakly(self, owner: Any, key: int) -> Any:
+        """Forgets the instance's traces when it is gone; one that cannot tell is kept."""
+        bound = self._bound
+        try:
+            return weakref.ref(owner, lambda _: bound.pop(key, None))
+        except TypeError:
+            return owner
+
+
+class Method:
+    """A compiled method of one instance."""
+
+    __slots__ = ("__self__", "_compiled")
+
+    def __init__(self, compiled: Compiled, owner: Any) -> None:
+        self._compiled = compiled
+        self.__self__ = owner
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """See `Compiled.__call__`."""
+        return self._compiled._call(self.__self__, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<compiled {self._compiled.name} of {self.__self__!r}>"
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        return types.MethodType(self._compiled.__wrapped__, self.__self__)
+
+    def graph(self, *args: Any, **kwargs: Any) -> Any:
+        """See `Compiled.graph`."""
+        return self._compiled._graph(self.__self__, args, kwargs)
+
+    def explain(self) -> Explanation:
+        """See `Compiled.explain`."""
+        return self._compiled.explain()
+
+
+def compile(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    static_argnames: str | Iterable[str] = (),
+    donate: str | Iterable[str] = (),
+    dynamic: bool | str | Iterable[str] | None = None,
+    name: str | None = None,
+) -> Any:
+    """A function that is traced once per signature and then runs as a static graph.
+
+    Tensors, arrays and NumPy scalars in the arguments, in any nest of containers, are traced; all
+    other values are part of the signature. Tensors that the function takes from around are read
+    afresh on each call, and what it assigns to them, or to ``.grad``, is written back when a call
+    has succeeded. Other things that it does to Python objects happen while it is traced, not on
+    each call. Also a decorator, with or without arguments.
+
+    Args:
+        function: What to compile; a method has traces of its own for each instance.
+        static_argnames: Arguments that are part of the signature as they are.
+        donate: Arguments whose tensors are given away: their arrays are let go as soon as nothing
+            in the graph needs them, and the tensors cannot be used afterwards, not even if the call
+            fails.
+        dynamic: Whether the leading dimension of arguments may differ from call to call without
+            another trace: None for as soon as a second size comes, True, False, or names of the
+            arguments that have it.
+        name: What it is called in `explain`; the function's own name if None.
+
+    Raises:
+        UsageError: An argument that is named does not exist.
+    """
+    if function is None:
+        return functools.partial(
+            compile, static_argnames=static_argnames, donate=donate, dynamic=dynamic, name=name
+        )
+    if isinstance(function, Compiled | Method):
+        return function
+    if not callable(function):
+        raise UsageError(
+            f"compile: {type(function).__name__} is not a function", source=where(),
+            hint="use it as @nodescope.compile, or pass the function",
+        )  # fmt: skip
+    static, given = _as_names(static_argnames), _as_names(donate)
+    wanted = check_wanted(dynamic)
+    known = _parameters(function)
+    named = wanted if isinstance(wanted, tuple) else ()
+    if known and not _takes_any(function):
+        for each in (*static, *given, *named):
+            if each not in known:
+                raise UsageError(
+                    f"compile: {getattr(function, '__name__', 'the function')} has no argument "
+                    f"{each!r}",
+                    source=where(),
+                    hint=f"it has {', '.join(known)}",
+                )
+    return Compiled(function, static, given, wanted, name)
+
+
+def _as_names(names: str | Iterable[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Names of the arguments, as far as they are known."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return tuple(each.name for each in found if each.kind not in several)
+
+
+def _takes_any(function: Callable[..., Any]) -> bool:
+    found = inspect.signature(function).parameters.values()
+    return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in found)

@@ -1,0 +1,60 @@
+"""Donated: what stands in a tensor whose array was given to a compiled function.
+
+Invariant: its shape and dtype are known; whatever needs elements raises `UsageError`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.source import where
+from nodescope.engine.tensor import Tensor
+from nodescope.errors import UsageError
+
+
+class Gone:
+    """Where an array was.
+
+    Args:
+        data: The array.
+        function: Who it was given to.
+    """
+
+    __slots__ = ("dtype", "function", "ndim", "shape", "size")
+
+    def __init__(self, data: np.ndarray[Any, Any], function: str) -> None:
+        self.shape, self.dtype = data.shape, data.dtype
+        self.ndim, self.size = data.ndim, data.size
+        self.function = function
+
+    def check(self) -> None:
+        """Raises that it is gone."""
+        raise UsageError(
+            f"this tensor was donated to {self.function}, which let its array go",
+            source=where(),
+            hint="use what the function returned, or leave the argument out of donate",
+        )
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__array__":
+            raise AttributeError(name)
+        self.check()
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        self.check()
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        self.check()
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        self.check()
+
+
+def donate(tensor: Tensor, function: str) -> None:
+    """Take the array out of a tensor."""
+    tensor.data = Gone(tensor.data, function)  # type: ignore[assignment]

@@ -1,0 +1,377 @@
+"""Dynamic: one trace that serves many sizes of a leading dimension.
+
+The function is traced at several distinctive sizes; nothing is computed for it. If the traces are
+the same but for numbers that follow from the size, a graph for any other size is made by putting
+the numbers in. A program that looks at the size in a way that may take another turn is refused.
+
+Invariant: sizes below 2 are never served, for they broadcast; a graph for a size is the one that
+tracing at that size gives, as far as the sizes tried can tell.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nodescope.engine.abstract import Abstract
+from nodescope.engine.static.entry import Entry
+from nodescope.engine.static.joint import Joint
+from nodescope.engine.static.signature import HELD, OWN, Form, differences, static_key
+from nodescope.engine.static.sizes import Fitted, Size, Unfit, Watch, fit
+from nodescope.engine.static.tracing import TooLong, Traced, Tracing, trace
+from nodescope.engine.tensor import Tensor
+from nodescope.errors import NodescopeError
+from nodescope.ir.graph import Node, TensorSpec, Value
+
+Wanted = None | bool | tuple[str, ...]
+Function = Callable[[], Callable[..., Any]]
+"""Gives the user's function; it may hold its instance weakly."""
+
+TRIED = (2, 3, 251, 1021)
+"""Sizes that are traced: the smallest, and primes that no other dimension is likely to have."""
+
+
+def check_wanted(dynamic: Any) -> Wanted:
+    """``dynamic=`` as the user gave it."""
+    if dynamic is None or isinstance(dynamic, bool):
+        return dynamic
+    return (dynamic,) if isinstance(dynamic, str) else tuple(dynamic)
+
+
+class Resized(Tracing):
+    """A trace's builder with the numbers of another size."""
+
+    def __init__(self, other: Tracing, nodes: list[Node], values: list[Value]) -> None:
+        vars(self).update(vars(other))
+        self.other = other
+        self.nodes, self.values = nodes, values
+
+    def value_of(self, tensor: Tensor, *, made_here: bool = False) -> int:
+        """See `Builder.value_of`."""
+        data: Any = tensor.data
+        value: int = data.value if data.__class__ is Abstract else self.other.value_of(tensor)
+        return value
+
+
+@dataclass
+class Family:
+    """The graphs of one function that differ in one size.
+
+    Attributes:
+        entry: The graph that was traced with arrays.
+        positions: Argument leaves whose leading dimension it is.
+        attrs: By index of node, how its attributes depend on the size.
+        shapes: By index of value, how its shape does.
+        static: By index in the result, how numbers in it do.
+    """
+
+    function: Function
+    entry: Entry
+    positions: tuple[int, ...]
+    attrs: dict[int, Fitted]
+    shapes: dict[int, Fitted]
+    static: dict[int, Fitted]
+    count: int
+
+    @property
+    def names(self) -> str:
+        """The arguments, in words."""
+        return ", ".join(self.entry.traced.form.arguments[i].path for i in self.positions)
+
+    def size(self, form: Form, recording: bool) -> int:
+        """The size that a call with these arguments has, 0 if it is none of the family."""
+        own = self.entry.traced
+        if recording is not own.recording or not _alike(own.form, form, self.positions):
+            return 0
+        sizes = {_shape(form, each)[0] for each in self.positions}
+        return sizes.pop() if len(sizes) == 1 and min(sizes) >= 2 else 0
+
+    def sized(self, n: int, form: Form) -> Entry:
+        """The graph for one size."""
+        base = self.entry.traced
+        nodes = [
+            node if (found := self.attrs.get(i)) is None
+            else dataclass_like(node, attrs=found(n))
+            for i, node in enumerate(base.builder.nodes[: self.count])
+        ]  # fmt: skip
+        values = [
+            value if (shape := self.shapes.get(i)) is None
+            else dataclass_like(value, spec=TensorSpec(shape(n), value.spec.dtype))
+            for i, value in enumerate(base.builder.values)
+        ]  # fmt: skip
+        results = [
+            (kind, self.static[i](n)) if i in self.static else (kind, each)
+            for i, (kind, each) in enumerate(base.results)
+        ]
+        traced = dataclasses.replace(
+            base, form=form.forgotten(), builder=Resized(base.builder, nodes, values),
+            results=results,
+        )  # fmt: skip
+        own = self.entry
+        joint = None
+        if own.joint is not None:
+            joint = own.joint.resized(traced, nodes, lambda: self._static(n))
+        return Entry(traced, own.guards, own.name, own.given_away, joint=joint)
+
+    def _static(self, n: int) -> Joint:
+        """The derivative of a trace at one size, for what is rarely asked."""
+        base = self.entry.traced
+        specs = {each: _with(base.form, each, n) for each in self.positions}
+        traced = trace(self.function(), base.form, base.recording, specs=specs)
+        found = Joint.of(traced, self.entry.name)
+        assert found is not None
+        return found
+
+
+def dataclass_like(struct: Any, **changes: Any) -> Any:
+    """A copy of a node or value with other fields."""
+    fields = {name: getattr(struct, name) for name in struct.__struct_fields__}
+    return type(struct)(**{**fields, **changes})
+
+
+class Dynamic:
+    """The families of a compiled function.
+
+    Args:
+        wanted: What the user said of it.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self._families: list[Family] = []
+        self._refused: dict[Any, str] = {}
+
+    def find(
+        self, form: Form, recording: bool, leaves: list[Any]
+    ) -> tuple[Entry, str] | None:  # fmt: skip
+        """A graph for these arguments out of a family, and what to say of it."""
+        for family in self._families:
+            n = family.size(form, recording)
+            if n and not family.entry.stale(leaves):
+                return family.sized(n, form), f"the leading dimension of {family.names} is dynamic"
+        return None
+
+    def grow(
+        self, function: Function, entries: Sequence[Entry], form: Form, recording: bool
+    ) -> bool:
+        """Make a family if the arguments differ from earlier ones in one leading size only."""
+        if self.wanted is False:
+            return False
+        for entry in reversed(entries):
+            traced = entry.traced
+            if traced.recording is not recording or isinstance(traced.builder, Resized):
+                continue
+            positions = _differing(traced.form, form)
+            if positions and self._named(traced.form, positions):
+                return self._try(function, entry, positions)
+        return False
+
+    def begin(self, function: Function, entry: Entry) -> str:
+        """Make a family of a first graph, if the user asked for it; what to say of it."""
+        if self.wanted is None or self.wanted is False:
+            return ""
+        form = entry.traced.form
+        positions = tuple(i for i in form.dynamic if _may(form, i) and self._named(form, (i,)))
+        if not positions:
+            return "no dimension is dynamic: no argument has a leading dimension of 2 or more"
+        n = _shape(form, positions[0])[0]
+        if self.wanted is True:
+            positions = tuple(i for i in positions if _shape(form, i)[0] == n)
+        elif any(_shape(form, i)[0] != n for i in positions):
+            return "no dimension is dynamic: the named arguments have different leading dimensions"
+        if self._try(function, entry, positions):
+            return f"the leading dimension of {self._families[-1].names} is dynamic"
+        return self._refused[positions]
+
+    def notes(self) -> tuple[str, ...]:
+        """Why dimensions are not dynamic."""
+        return tuple(dict.fromkeys(self._refused.values()))
+
+    def _named(self, form: Form, positions: tuple[int, ...]) -> bool:
+        if not isinstance(self.wanted, tuple):
+            return True
+        paths = [form.arguments[i].path for i in positions]
+        return all(
+            any(path == name or path.startswith((f"{name}[", f"{name}.")) for name in self.wanted)
+            for path in paths
+        )
+
+    def _try(self, function: Function, entry: Entry, positions: tuple[int, ...]) -> bool:
+        if positions in self._refused:
+            return False
+        try:
+            self._families.append(_family(function, entry, positions))
+        except Unfit as unfit:
+            form = entry.traced.form
+            names = ", ".join(form.arguments[i].path for i in positions)
+            self._refused[positions] = f"the leading dimension of {names} is not dynamic: {unfit}"
+            return False
+        return True
+
+
+def _may(form: Form, position: int) -> bool:
+    """Whether an argument leaf may have a dynamic leading dimension."""
+    argument = form.arguments[position]
+    shape = _shape(form, position)
+    return argument.role not in (OWN, HELD) and bool(shape) and shape[0] >= 2
+
+
+def _shape(form: Form, position: int) -> tuple[int, ...]:
+    spec = form.arguments[position].spec
+    assert spec is not None
+    return spec.shape
+
+
+def _with(form: Form, position: int, n: int) -> TensorSpec:
+    spec = form.arguments[position].spec
+    assert spec is not None
+    return TensorSpec((n, *spec.shape[1:]), spec.dtype)
+
+
+def _alike(one: Form, other: Form, positions: tuple[int, ...]) -> bool:
+    """Whether two calls differ at most in the leading dimensions of some leaves."""
+    if (one.names, one.structures, one.same) != (other.names, other.structures, other.same):
+        return False
+    for i, (a, b) in enumerate(zip(one.arguments, other.arguments, strict=True)):
+        if a.role != b.role or (a.spec is None) is not (b.spec is None):
+            return False
+        if a.spec is None or b.spec is None:
+            if static_key(a.value) != static_key(b.value):
+                return False
+        elif a.spec != b.spec:
+            shapes = a.spec.shape, b.spec.shape
+            if i not in positions or a.spec.dtype != b.spec.dtype or not all(shapes):
+                return False
+            if shapes[0][1:] != shapes[1][1:]:
+                return False
+    return True
+
+
+def _differing(one: Form, other: Form) -> tuple[int, ...]:
+    """The leaves in which two calls differ, if it is one leading size, the same in all of them."""
+    if not differences(one, other) or len(one.arguments) != len(other.arguments):
+        return ()
+    found = tuple(
+        i for i, (a, b) in enumerate(zip(one.arguments, other.arguments, strict=True))
+        if a.spec != b.spec
+    )  # fmt: skip
+    if not _alike(one, other, found) or not all(_may(one, i) and _may(other, i) for i in found):
+        return ()
+    sizes = {(_shape(one, i)[0], _shape(other, i)[0]) for i in found}
+    return found if len(sizes) == 1 else ()
+
+
+def _family(function: Function, entry: Entry, positions: tuple[int, ...]) -> Family:
+    """Trace at several sizes and see what follows from them. Raises `Unfit`."""
+    base = entry.traced
+    shapes = [each.spec.shape for each in base.builder.values]
+    own = _shape(base.form, positions[0])[0]
+    count = base.mark + (len(entry.joint.full.nodes) if entry.joint is not None else 0)
+    traces: list[Traced] = []
+    for n in TRIED:
+        watch = Watch()
+        traces.append(_tried(function, entry, positions, n, watch, shapes, count))
+        if watch.noticed:
+            raise Unfit(watch.noticed)
+    every = [base, *traces]
+    sizes = [own, *TRIED]
+    if own in TRIED:
+        every, sizes = every[1:], sizes[1:]
+    for each in traces:
+        _check_alike(base, each, count)
+    nodes = [each.builder.nodes[:count] for each in every]
+    attrs = {}
+    for i, row in enumerate(zip(*nodes, strict=True)):
+        found = fit([node.attrs for node in row], sizes, _called(row[0], "a number"))
+        if found is not None:
+            attrs[i] = found
+    moved = {}
+    last = max((max(node.outputs, default=0) for node in nodes[0]), default=0)
+    for i in range(last):
+        found = fit([each.builder.values[i].spec.shape for each in every], sizes, "a shape")
+        if found is not None:
+            moved[i] = found
+    static = {}
+    for i, (kind, _) in enumerate(base.results):
+        if kind == "static":
+            found = fit([each.results[i][1] for each in every], sizes, "a number that it returns")
+            if found is not None:
+                static[i] = found
+    return Family(function, entry, positions, attrs, moved, static, count)
+
+
+def _tried(
+    function: Function, entry: Entry, positions: tuple[int, ...], n: int, watch: Watch,
+    shapes: list[tuple[int, ...]], count: int,
+) -> Traced:  # fmt: skip
+    base = entry.traced
+    specs = {each: _with(base.form, each, Size(n, watch)) for each in positions}
+
+    def resize(value: int, spec: TensorSpec) -> TensorSpec:
+        if value > len(shapes) or len(shapes[value - 1]) != len(spec.shape):
+            return spec
+        return TensorSpec(
+            tuple(
+                Size(new, watch) if new != old and new.__class__ is int else new
+                for old, new in zip(shapes[value - 1], spec.shape, strict=True)
+            ),
+            spec.dtype,
+        )
+
+    try:
+        traced = trace(
+            function(), base.form, base.recording, specs=specs, limit=2 * count + 16, resize=resize
+        )
+        traced.builder.resize, traced.builder.limit = None, None
+        if (Joint.of(traced, entry.name) is None) is not (entry.joint is None):
+            raise Unfit("what has a gradient depends on it")
+    except TooLong:
+        raise Unfit("the number of operations depends on it, as in a loop over it") from None
+    except Unfit:
+        raise
+    except Exception as error:
+        said = error.message if isinstance(error, NodescopeError) else str(error)
+        raise Unfit(
+            watch.noticed or f"with size {n} it fails: {said} ({getattr(error, 'source', '')})"
+        ) from None
+    return traced
+
+
+def _check_alike(base: Traced, other: Traced, count: int) -> None:
+    """Whether two traces are the same but for numbers. Raises `Unfit`."""
+    one, two = base.builder.nodes[:count], other.builder.nodes
+    for a, b in zip(one, two, strict=False):
+        if (a.op, a.inputs, a.outputs, a.phase, a.scope, a.forward) != (
+            b.op, b.inputs, b.outputs, b.phase, b.scope, b.forward,
+        ):  # fmt: skip
+            raise Unfit(_called(a, "the operation") + " depends on it")
+    if len(one) != len(two) or base.mark != other.mark:
+        raise Unfit("the number of operations depends on it")
+    arrays = base.builder.arrays, other.builder.arrays
+    for value in arrays[0].keys() & {v for node in one for v in node.outputs}:
+        node = base.builder.producer(value)
+        fit([arrays[0][value], arrays[1][value]], (0, 1), _called(node, "an array made"))
+    if _state(base) != _state(other):
+        raise Unfit("what it returns or changes depends on it")
+
+
+def _state(traced: Traced) -> Any:
+    def place(binding: Any) -> Any:
+        return binding if isinstance(binding, int) else id(binding)
+
+    value = traced.builder.value_of
+    return (
+        traced.structure,
+        [(kind, each if kind in ("leaf", "value") else kind) for kind, each in traced.results],
+        [(value(each), each.edge is None) for each in traced.tensors],
+        [(place(binding), each) for binding, each in traced.writes],
+        [(place(binding), each is None or value(each)) for binding, each in traced.grads],
+        [(place(binding), each is None or value(each)) for binding, each in traced.reads],
+        [place(binding) for binding, _ in traced.inputs],
+    )
+
+
+def _called(node: Node, what: str) -> str:
+    return f"{what} of {node.name} ({node.source})" if node.source else f"{what} of {node.name}"

@@ -1,0 +1,349 @@
+"""Entry: a traced function ready to be called again with arguments of the same signature.
+
+Invariant: state is written only after everything has been computed, so that an exception leaves
+the program as it was (but for donated arguments, which are gone).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine import modes
+from nodescope.engine.plan import Plan, Scalar
+from nodescope.engine.source import where
+from nodescope.engine.static.donated import donate
+from nodescope.engine.static.guards import Guards
+from nodescope.engine.static.joint import Joint, freed_root
+from nodescope.engine.static.play import play
+from nodescope.engine.static.tracing import Binding, Traced
+from nodescope.engine.tape import alias_of
+from nodescope.engine.tensor import FREED, Tensor, changed, settled
+from nodescope.engine.trees import LEAF as TREE_LEAF
+from nodescope.engine.trees import unflatten
+from nodescope.errors import NodescopeError
+from nodescope.ir.graph import Graph
+
+_new = Tensor.__new__
+_ndarray = np.ndarray
+FROM_LEAF, FROM_OUTSIDE, FROM_RATE, FROM_GRADIENT = range(4)
+"""Where a value that is fed comes from."""
+
+
+class Stale(Exception):
+    """The numbers that the program computes before each call are others than when traced."""
+
+
+class Entry:
+    """One traced graph, its plan, and how arguments, state and results go in and out.
+
+    Args:
+        traced: What the trace recorded.
+        guards: What it depends on besides its arguments.
+        name: Of the function.
+        donated: Positions of the argument leaves that are given away.
+    """
+
+    def __init__(
+        self,
+        traced: Traced,
+        guards: Guards,
+        name: str,
+        donated: tuple[int, ...] = (),
+        *,
+        joint: Joint | None = None,
+    ) -> None:
+        self.traced, self.guards, self.name = traced, guards, name
+        builder = traced.builder
+        self.order = {position: i for i, position in enumerate(traced.form.dynamic)}
+        self.donated = tuple(self.order[each] for each in donated)
+        self.given_away = donated
+        self.joint = joint or Joint.of(traced, name)
+        residuals = self.joint.residuals if self.joint else ()
+        self.outputs = (
+            *(builder.value_of(each) for each in traced.tensors),
+            *(value for _, value in traced.writes),
+        )
+        nodes = tuple(builder.nodes[: traced.mark])
+        last = max((max(node.outputs, default=0) for node in nodes), default=0)
+        self.inputs = tuple(each for each in builder.inputs if each <= last)
+        self.graph = Graph(
+            id=builder.id, kind="static", inputs=self.inputs, outputs=self.outputs, nodes=nodes,
+            values=tuple(builder.values[:last]),
+            constants=tuple(each for each in builder.arrays if each <= last),
+        )  # fmt: skip
+        self.plan = Plan(self.graph, builder.arrays, (*self.outputs, *residuals), self.inputs)
+        self.feeding = [self._source(value) for value in self.inputs]
+        self._hosts = [
+            (reader, {key.rpartition(":")[0] for key in ids}) for reader, ids in builder.hosts
+        ]
+        self._held = tuple(
+            (tensor, tensor.data.shape, tensor.edge is None)
+            for tensor in map(traced.binding, (each for each, _ in builder.captures))
+            if isinstance(tensor, Tensor)
+        )
+        self._held_ids = {id(each) for each, _, _ in self._held}
+        self._grads = tuple(
+            (self._place(binding), None if stand_in is None else _form(stand_in))
+            for binding, stand_in in traced.reads
+        )
+        positions = {id(each): i for i, each in enumerate(traced.tensors)}
+        self._gradients = [
+            (self._place(binding), None if after is None else positions[id(after)])
+            for binding, after in traced.grads
+        ]
+        self.writes = [(self._place(binding), value) for binding, value in traced.writes]
+        self._freed = tuple(i for i, each in enumerate(traced.tensors) if freed_root(traced, each))
+        self.results: list[tuple[str, Any]] = [
+            (kind, self.order[each] if kind == "leaf" else each) for kind, each in traced.results
+        ]
+        alone = traced.structure == TREE_LEAF and self.results[0][0] == "value"
+        self._single: int | None = self.results[0][1] if alone else None
+        self.calls = 0
+
+    def _place(self, binding: Binding) -> Binding:
+        return self.order[binding] if isinstance(binding, int) else binding
+
+    def _source(self, value: int) -> tuple[int, Any, Any]:
+        traced, builder = self.traced, self.traced.builder
+        position = traced.fed.get(value)
+        if position is not None:
+            return FROM_LEAF, self.order[position], None
+        for tensor, known in builder.captures:
+            if known == value:
+                binding = self._place(traced.binding(tensor))
+                if isinstance(binding, int):
+                    return FROM_LEAF, binding, None
+                return FROM_OUTSIDE, binding, None
+        for i, (_, ids) in enumerate(builder.hosts):
+            for key, known in ids.items():
+                if known == value:
+                    return FROM_RATE, i, key.rpartition(":")[0]
+        for binding, stand_in in traced.reads:
+            if stand_in is not None and builder.value_of(stand_in) == value:
+                return FROM_GRADIENT, self._place(binding), None
+        raise AssertionError(f"value {value} of {self.name} is fed by nothing")
+
+    # Whether it fits
+
+    def stale(self, leaves: Sequence[Any]) -> str:
+        """Why it cannot be called now, in words, or ``""``."""
+        if not self.guards.hold():
+            return self.guards.changed()
+        for tensor, shape, constant in self._held:
+            if tensor.data.shape != shape:
+                return f"captured {_called(tensor)}: shape {shape} → {tensor.data.shape}"
+            if (tensor.edge is None) is not constant:
+                change = "no longer wants" if tensor.edge is None else "now wants"
+                return f"captured {_called(tensor)} {change} a gradient"
+        for place, form in self._grads:
+            tensor = _of(place, leaves)
+            found = getattr(tensor, "_grad", None)
+            if (found is None) is not (form is None):
+                before = "None" if form is None else "set"
+                return f"{_called(tensor)}.grad was {before}, and is not now"
+            if found is not None and _form(found) != form:
+                return f"{_called(tensor)}.grad has another shape or dtype"
+        if self._held_ids:
+            for each in leaves:
+                if id(each) in self._held_ids:
+                    return f"an argument is {_called(each)}, which the function also captures"
+        return ""
+
+    # Running
+
+    def run(self, leaves: list[Any]) -> Any:
+        """Call the graph. Raises what its operations raise; `Stale` before anything has run."""
+        self.calls += 1
+        if modes.observer() is not None:
+            return self._observed(leaves)
+        before = self._steps()
+        try:
+            rates = self._rates()
+            feeds: list[Any] = []
+            for kind, place, name in self.feeding:
+                if kind == FROM_LEAF:
+                    each = leaves[place]
+                    feeds.append(each.data if each.__class__ is Tensor else np.asarray(each))
+                elif kind == FROM_OUTSIDE:
+                    feeds.append(place.data)
+                elif kind == FROM_RATE:
+                    feeds.append(rates[place][name])
+                else:
+                    feeds.append(_of(place, leaves)._grad.data)
+            kept = feeds if self.joint is not None else None
+            if self.donated:
+                for position in self.donated:
+                    if leaves[position].__class__ is Tensor:
+                        donate(leaves[position], self.name)
+                arrays = self.plan.run(_emptied(feeds))  # type: ignore[arg-type]
+            else:
+                kept = feeds
+                arrays = self.plan.run(feeds)
+        except BaseException as error:
+            for owner, steps in before:
+                owner.steps = steps
+            if isinstance(error, Exception) and not isinstance(error, Stale) and not self.donated:
+                self._located(error, feeds)
+            raise
+        return self._finished(leaves, arrays, kept)
+
+    def _finished(self, leaves: list[Any], arrays: list[Any], feeds: list[Any] | None) -> Any:
+        count = len(self.traced.tensors)
+        if self.joint is not None:
+            assert feeds is not None
+            tensors = self.joint.results(leaves, arrays, dict(zip(self.inputs, feeds, strict=True)),
+                                         len(self.outputs))  # fmt: skip
+        else:
+            tensors = []
+            for array in arrays[:count]:
+                result = _new(Tensor)
+                result.data = array
+                result.edge = None
+                tensors.append(result)
+        for i in self._freed:
+            tensors[i].edge = FREED
+        if self.writes:
+            for (place, _), array in zip(self.writes, arrays[count:], strict=False):
+                target = _of(place, leaves)
+                _store(target, array)
+        if self._gradients:
+            self._set_grads(leaves, tensors)
+        if self._single is not None:
+            return tensors[self._single]
+        return self._assembled(leaves, tensors)
+
+    def _set_grads(self, leaves: list[Any], tensors: list[Tensor]) -> None:
+        """No gradient shares memory with another tensor, which writing to it would change."""
+        taken = {id(each.data) for each in leaves if each.__class__ is Tensor}
+        for place, position in self._gradients:
+            target = settled(_of(place, leaves))
+            if position is None:
+                target._grad = None
+                continue
+            gradient = tensors[position]
+            data = gradient.data
+            if data.base is not None or id(data) in taken:
+                gradient.data = data = data.copy(order="K")
+            taken.add(id(data))
+            target._grad = gradient
+
+    def _assembled(self, leaves: list[Any], tensors: list[Tensor]) -> Any:
+        found: list[Any] = []
+        for kind, each in self.results:
+            if kind == "value":
+                found.append(tensors[each])
+            elif kind == "leaf":
+                found.append(leaves[each])
+            elif kind == "made":
+                result = _new(Tensor)
+                result.data, result.edge = each.data, each.edge
+                found.append(result)
+            elif kind == "static" and each.__class__ is _ndarray:
+                found.append(each.copy())
+            else:
+                found.append(each)
+        assert self.traced.structure is not None
+        return unflatten(self.traced.structure, found)
+
+    def _observed(self, leaves: list[Any]) -> Any:
+        """Node by node through the tracer, so that the run looks as the plain function's."""
+        before = self._steps()
+        try:
+            rates = self._rates()
+            values: dict[int, Any] = {}
+            for value, (kind, place, name) in zip(self.inputs, self.feeding, strict=True):
+                if kind == FROM_LEAF:
+                    values[value] = leaves[place]
+                elif kind == FROM_OUTSIDE:
+                    values[value] = settled(place)
+                elif kind == FROM_RATE:
+                    values[value] = rates[place][name]
+                else:
+                    values[value] = _of(place, leaves)._grad
+            play(self.traced, self.graph.nodes, values, {node.id for node in self.plan.nodes})
+        except BaseException:
+            for owner, steps in before:
+                owner.steps = steps
+            raise
+        tensors: list[Tensor] = []
+        taken = {id(each) for each in leaves}
+        for each, value in zip(self.traced.tensors, self.outputs, strict=False):
+            tensor = values[value]
+            if each.edge is None:
+                tensor = tensor.detach()
+            elif id(tensor) in taken:
+                tensor = alias_of(tensor)
+            taken.add(id(tensor))
+            tensors.append(tensor)
+        for i in self._freed:
+            tensors[i].edge = FREED
+        for place, value in self.writes:
+            target = _of(place, leaves)
+            _store(target, values[value].data)
+            settled(target)._vid = values[value]._vid
+        self._set_grads(leaves, tensors)
+        if self.donated:
+            for position in self.donated:
+                if leaves[position].__class__ is Tensor:
+                    donate(leaves[position], self.name)
+        return self._assembled(leaves, tensors)
+
+    def _steps(self) -> list[tuple[Any, int]]:
+        """The optimizers that count this call as a step, with their counts before it."""
+        owners: list[Any] = [getattr(reader, "__self__", None) for reader, _ in self._hosts]
+        return [(each, each.steps) for each in owners if hasattr(each, "steps")]
+
+    def _rates(self) -> list[dict[str, float]]:
+        found = []
+        for reader, names in self._hosts:
+            rates = reader()
+            if rates.keys() != names:
+                raise Stale("the optimizer has other settings than when it was traced")
+            found.append(rates)
+        return found
+
+    def _located(self, error: Exception, feeds: list[Any]) -> None:
+        """Say on an error which node it comes from, by running them once more until it is met."""
+        values: dict[int, Any] = dict(self.plan.constants)
+        values.update(zip(self.inputs, feeds, strict=False))
+        for call in self.plan.calls:
+            args = [each.value if isinstance(each, Scalar) else values[each] for each in call.args]
+            try:
+                data = call.op.impl(*args, **call.attrs)
+            except Exception as again:
+                if isinstance(error, NodescopeError) and type(again) is type(error):
+                    error.source = str(call.node.source or error.source or where())
+                elif hasattr(error, "add_note"):
+                    error.add_note(f"in {call.node.name}, made at {call.node.source}")
+                return
+            arrays = data if isinstance(data, tuple) else (data,)
+            values.update(zip(call.node.outputs, map(np.asarray, arrays), strict=True))
+
+
+def _emptied(feeds: list[Any]) -> Iterator[Any]:
+    """The feeds, held by nobody else once they are given."""
+    feeds.reverse()
+    while feeds:
+        yield feeds.pop()
+
+
+def _store(target: Tensor, array: Any) -> None:
+    target = settled(target)
+    target.data = array
+    changed(target)
+
+
+def _form(tensor: Tensor) -> tuple[Any, Any]:
+    return tensor.data.shape, tensor.data.dtype
+
+
+def _of(binding: Binding, leaves: Sequence[Any]) -> Any:
+    """The tensor that a binding is in a call with these leaves."""
+    return leaves[binding] if isinstance(binding, int) else binding
+
+
+def _called(tensor: Any) -> str:
+    return getattr(tensor, "name", "") or "a tensor"

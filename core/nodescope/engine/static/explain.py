@@ -1,0 +1,162 @@
+"""Explain: what was traced, when and why, and what a graph holds, as data and in words.
+
+Invariant: describes what happened; nothing is traced or run for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from nodescope.engine.static.entry import Entry
+from nodescope.engine.tensor import Tensor
+from nodescope.ir.graph import TensorSpec
+
+
+@dataclass(frozen=True)
+class Held:
+    """A tensor that a graph takes or changes besides its arguments and results.
+
+    Attributes:
+        name: What it is called.
+        spec: Shape and dtype.
+        nbytes: Size.
+        source: The user's line where it came in, or ``""``.
+    """
+
+    name: str
+    spec: TensorSpec
+    nbytes: int
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One time that the function was traced.
+
+    Attributes:
+        number: From 1.
+        arguments: Each argument leaf, in words.
+        reason: Why it was traced.
+        call: The how-many-th call of the function it was.
+        source: The user's line that called it.
+        trace_ms: How long it took.
+        calls: How often its graph has run.
+        constants: Arrays that are part of the graph.
+        captured: Tensors from outside that are read afresh on each call.
+        writes: What it assigns to.
+        grads: Whose ``.grad`` it sets.
+        phases: Number of nodes by phase.
+        dynamic: Which leading dimension is dynamic, or why none is, or ``""``.
+    """
+
+    number: int
+    arguments: tuple[str, ...]
+    reason: str
+    call: int
+    source: str
+    trace_ms: float
+    calls: int
+    constants: tuple[Held, ...]
+    captured: tuple[Held, ...]
+    writes: tuple[str, ...]
+    grads: tuple[str, ...]
+    phases: dict[str, int] = field(default_factory=dict)
+    dynamic: str = ""
+
+    def __str__(self) -> str:
+        lines = [f"trace {self.number}: {self.reason}"]
+        lines.append(f"  call {self.call}{f' at {self.source}' if self.source else ''}, "
+                     f"traced in {self.trace_ms:.1f} ms, run {_times(self.calls)}")  # fmt: skip
+        lines.append(f"  arguments: {', '.join(self.arguments) or 'none'}")
+        nodes = ", ".join(f"{count} {phase}" for phase, count in self.phases.items())
+        lines.append(f"  nodes: {nodes or 'none'}")
+        lines.extend(
+            f"  constant {each.name}: {each.spec}, {each.nbytes:,} bytes"
+            f"{f', from {each.source}' if each.source else ''}"
+            for each in self.constants
+        )
+        if self.captured:
+            lines.append("  captured: " + ", ".join(f"{c.name} {c.spec}" for c in self.captured))
+        if self.writes:
+            lines.append(f"  writes: {', '.join(self.writes)}")
+        if self.grads:
+            lines.append(f"  sets .grad of: {', '.join(self.grads)}")
+        if self.dynamic:
+            lines.append(f"  {self.dynamic}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What `explain` returns; prints as text.
+
+    Attributes:
+        name: Of the function.
+        calls: How often it was called as a graph.
+        traces: In order.
+        notes: What besides is good to know, such as why no dimension is dynamic.
+    """
+
+    name: str
+    calls: int
+    traces: tuple[Trace, ...]
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        head = f"{self.name}: called {_times(self.calls)}, traced {_times(len(self.traces))}"
+        return "\n".join([head, *map(str, self.traces), *self.notes])
+
+    __repr__ = __str__
+
+
+@dataclass
+class Record:
+    """What is kept of a trace until somebody asks."""
+
+    entry: Entry
+    reason: str
+    call: int
+    source: str
+    trace_ms: float
+    dynamic: str = ""
+
+
+def explained(number: int, record: Record) -> Trace:
+    """A record as a `Trace`."""
+    entry, traced = record.entry, record.entry.traced
+    builder = traced.builder
+    own = set(traced.own)
+    return Trace(
+        number=number,
+        arguments=tuple(map(str, traced.form.arguments)),
+        reason=record.reason,
+        call=record.call,
+        source=record.source,
+        trace_ms=record.trace_ms,
+        calls=entry.calls,
+        constants=tuple(
+            Held(node.name, builder.values[value - 1].spec, builder.arrays[value].nbytes,
+                 str(node.source or ""))
+            for node in entry.graph.nodes if node.op == "constant" for value in node.outputs
+        ),
+        captured=tuple(
+            Held(tensor.name or builder.producer(value).name, builder.values[value - 1].spec,
+                 tensor.data.nbytes, str(builder.producer(value).source or ""))
+            for tensor, value in builder.captures if id(tensor) not in own
+        ),
+        writes=tuple(_called(each, record) for each, _ in traced.writes),
+        grads=tuple(_called(each, record) for each, _ in traced.grads),
+        phases=dict(Counter(node.phase for node in entry.graph.nodes)),
+        dynamic=record.dynamic,
+    )  # fmt: skip
+
+
+def _called(binding: int | Tensor, record: Record) -> str:
+    if isinstance(binding, int):
+        return record.entry.traced.form.arguments[binding].path
+    return binding.name or "a tensor"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

@@ -1,0 +1,231 @@
+"""Guards: what a traced function read besides its arguments, and whether it is still the same.
+
+Closure cells and globals are followed into containers, modules of a network, plain objects and the
+user's own functions, as far as the code names them. A snapshot is taken before tracing, so that
+what the function itself changes shows as a change.
+
+Invariant: checking reads only; a guard that fails says which variable changed and how.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.nn import Module
+from nodescope.engine.source import is_ours
+from nodescope.engine.tensor import Tensor
+
+_DEPTH = 4  # of containers and functions that are followed
+_MOST = 512  # guards of one function; what is beyond is not followed
+_SCALARS = (bool, int, float, complex, str, bytes, type(None))
+_MISSING = object()
+_SILENT = {"_path", "_scope"}  # of modules: they name nodes and change no number
+
+Guard = tuple[int, Any, Any, Any, str]
+"""How it is looked up (`_CELL`, `_ITEM`, `_ATTRIBUTE`, `_LENGTH`), where, under which key, what was
+there, and what to call it."""
+
+_CELL, _ITEM, _ATTRIBUTE, _LENGTH = range(4)
+
+
+class Guards:
+    """What a function depends on, as it was at one moment.
+
+    Args:
+        function: The user's function.
+        owner: The instance, if it is a method.
+    """
+
+    def __init__(self, function: Any, owner: Any = None) -> None:
+        self._found: list[Guard] = []
+        self._seen: set[int] = set()
+        code = getattr(function, "__code__", None)
+        names = _names(code) if code is not None else frozenset()
+        if owner is not None:
+            self._inside("self", owner, names, 0)
+        if code is None:
+            self._inside(getattr(function, "__name__", type(function).__name__), function, names, 0)
+        else:
+            self._function(function, 0)
+        self._checks = tuple(self._found)
+
+    def hold(self) -> bool:
+        """Whether everything is as it was."""
+        for how, place, key, was, _ in self._checks:
+            if how == _ITEM:
+                now = place.get(key, _MISSING) if place.__class__ is dict else _item(place, key)
+            else:
+                now = _look(how, place, key)
+            if now is not was and not _equal(now, was):
+                return False
+        return True
+
+    def changed(self) -> str:
+        """What is not as it was, in words, or ``""``."""
+        for how, place, key, was, called in self._checks:
+            now = _look(how, place, key)
+            if now is not was and not _equal(now, was):
+                return _said(how, called, was, now)
+        return ""
+
+    def __len__(self) -> int:
+        return len(self._checks)
+
+    def _add(self, how: int, place: Any, key: Any, value: Any, called: str, depth: int,
+             names: frozenset[str]) -> None:  # fmt: skip
+        if len(self._found) >= _MOST:
+            return
+        self._found.append((how, place, key, value, called))
+        label = called.partition(" ")[2] or called
+        self._inside(label, value, names, depth + 1)
+
+    def _function(self, function: types.FunctionType, depth: int) -> None:
+        """The cells and globals that a function names."""
+        if id(function) in self._seen or depth > _DEPTH:
+            return
+        self._seen.add(id(function))
+        code = function.__code__
+        names = _names(code)
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            value = _look(_CELL, cell, None)
+            self._add(_CELL, cell, None, value, f"closure {name}", depth, names)
+        space = function.__globals__
+        for name in sorted(names):
+            if name in space:
+                self._add(_ITEM, space, name, space[name], f"global {name}", depth, names)
+        for i, value in enumerate(function.__defaults__ or ()):
+            self._inside(f"default {i}", value, names, depth + 1)
+
+    def _inside(self, label: str, value: Any, names: frozenset[str], depth: int) -> None:
+        """What a value holds that matters."""
+        if depth > _DEPTH or isinstance(value, (*_SCALARS, Tensor, np.ndarray, np.generic)):
+            return
+        if isinstance(value, types.FunctionType):
+            if not is_ours(value.__code__.co_filename):
+                self._function(value, depth)
+            return
+        if isinstance(value, types.MethodType):
+            self._inside(label, value.__self__, names, depth)
+            if not is_ours(getattr(value.__func__, "__code__", _NO_CODE).co_filename):
+                self._inside(label, value.__func__, names, depth)
+            return
+        wrapped = getattr(value, "__wrapped__", None)
+        if isinstance(wrapped, types.FunctionType):
+            self._inside(label, wrapped, names, depth)
+        if id(value) in self._seen:
+            return
+        self._seen.add(id(value))
+        if isinstance(value, dict | list | tuple):
+            self._container(label, value, names, depth)
+        elif isinstance(value, Module):
+            self._module(label, value, names, depth)
+        elif not isinstance(value, type) and not _library(value):
+            space: Any = getattr(value, "__dict__", {})
+            for name in sorted(names.intersection(space)):
+                if _counts(space[name]):
+                    called = f"attribute {label}.{name}"
+                    self._add(_ITEM, space, name, space[name], called, depth, names)
+
+    def _container(self, label: str, value: Any, names: frozenset[str], depth: int) -> None:
+        self._found.append((_LENGTH, value, None, len(value), f"the length of {label}"))
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        if len(value) > _MOST:
+            return
+        for key, each in items:
+            if _counts(each):
+                self._add(_ITEM, value, key, each, f"item {label}[{key!r}]", depth, names)
+
+    def _module(self, label: str, value: Module, names: frozenset[str], depth: int) -> None:
+        """All of a network's settings, parameters and parts, however deep."""
+        for code in _codes(type(value)):
+            names |= _names(code)
+        space = vars(value)
+        for name, each in space.items():
+            if name not in _SILENT and _counts(each):
+                # Parts of a network are followed all the way.
+                called = f"attribute {label}.{name}"
+                self._add(_ITEM, space, name, each, called, min(depth, _DEPTH - 2), names)
+
+
+def _codes(kind: type) -> Iterator[types.CodeType]:
+    for base in kind.__mro__:
+        forward = vars(base).get("forward")
+        if isinstance(forward, types.FunctionType) and not is_ours(forward.__code__.co_filename):
+            yield forward.__code__
+
+
+def _nothing() -> None:
+    """Has the code of no user's function."""
+
+
+_NO_CODE = _nothing.__code__
+
+
+def _names(code: types.CodeType) -> frozenset[str]:
+    """Names of globals and attributes in a function and in those defined inside."""
+    found = set(code.co_names)
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            found |= _names(each)
+    return frozenset(found)
+
+
+def _counts(value: Any) -> bool:
+    """Whether a held value can change what is traced: data, settings, parts, functions."""
+    return isinstance(
+        value,
+        (*_SCALARS, Tensor, np.ndarray, np.generic, Module, dict, list, tuple,
+         types.FunctionType, types.MethodType),
+    )  # fmt: skip
+
+
+def _library(value: Any) -> bool:
+    """Whether a value is a package such as numpy, or an object of our own."""
+    if isinstance(value, types.ModuleType):
+        return is_ours(getattr(value, "__file__", None) or "")
+    return type(value).__module__.partition(".")[0] in {"nodescope", "numpy", "builtins"}
+
+
+def _look(how: int, place: Any, key: Any) -> Any:
+    if how == _ITEM:
+        return _item(place, key)
+    if how == _LENGTH:
+        return len(place)
+    try:
+        return place.cell_contents
+    except ValueError:  # not assigned yet
+        return _MISSING
+
+
+def _item(place: Any, key: Any) -> Any:
+    try:
+        return place[key]
+    except (KeyError, IndexError):
+        return _MISSING
+
+
+def _equal(now: Any, was: Any) -> bool:
+    """Of scalars: the same kind and value. Methods are made anew each time that they are read."""
+    kind = was.__class__
+    if now.__class__ is not kind:
+        return False
+    if kind is types.MethodType:
+        return now.__self__ is was.__self__ and now.__func__ is was.__func__
+    if kind is float:
+        return repr(now) == repr(was)
+    return (kind in _SCALARS or isinstance(was, np.generic)) and bool(now == was)
+
+
+def _said(how: int, called: str, was: Any, now: Any) -> str:
+    if now is _MISSING:
+        return f"{called} is gone"
+    if isinstance(now, _SCALARS) and isinstance(was, _SCALARS):
+        return f"{called} changed {was!r} → {now!r}"
+    if type(now) is type(was):
+        noun = {Tensor: "tensor", np.ndarray: "array"}.get(type(now), type(now).__name__)
+        return f"{called} is another {noun}"
+    return f"{called} changed from {type(was).__name__} to {type(now).__name__}"

@@ -1,0 +1,268 @@
+"""Joint: the derivative of a compiled function, as a graph of its own.
+
+When a compiled function is called and gradients may be asked for later, its graph also gives out
+what the derivative needs (residuals), and its results stand on the tape with one edge for the whole
+call. The derivative is traced once for each set of results through which cotangents come.
+
+Invariant: the same rules on the same values in the same order as eager execution of the function.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nodescope import ops
+from nodescope.engine import modes
+from nodescope.engine.plan import Plan
+from nodescope.engine.state import current
+from nodescope.engine.static.play import play
+from nodescope.engine.static.tracing import Traced, history
+from nodescope.engine.tape import alias_of, pull_many
+from nodescope.engine.tensor import Bundle, Tensor, make, next_seq, settled, spec_of
+from nodescope.ir.graph import Graph, Node
+from nodescope.ops.op import Op
+
+
+@dataclass(frozen=True)
+class Backward:
+    """The derivative for one set of results.
+
+    Attributes:
+        graph: Its nodes, after those of the function.
+        nodes: Its own nodes alone.
+        residuals: Value ids of the function that it needs.
+        cotangents: Value ids of the cotangents.
+        outputs: For each input that may want a gradient, the value id of its cotangent, or None.
+        plan: Ready to run on residuals and cotangents.
+    """
+
+    graph: Graph
+    nodes: tuple[Node, ...]
+    residuals: tuple[int, ...]
+    cotangents: tuple[int, ...]
+    outputs: tuple[int | None, ...]
+    plan: Plan
+
+
+class Joint:
+    """What of a traced function can be differentiated.
+
+    Attributes:
+        roots: Positions of the results with a history, among the trace's tensors.
+        residuals: Value ids that the graph gives out besides, in order.
+        full: The derivative for cotangents through all roots.
+    """
+
+    def __init__(
+        self,
+        traced: Traced,
+        roots: tuple[int, ...],
+        name: str,
+        *,
+        full: Backward | None = None,
+        elsewhere: Callable[[], Joint] | None = None,
+    ) -> None:
+        self.traced = traced
+        self.roots = roots
+        self.order = {position: i for i, position in enumerate(traced.form.dynamic)}
+        self.places = [
+            self.order[each] if isinstance(each, int) else each for each, _ in traced.inputs
+        ]
+        self._lock = threading.RLock()
+        self._backwards: dict[tuple[bool, ...], Backward] = {}
+        self._elsewhere = elsewhere
+        everything = (True,) * len(roots)
+        if full is not None:
+            self._backwards[everything] = full
+        self.full = self.backward(everything)
+        given = set(traced.builder.inputs)
+        self.residuals = tuple(each for each in self.full.residuals if each not in given)
+        self.op = Op(
+            name=name, family="layout", infer=_unknown, impl=_unknown, vjp=(self._rule,),
+            variadic=True, joint=True, partial=True,
+        )  # fmt: skip
+
+    @staticmethod
+    def of(traced: Traced, name: str) -> Joint | None:
+        """The derivative of a traced function, or None if none of its results has one."""
+        targets = {id(tensor): tensor for _, tensor in traced.inputs}
+        if not targets:
+            return None
+        roots = tuple(
+            i for i, each in enumerate(traced.tensors) if history(each, targets) == "whole"
+        )
+        return Joint(traced, roots, name) if roots else None
+
+    def resized(
+        self, traced: Traced, nodes: Sequence[Node], elsewhere: Callable[[], Joint]
+    ) -> Joint:
+        """The same for the graph of another size.
+
+        Args:
+            traced: With the other size.
+            nodes: Of the function and of the full derivative.
+            elsewhere: The derivative of a trace at that size, for other sets of results.
+        """
+        full, mark = self.full, traced.mark
+        graph = Graph(
+            id=full.graph.id, kind="static", inputs=full.graph.inputs, outputs=full.graph.outputs,
+            nodes=tuple(nodes), values=tuple(traced.builder.values),
+            constants=full.graph.constants,
+        )  # fmt: skip
+        plan = Plan(graph, traced.builder.arrays, graph.outputs, graph.inputs)
+        found = Backward(
+            graph, tuple(nodes[mark:]), full.residuals, full.cotangents, full.outputs, plan
+        )
+        return Joint(traced, self.roots, self.op.name, full=found, elsewhere=elsewhere)
+
+    def results(
+        self, leaves: list[Any], arrays: list[Any], feeds: dict[int, Any], count: int
+    ) -> list[Tensor]:
+        """The results of a call as tensors on the tape.
+
+        Args:
+            leaves: The arguments.
+            arrays: What the plan gave: ``count`` outputs, then residuals.
+            feeds: What it was given, by value id.
+        """
+        inputs = tuple(
+            settled(each) if isinstance(each, Tensor) else leaves[each] for each in self.places
+        )
+        saved = {**feeds, **dict(zip(self.residuals, arrays[count:], strict=True))}
+        bundle = Bundle(
+            tuple(arrays[each] for each in self.roots),
+            (next_seq(), self.op, inputs, {"saved": saved}),
+            (0,) * len(self.roots),
+        )
+        tensors = [make(each) for each in arrays[: len(self.traced.tensors)]]
+        for position, each in zip(self.roots, bundle.tensors(), strict=True):
+            tensors[position] = each
+        return tensors
+
+    def backward(self, present: tuple[bool, ...]) -> Backward:
+        """The derivative for cotangents that come through some of the roots."""
+        with self._lock:
+            found = self._backwards.get(present)
+            if found is None and self._elsewhere is not None:
+                found = self._backwards[present] = self._elsewhere().backward(present)
+            if found is None:
+                found = self._backwards[present] = self._trace(present)
+        return found
+
+    def _trace(self, present: tuple[bool, ...]) -> Backward:
+        traced, builder = self.traced, self.traced.builder
+        limit, builder.limit = builder.limit, None
+        roots = [
+            settled(traced.tensors[i]) for i, on in zip(self.roots, present, strict=True) if on
+        ]
+        targets = {id(tensor): tensor for _, tensor in traced.inputs}
+        start = len(builder.nodes)
+        with modes.building(builder), _without_hooks(targets):
+            state = current()
+            state.phase, state.scope = "backward", "backward"
+            # On the tape, so that `play` knows what has a history when it is differentiated again.
+            cts = [builder.placeholder(spec_of(each), "cotangent", grad=True) for each in roots]
+            ends = pull_many(
+                roots, cts, traced=True, create_graph=True, keep=True, targets=targets,
+                conjugate=False,
+            )  # fmt: skip
+            outputs = tuple(
+                builder.value_of(ends[id(tensor)][1]) if id(tensor) in ends else None
+                for _, tensor in traced.inputs
+            )
+            cotangents = tuple(map(builder.value_of, cts))
+        builder.limit = limit
+        nodes = tuple(builder.nodes[start:])
+        wanted = tuple(each for each in outputs if each is not None)
+        residuals = _residuals(nodes, wanted, traced)
+        graph = Graph(
+            id=builder.id, kind="static", inputs=(*residuals, *cotangents), outputs=wanted,
+            nodes=(*builder.nodes[: traced.mark], *nodes), values=tuple(builder.values),
+            constants=tuple(builder.arrays),
+        )  # fmt: skip
+        plan = Plan(graph, builder.arrays, wanted, graph.inputs)
+        return Backward(graph, nodes, residuals, cotangents, outputs, plan)
+
+    def _rule(self, F: Any, ct: Any, out: Any, *inputs: Any, saved: dict[int, Any]) -> Any:
+        found = self.backward(tuple(each is not None for each in ct))
+        given = [each for each in ct if each is not None]
+        if F is ops.RAW:
+            arrays = iter(found.plan.run([*(saved[each] for each in found.residuals), *given]))
+            return tuple(None if each is None else next(arrays) for each in found.outputs)
+        if current().recording:
+            values = self._again(inputs, saved)
+        else:
+            values = {each: _tensor(saved[each]) for each in found.residuals}
+        values.update(zip(found.cotangents, given, strict=True))
+        constants = [node for node in found.graph.nodes if node.op == "constant"]
+        own = {node.id for node in found.nodes}
+        play(self.traced, [*(n for n in constants if n.id not in own), *found.nodes], values, own)
+        return tuple(None if each is None else values[each] for each in found.outputs)
+
+    def _again(self, inputs: tuple[Tensor, ...], saved: Mapping[int, Any]) -> dict[int, Any]:
+        """The function's values on the tape, computed once more, for second derivatives."""
+        traced = self.traced
+        values: dict[int, Any] = {}
+        for (_, stands_for), tensor in zip(traced.inputs, inputs, strict=True):
+            value = self._value(stands_for)
+            values[value] = alias_of(tensor)
+            values[value].data = saved[value]  # as it was then
+        nodes = traced.builder.nodes[: traced.mark]
+        for value, each in saved.items():
+            if value not in values and value in traced.builder.inputs:
+                values[value] = _tensor(each)
+        play(traced, nodes, values, {node.id for node in nodes}, phase="recompute")
+        return values
+
+    def _value(self, tensor: Tensor) -> int:
+        """The value id through which an input comes in."""
+        builder = self.traced.builder
+        for known, value in builder.captures:
+            if known is tensor:
+                return value
+        data: Any = tensor.data
+        return data.value  # type: ignore[no-any-return]
+
+
+def freed_root(traced: Traced, tensor: Tensor) -> bool:
+    """Whether a result's history was used up inside the function."""
+    targets = {id(each): each for _, each in traced.inputs}
+    return traced.recording and history(tensor, targets) == "freed"
+
+
+def _residuals(
+    nodes: tuple[Node, ...], outputs: tuple[int, ...], traced: Traced
+) -> tuple[int, ...]:
+    """Values of the function that some nodes behind it need."""
+    builder = traced.builder
+    last = max((max(node.outputs, default=0) for node in builder.nodes[: traced.mark]), default=0)
+    wanted = set(outputs)
+    for node in reversed(nodes):
+        if not wanted.isdisjoint(node.outputs):
+            wanted.update(node.inputs)
+    return tuple(sorted(each for each in wanted if each <= last and each not in builder.arrays))
+
+
+@contextlib.contextmanager
+def _without_hooks(tensors: Mapping[int, Tensor]) -> Iterator[None]:
+    """The eager pass runs the hooks of leaves when it arrives there; tracing must not."""
+    saved = [(each, each._hooks) for each in tensors.values() if hasattr(each, "_hooks")]
+    for each, _ in saved:
+        del each._hooks
+    try:
+        yield
+    finally:
+        for each, hooks in saved:
+            each._hooks = hooks
+
+
+def _tensor(value: Any) -> Any:
+    return value if isinstance(value, float) else make(value)
+
+
+def _unknown(*_: Any, **__: Any) -> Any:
+    raise AssertionError("a compiled call is an edge of the tape, not an operation")

@@ -1,0 +1,77 @@
+"""The switch of a program: whether compiled functions run as static graphs or as plain Python.
+
+Invariant: the mode is the program's; `disable_compile` is the calling thread's alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from typing import Literal, get_args
+
+from nodescope.engine.source import where
+from nodescope.errors import UsageError
+
+Mode = Literal["eager", "compiled"]
+VARIABLE = "NODESCOPE_MODE"
+"""The environment variable that sets the mode of a whole program."""
+
+
+class _Disabled(threading.local):
+    depth = 0
+
+
+_disabled = _Disabled()
+_eager = False
+
+
+def set_mode(mode: Mode) -> None:
+    """Run compiled functions as graphs (``"compiled"``, as it begins) or plainly (``"eager"``).
+
+    Raises:
+        UsageError: There is no such mode.
+    """
+    global _eager
+    if mode not in get_args(Mode):
+        raise UsageError(
+            f"set_mode: there is no mode {mode!r}", source=where(), hint='"eager" or "compiled"'
+        )
+    _eager = mode == "eager"
+
+
+def get_mode() -> Mode:
+    """The mode that this thread runs compiled functions in now."""
+    return "eager" if plain() else "compiled"
+
+
+def plain() -> bool:
+    """Whether compiled functions run as plain Python here and now."""
+    return _eager or _disabled.depth > 0
+
+
+@contextlib.contextmanager
+def disable_compile() -> Iterator[None]:
+    """Compiled functions called inside, in this thread, run as plain Python."""
+    _disabled.depth += 1
+    try:
+        yield
+    finally:
+        _disabled.depth -= 1
+
+
+def from_environment() -> None:
+    """Set the mode that `VARIABLE` names, if any.
+
+    Raises:
+        UsageError: It names none.
+    """
+    wanted = os.environ.get(VARIABLE, "")
+    if wanted and wanted not in get_args(Mode):
+        raise UsageError(f'{VARIABLE}={wanted!r}: the modes are "eager" and "compiled"')
+    if wanted:
+        set_mode(wanted)  # type: ignore[arg-type]
+
+
+from_environment()

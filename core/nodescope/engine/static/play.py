@@ -1,0 +1,154 @@
+"""Play: the nodes of a traced function one by one through the engine, as the plain function would.
+
+Used while somebody observes, and where the values are needed on the tape.
+
+Invariant: scope, phase, forward link, source line and history of each node are those that it has
+when the function runs eagerly in the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nodescope.engine import modes
+from nodescope.engine.plan import LEAVES, Scalar, call_of
+from nodescope.engine.run import apply
+from nodescope.engine.state import State, current
+from nodescope.engine.static.tracing import Traced
+from nodescope.engine.tensor import Tensor
+from nodescope.ir.graph import Node, Phase
+from nodescope.ir.scopes import join
+
+_new = Tensor.__new__
+
+
+def play(
+    traced: Traced,
+    nodes: Iterable[Node],
+    values: dict[int, Any],
+    needed: set[int],
+    *,
+    phase: Phase | None = None,
+) -> None:
+    """Run nodes; what they make is put into ``values``.
+
+    Args:
+        traced: The trace that the nodes belong to.
+        values: Tensors (or Python numbers) by value id, with everything that the nodes take.
+        needed: Ids of the nodes on which results depend. Others run for the sake of the picture,
+            and if one fails it is shown as failed and nothing else happens.
+        phase: Of all nodes; their own if None.
+    """
+    state, observer = current(), modes.observer()
+    saved = (state.scope, state.phase, state.forward, state.source, state.cursor, state.recording)
+    base, recording = state.scope, state.recording
+    stood: dict[int, tuple[str, int]] = {}
+    pairs: dict[int, list[int]] = {}
+    if observer is not None:
+        for value, gradient in traced.builder.gradients.items():
+            pairs.setdefault(gradient, []).append(value)
+    try:
+        for node in nodes:
+            if node.op in LEAVES:
+                _leaf(traced, node, values, stood, observer)
+                continue
+            if node.id not in needed and not all(each in values for each in node.inputs):
+                continue  # what it takes has failed
+            _place(state, node, base, phase, stood, traced)
+            state.recording = recording
+            try:
+                results = _call(traced, node, values, state)
+            except Exception:
+                if node.id in needed:
+                    raise
+                continue
+            for value, each in zip(node.outputs, results, strict=True):
+                values[value] = each
+                if observer is not None:
+                    _seen(observer, node, each, stood)
+                    for of in pairs.get(value, ()):
+                        if values.get(of).__class__ is Tensor:
+                            observer.pair(values[of], each)
+    finally:
+        (state.scope, state.phase, state.forward, state.source, state.cursor,
+         state.recording) = saved  # fmt: skip
+
+
+def _call(traced: Traced, node: Node, values: Mapping[int, Any], state: State) -> Any:
+    recorded, histories = traced.builder.taped.get(node.id, (False, ()))
+    state.recording = state.recording and recorded
+    call = call_of(node)
+    args: list[Any] = []
+    tensors = 0
+    for each in call.args:
+        if isinstance(each, Scalar):
+            args.append(each.value)
+            continue
+        value = values[each]
+        held = value.__class__ is Tensor and value.edge is not None
+        if held and not all(histories[tensors : tensors + 1]):
+            value = value.detach()
+        tensors += 1
+        args.append(value)
+    inline = call.op.inline
+    found: Any = (
+        apply(call.op, tuple(args), call.attrs)
+        if inline is None
+        else inline(tuple(args), call.attrs)
+    )
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _leaf(
+    traced: Traced, node: Node, values: dict[int, Any], stood: dict[int, tuple[str, int]],
+    observer: Any,
+) -> None:  # fmt: skip
+    value = node.outputs[0]
+    if value not in values and node.op == "constant":
+        original = traced.builder.originals[value]
+        found = _new(Tensor)
+        found.data, found.edge = original.data, None
+        for slot in ("_kind", "_name"):
+            if hasattr(original, slot):
+                setattr(found, slot, getattr(original, slot))
+        values[value] = found
+        if observer is not None and id(original) in traced.builder.made:
+            observer.leaf(found)
+    given = values.get(value)
+    if observer is not None and given.__class__ is Tensor:
+        _seen(observer, node, given, stood)
+
+
+def _seen(observer: Any, node: Node, tensor: Any, stood: dict[int, tuple[str, int]]) -> None:
+    """Remember where the observer has put what a node made."""
+    entry = observer.identity.by_value.get(getattr(tensor, "_vid", 0))
+    if entry is not None and node.id not in stood:
+        stood[node.id] = (entry.node.scope, entry.node.id)
+
+
+def _place(
+    state: State, node: Node, base: str, phase: Phase | None, stood: dict[int, tuple[str, int]],
+    traced: Traced,
+) -> None:  # fmt: skip
+    """Make the thread stand where the plain function would."""
+    wanted = phase or node.phase
+    forward = None
+    if node.phase == "backward":
+        of = stood.get(node.forward) if node.forward is not None else None
+        if of is not None:
+            outer = join("backward", traced.builder.nodes[node.forward - 1].scope).rstrip("/")  # type: ignore[operator]
+            inner = node.scope.removeprefix(outer).lstrip("/")
+            scope, forward = join(join("backward", of[0]).rstrip("/"), inner).rstrip("/"), of[1]
+        elif node.forward is not None:
+            inner = node.scope.removeprefix("backward").lstrip("/")
+            scope = join(join("backward", base).rstrip("/"), inner).rstrip("/")
+        else:
+            scope = node.scope
+    elif node.phase == "optimizer" or not base:
+        scope = node.scope or base
+    else:
+        scope = join(base, node.scope).rstrip("/")
+    if scope != state.scope or wanted != state.phase or state.cursor is None:
+        state.scope, state.phase, state.cursor = scope, wanted, None
+    state.forward, state.source = forward, node.source

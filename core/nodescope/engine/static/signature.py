@@ -1,0 +1,304 @@
+"""Signature: what of the arguments a trace depends on, as a key, and in words.
+
+Tensors, arrays and NumPy scalars are dynamic leaves: shape, dtype and whether a gradient is wanted
+count. Everything else is static and part of the key by its value, or by identity.
+
+Invariant: calls with equal keys make the same graph, as far as arguments go.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.abstract import Abstract, escaped
+from nodescope.engine.tensor import LEAF, Tensor, settled
+from nodescope.engine.trees import LEAF as TREE_LEAF
+from nodescope.engine.trees import Structure, flatten
+from nodescope.errors import UsageError
+from nodescope.ir.graph import TensorSpec
+
+Key = Any
+PLAIN, WANTS, OWN, HELD = 0, 1, 2, 3
+"""What a tensor argument is: data; computed from what wants a gradient; itself a leaf that wants
+one; a parameter or state that wants none. The last two can be assigned to, so that the traced
+function gets the tensor itself."""
+
+_ndarray = np.ndarray
+
+
+class Same:
+    """Stands in a key for an object that is compared by identity."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.value is self.value
+
+
+def role(tensor: Tensor) -> int:
+    """One of `PLAIN`, `WANTS`, `OWN`, `HELD`."""
+    edge = tensor.edge
+    if edge is None:
+        return HELD if getattr(tensor, "_kind", "") == "parameter" else PLAIN
+    return OWN if edge is LEAF else WANTS
+
+
+def key_of(value: Any, leaves: list[Any]) -> Key:
+    """A hashable that tells calls apart; dynamic leaves are appended to ``leaves``.
+
+    Raises:
+        TraceError: A tensor belongs to a graph that is no longer built.
+    """
+    kind = value.__class__
+    if kind is Tensor:
+        leaves.append(value)
+        data = value.data
+        if data.__class__ is not _ndarray:
+            if data.__class__ is Abstract:
+                raise escaped(data)
+            data.check()  # donated
+        edge = value.edge
+        if edge is None and getattr(value, "_kind", "") != "parameter":
+            return data.shape, data.dtype
+        return data.shape, data.dtype, role(value)
+    if kind is _ndarray:
+        leaves.append(value)
+        return value.shape, value.dtype, "array"
+    if kind is tuple or kind is list:
+        return (kind, *[key_of(each, leaves) for each in value])
+    if kind is dict:
+        return (dict, tuple(value), *[key_of(each, leaves) for each in value.values()])
+    return _other(value, leaves)
+
+
+def _other(value: Any, leaves: list[Any]) -> Key:
+    kind = value.__class__
+    if isinstance(value, Tensor):  # one that was written to
+        return key_of(settled(value), leaves)
+    if isinstance(value, np.generic):
+        leaves.append(value)
+        return (), value.dtype, "scalar"
+    if isinstance(value, _ndarray):
+        leaves.append(value)
+        return value.shape, value.dtype, kind
+    if isinstance(value, dict):
+        return (kind, tuple(value), *[key_of(each, leaves) for each in value.values()])
+    if isinstance(value, tuple | list):
+        return (kind, *[key_of(each, leaves) for each in value])
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = [f.name for f in dataclasses.fields(value) if f.init]
+        return (kind, *[key_of(getattr(value, name), leaves) for name in fields])
+    return static_key(value)
+
+
+def static_key(value: Any) -> Key:
+    """The key of a static leaf: by value where it has one, else by identity."""
+    kind = value.__class__
+    if kind is float:
+        # 0.0 == -0.0 and nan != nan, but what they make of a program is otherwise.
+        return (kind, math.copysign(1.0, value) if value == 0 else "", repr(value))
+    if kind is complex:
+        return (kind, repr(value))
+    try:
+        hash(value)
+    except TypeError:
+        return Same(value)
+    return (kind, value)
+
+
+def required_key(name: str, value: Any) -> Key:
+    """The key of an argument that ``static_argnames`` names.
+
+    Raises:
+        UsageError: It cannot be compared by value.
+    """
+    if isinstance(value, Tensor | _ndarray):
+        raise UsageError(
+            f"the static argument {name!r} is {_noun(value)}, whose elements are not compared",
+            hint="leave it out of static_argnames, or pass a tuple of numbers",
+        )
+    try:
+        hash(value)
+    except TypeError:
+        raise UsageError(
+            f"the static argument {name!r} is a {type(value).__name__}, which is not hashable",
+            hint="pass a tuple, a frozenset or a frozen dataclass",
+        ) from None
+    return (value.__class__, static_key(value))
+
+
+def _noun(value: Any) -> str:
+    return "a tensor" if isinstance(value, Tensor) else "an array"
+
+
+# In words
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One leaf of the arguments.
+
+    Attributes:
+        path: Where it stands: ``params['w']``.
+        spec: Of a dynamic leaf.
+        role: Of a tensor, see `PLAIN`.
+        value: Of a static leaf.
+    """
+
+    path: str
+    spec: TensorSpec | None
+    role: int | str
+    value: Any = None
+
+    def __str__(self) -> str:
+        if self.spec is None:
+            return f"{self.path}={self.value!r}"
+        return f"{self.path}: {self.spec}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Absent:
+    """Stands for a leaf that was let go: the first that is the same object."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The arguments of one call, taken apart.
+
+    Attributes:
+        names: Name of each argument: positional ones first.
+        positional: How many are positional.
+        structures: Of each argument.
+        leaves: Every leaf, static ones included, in order.
+        arguments: What is known of each leaf.
+        same: For each leaf, the position of the first that is the same object.
+    """
+
+    names: tuple[str, ...]
+    positional: int
+    structures: tuple[Structure, ...]
+    leaves: tuple[Any, ...]
+    arguments: tuple[Argument, ...]
+    same: tuple[int, ...]
+
+    def forgotten(self) -> Form:
+        """The same without the arrays that it was called with."""
+        leaves = tuple(
+            _Absent(self.same[i]) if each.spec is not None and each.role not in (OWN, HELD)
+            else leaf
+            for i, (leaf, each) in enumerate(zip(self.leaves, self.arguments, strict=True))
+        )  # fmt: skip
+        return dataclasses.replace(self, leaves=leaves)
+
+    @property
+    def dynamic(self) -> list[int]:
+        """Positions among the leaves of those that are fed."""
+        return [i for i, each in enumerate(self.arguments) if each.spec is not None]
+
+
+def form_of(
+    names: tuple[str, ...], static: frozenset[str], args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> Form:  # fmt: skip
+    """Take the arguments of a call apart.
+
+    Args:
+        names: What the positional arguments are called; more are counted.
+        static: Names of arguments that are not taken apart.
+    """
+    called = [names[i] if i < len(names) else f"args[{i}]" for i in range(len(args))]
+    leaves: list[Any] = []
+    found: list[Argument] = []
+    structures = []
+    for name, value in [*zip(called, args, strict=True), *sorted(kwargs.items())]:
+        inner, structure = ([value], TREE_LEAF) if name in static else flatten(value)
+        inner = [settled(each) for each in inner]
+        structures.append(structure)
+        leaves.extend(inner)
+        found.extend(
+            _argument(path, each, name in static)
+            for path, each in zip(structure.paths(name), inner, strict=True)
+        )
+    ids = [*map(id, leaves)]
+    return Form(
+        (*called, *sorted(kwargs)), len(called), tuple(structures), tuple(leaves), tuple(found),
+        tuple(map(ids.index, ids)),
+    )  # fmt: skip
+
+
+def _argument(path: str, value: Any, static: bool) -> Argument:
+    if not static:
+        if value.__class__ is Tensor:
+            spec = TensorSpec(value.data.shape, value.data.dtype.name)
+            return Argument(path, spec, role(value))
+        if isinstance(value, _ndarray | np.generic):
+            kind = "array" if isinstance(value, _ndarray) else "scalar"
+            return Argument(path, TensorSpec(value.shape, value.dtype.name), kind)
+    return Argument(path, None, "static", value)
+
+
+def differences(before: Form, now: Form) -> list[str]:
+    """In words, how the arguments of two calls differ, as far as a trace depends on it."""
+    old, new = ({each.path: each for each in form.arguments} for form in (before, now))
+    said = [f"{path}: not given before" for path in new if path not in old]
+    said += [f"{path}: no longer given" for path in old if path not in new]
+    said += [_difference(old[path], each) for path, each in new.items() if path in old]
+    found = [each for each in said if each]
+    if not found and before.structures != now.structures:
+        found = ["the containers of the arguments are of other kinds"]
+    if not found and before.names != now.names:
+        found = [f"arguments {', '.join(now.names)} instead of {', '.join(before.names)}"]
+    return found
+
+
+def _difference(old: Argument, new: Argument) -> str:
+    path = new.path
+    if old.spec is None and new.spec is None:
+        if static_key(old.value) == static_key(new.value):
+            return ""
+        hint = ""
+        if isinstance(new.value, int | float | complex) and not isinstance(new.value, bool):
+            hint = (
+                f" (a Python number is part of the signature: pass "
+                f"np.{'float32' if isinstance(new.value, float) else 'int64'}(...) to trace it)"
+            )
+        return f"argument {path}: {old.value!r} → {new.value!r}{hint}"
+    if old.spec is None or new.spec is None:
+        return f"{path}: {_kind(old)} → {_kind(new)}"
+    if old.spec.shape != new.spec.shape:
+        return f"{path}: shape {old.spec.shape} → {new.spec.shape}"
+    if old.spec.dtype != new.spec.dtype:
+        return f"{path}: dtype {old.spec.dtype} → {new.spec.dtype}"
+    if old.role != new.role:
+        return f"{path}: {_kind(old)} → {_kind(new)}"
+    return ""
+
+
+_ROLES: dict[int | str, str] = {
+    PLAIN: "a tensor",
+    WANTS: "a tensor computed from what wants a gradient",
+    OWN: "a tensor that wants a gradient",
+    HELD: "a parameter that wants no gradient",
+    "array": "a NumPy array",
+    "scalar": "a NumPy scalar",
+}
+
+
+def _kind(each: Argument) -> str:
+    return f"the {type(each.value).__name__} {each.value!r}" if each.spec is None else (
+        _ROLES[each.role]
+    )  # fmt: skip

@@ -1,0 +1,199 @@
+"""Sizes: numbers that notice being looked at, and how numbers depend on a size.
+
+Invariant: `fit` gives a function that is right for every size that it was fitted to, or raises.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.source import is_ours
+
+Fitted = Callable[[int], Any]
+"""What a number (or a nest of numbers) is for a size."""
+
+
+class Unfit(Exception):
+    """Why a trace cannot stand for other sizes, in words."""
+
+
+class Watch:
+    """What happened to the sizes of one trace.
+
+    Attributes:
+        noticed: Where the program looked at one in a way that may take another turn, or ``""``.
+    """
+
+    def __init__(self) -> None:
+        self.noticed = ""
+
+    def notice(self, what: str) -> None:
+        """Note what the program does, if it is the program that does it."""
+        frame = sys._getframe(2)
+        file = frame.f_code.co_filename
+        if not self.noticed and not is_ours(file):
+            self.noticed = f"{what} at {file}:{frame.f_lineno}"
+
+
+class Size(int):
+    """A size that may be another in the next call. Arithmetic gives sizes again."""
+
+    watch: Watch
+
+    def __new__(cls, value: int, watch: Watch) -> Size:
+        """A size of this trace."""
+        found = super().__new__(cls, value)
+        found.watch = watch
+        return found
+
+    def __hash__(self) -> int:
+        self.watch.notice("it is a key of a dict or set")
+        return int.__hash__(self)
+
+    def __bool__(self) -> bool:
+        self.watch.notice("it is tested")
+        return int(self) != 0
+
+
+def _comparison(name: str) -> Callable[[Size, Any], Any]:
+    plain = getattr(int, name)
+
+    def compared(self: Size, other: Any) -> Any:
+        if other.__class__ is Size and other.watch is self.watch and int(self) == int(other):
+            return plain(self, other)  # both change alike
+        self.watch.notice("it is compared")
+        return plain(self, other)
+
+    return compared
+
+
+def _arithmetic(name: str) -> Callable[..., Any]:
+    plain = getattr(int, name)
+
+    def calculated(self: Size, *others: Any) -> Any:
+        found = plain(self, *others)
+        return Size(found, self.watch) if found.__class__ is int else found
+
+    return calculated
+
+
+for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
+    setattr(Size, _name, _comparison(_name))
+for _name in ("add", "sub", "mul", "floordiv", "mod", "pow"):
+    setattr(Size, f"__{_name}__", _arithmetic(f"__{_name}__"))
+    setattr(Size, f"__r{_name}__", _arithmetic(f"__r{_name}__"))
+for _name in ("__neg__", "__abs__", "__pos__"):
+    setattr(Size, _name, _arithmetic(_name))
+
+
+def fit(values: Sequence[Any], sizes: Sequence[int], what: str) -> Fitted | None:
+    """How ``values`` depend on ``sizes``, None if they do not.
+
+    Numbers may be integers ``a n + b``, floats equal to such, or ``k / (a n + b)`` with ``k`` 1, 2
+    or a half, or their negatives; anything else has to be the same for all sizes.
+
+    Raises:
+        Unfit: They depend on the size in another way; ``what`` they are is part of the reason.
+    """
+    first = values[0]
+    kind = first.__class__
+    if isinstance(first, bool | np.bool_) or first is None or isinstance(first, str):
+        return _same(values, what)
+    if isinstance(first, int):
+        if all(isinstance(each, int) for each in values):
+            return _integer([int(each) for each in values], sizes, what)
+        raise Unfit(f"{what} depends on it")
+    if kind is float:
+        return _float(values, sizes, what)
+    if isinstance(first, tuple | list | dict | slice):
+        return _nest(values, sizes, what)
+    return _same(values, what)
+
+
+def _same(values: Sequence[Any], what: str) -> Fitted | None:
+    first = values[0]
+    for each in values[1:]:
+        if isinstance(first, np.ndarray):
+            equal = (
+                isinstance(each, np.ndarray)
+                and (each.shape, each.dtype) == (first.shape, first.dtype)
+                and each.tobytes() == first.tobytes()
+            )
+        else:
+            equal = each.__class__ is first.__class__ and bool(each == first)
+        if not equal:
+            raise Unfit(f"{what} depends on it")
+    return None
+
+
+def _integer(values: Sequence[int], sizes: Sequence[int], what: str) -> Fitted | None:
+    if all(each == values[0] for each in values):
+        return None
+    slope, rest = divmod(values[1] - values[0], sizes[1] - sizes[0])
+    start = values[0] - slope * sizes[0]
+    if rest or any(slope * n + start != v for n, v in zip(sizes, values, strict=True)):
+        raise Unfit(f"{what} depends on it in a way that is not linear")
+    return lambda n: slope * n + start
+
+
+def _float(values: Sequence[float], sizes: Sequence[int], what: str) -> Fitted | None:
+    if all(each.__class__ is float and repr(each) == repr(values[0]) for each in values):
+        return None
+    if any(each.__class__ is not float for each in values):
+        raise Unfit(f"{what} depends on it")
+    if all(each.is_integer() for each in values):
+        whole = _integer([int(each) for each in values], sizes, what)
+        return None if whole is None else _floating(whole)
+    for k in (1.0, -1.0, 2.0, -2.0, 0.5, -0.5):
+        if not all(each and abs(k / each) < 2**52 for each in values):
+            continue
+        below = [round(k / each) for each in values]
+        if any(not n or k / n != each for n, each in zip(below, values, strict=True)):
+            continue
+        try:
+            divisor = _integer(below, sizes, what)
+        except Unfit:
+            continue
+        if divisor is not None:
+            return _quotient(k, divisor)
+    raise Unfit(f"{what} depends on it in a way that is not known")
+
+
+def _floating(whole: Fitted) -> Fitted:
+    return lambda n: float(whole(n))
+
+
+def _quotient(k: float, divisor: Fitted) -> Fitted:
+    return lambda n: k / divisor(n)
+
+
+def _nest(values: Sequence[Any], sizes: Sequence[int], what: str) -> Fitted | None:
+    first = values[0]
+    kind: Any = first.__class__
+    if any(each.__class__ is not kind for each in values):
+        raise Unfit(f"{what} depends on it")
+    if kind is slice:
+        inner = fit([(v.start, v.stop, v.step) for v in values], sizes, what)
+        return None if inner is None else lambda n: slice(*inner(n))
+    if isinstance(first, dict):
+        keys = list(first)
+        if any(list(each) != keys for each in values):
+            raise Unfit(f"{what} depends on it")
+        inner = fit([tuple(each.values()) for each in values], sizes, what)
+        return None if inner is None else lambda n: kind(zip(keys, inner(n), strict=True))
+    if any(len(each) != len(first) for each in values):
+        raise Unfit(f"{what} depends on it")
+    parts = [fit(column, sizes, what) for column in zip(*values, strict=True)]
+    if all(each is None for each in parts):
+        return None
+    still = tuple(first)
+
+    def nest(n: int) -> Any:
+        found = [old if part is None else part(n) for old, part in zip(still, parts, strict=True)]
+        return kind(*found) if hasattr(kind, "_fields") else kind(found)
+
+    return nest

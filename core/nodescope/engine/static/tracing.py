@@ -1,0 +1,351 @@
+"""Tracing: running a function once on values that are not known, to get its graph.
+
+Invariant: what the program can see is as before when a trace ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodescope.engine import modes
+from nodescope.engine.abstract import Abstract
+from nodescope.engine.building import Builder
+from nodescope.engine.source import where
+from nodescope.engine.state import current
+from nodescope.engine.static.signature import HELD, OWN, WANTS, Form
+from nodescope.engine.tape import ALIAS
+from nodescope.engine.tensor import LEAF, NO_ATTRS, Attrs, Tensor, make, next_seq, origin, settled
+from nodescope.engine.trees import Structure, flatten, unflatten
+from nodescope.errors import ShapeError, TraceError
+from nodescope.ir.graph import TensorSpec
+from nodescope.ops.op import Op
+
+Binding = int | Tensor
+"""A tensor that a graph reads or writes: a leaf of the arguments by position, or one from outside
+that stays the same from call to call."""
+
+
+class TooLong(Exception):
+    """A trace has more nodes than it may have."""
+
+
+class Tracing(Builder):
+    """The builder of a compiled function's graph.
+
+    Args:
+        limit: How many nodes there may be, if there is a limit.
+
+    Attributes:
+        taped: By node id: whether the call was put on the tape, and which of its tensor inputs had
+            a history.
+        written: Outside tensors that were written to, by ``id`` of what they were when captured.
+        originals: The tensors that constants were made of, by value id.
+        foreign: Stand-ins of arguments that were computed from what wants a gradient, by ``id``.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        super().__init__("static")
+        self.limit = limit
+        self.taped: dict[int, tuple[bool, tuple[bool, ...]]] = {}
+        self.written: dict[int, Tensor] = {}
+        self.originals: dict[int, Tensor] = {}
+        self.foreign: dict[int, Any] = {}
+        self.resize: Callable[[int, TensorSpec], TensorSpec] | None = None
+
+    def run(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Any:
+        """See `Builder.run`."""
+        histories = tuple(each.edge is not None for each in inputs if each.__class__ is Tensor)
+        try:
+            result = super().run(op, inputs, attrs)
+        except ShapeError as error:
+            if "depends on" in error.message and "values" in error.message:
+                raise TraceError(
+                    error.message, source=error.source or where(),
+                    hint=error.hint or "select with np.where, or do it outside of the compiled "
+                    "function",
+                ) from None  # fmt: skip
+            raise
+        first = result[0] if result.__class__ is tuple and result else result
+        recorded = first.__class__ is Tensor and first.edge is not None
+        self.taped[self.nodes[-1].id] = (recorded, histories)
+        if self.resize is not None:
+            self._resized(result if result.__class__ is tuple else (result,))
+        return result
+
+    def _resized(self, results: tuple[Tensor, ...]) -> None:
+        assert self.resize is not None
+        for each in results:
+            data: Any = each.data
+            spec = TensorSpec(data.shape, data.dtype.name)
+            data.shape = self.resize(data.value, spec).shape
+
+    def add(self, *args: Any, **kwargs: Any) -> Any:
+        """See `Builder.add`."""
+        if self.limit is not None and len(self.nodes) >= self.limit:
+            raise TooLong
+        return super().add(*args, **kwargs)
+
+    def value_of(self, tensor: Tensor, *, made_here: bool = False) -> int:
+        """See `Builder.value_of`."""
+        now = settled(tensor)
+        if now is not tensor:
+            self.written[id(now)] = tensor
+        return super().value_of(now, made_here=made_here)
+
+    def new_parameter(self, tensor: Tensor) -> None:
+        """Refuse a parameter that the function makes: each call would make another one."""
+        raise TraceError(
+            f"a parameter ({tensor.name or 'unnamed'}) is made inside a compiled function",
+            source=where(),
+            hint="make it once outside, or make a tensor with nodescope.tensor",
+        )
+
+    def new_optimizer(self, optimizer: Any) -> None:
+        """Refuse an optimizer that the function makes: its state would begin anew on each call."""
+        raise TraceError(
+            f"an optimizer ({type(optimizer).__name__}) is made inside a compiled function",
+            source=where(),
+            hint="make it once outside of the function",
+        )
+
+    def _constant(self, tensor: Tensor) -> int:
+        value = super()._constant(tensor)
+        self.originals[value] = tensor
+        return value
+
+    def write_grad(self, tensor: Tensor, gradient: Tensor | None) -> None:
+        """See `Builder.write_grad`."""
+        if id(tensor) in self.foreign:
+            raise _history(self.foreign[id(tensor)])
+        super().write_grad(tensor, gradient)
+
+    @contextlib.contextmanager
+    def backward(self) -> Iterator[Callable[[Any], None]]:
+        """See `Builder.backward`.
+
+        Raises:
+            TraceError: A backward pass goes on through what was computed outside.
+        """
+        with super().backward() as differentiate:
+
+            def checked(tensor: Any) -> None:
+                data = tensor.data
+                outside = (data[0] if data.__class__ is tuple else data).__class__ is not Abstract
+                edge = tensor.edge
+                if outside and edge is not None and edge is not LEAF:
+                    raise _history(tensor)
+                differentiate(tensor)
+
+            yield checked
+
+
+def _history(tensor: Any) -> TraceError:
+    name = getattr(tensor, "name", "")
+    return TraceError(
+        f"backward inside a compiled function reaches {name or 'a tensor'}, which was computed "
+        "outside of it",
+        source=where(),
+        hint="compute it inside, call backward outside, or stop there with .detach()",
+    )
+
+
+@dataclass
+class Traced:
+    """What one run of a function recorded.
+
+    Attributes:
+        form: The arguments that it was called with; leaves that are fed are forgotten.
+        recording: Whether a tape was kept.
+        builder: The nodes.
+        fed: Value ids of the stand-ins, with the positions of the argument leaves they stand for.
+        structure: The form of the result.
+        results: What each leaf of the result is: ``("leaf", position)``, ``("outside", tensor)``,
+            ``("made", tensor)``, ``("static", object)`` or ``("value", position in tensors)``.
+        tensors: The distinct tensors that the graph gives out.
+        writes: What is assigned to, with the value ids that it becomes.
+        grads: What gets another ``.grad``, with the tensor that it becomes.
+        reads: Whose ``.grad`` is read, with the stand-in, None where it has to be None.
+        inputs: What gradients may flow to, with the tensors that stand for it.
+        mark: How many nodes the forward graph has.
+    """
+
+    form: Form
+    recording: bool
+    builder: Tracing
+    fed: dict[int, int] = field(default_factory=dict)
+    structure: Structure | None = None
+    results: list[tuple[str, Any]] = field(default_factory=list)
+    tensors: list[Tensor] = field(default_factory=list)
+    writes: list[tuple[Binding, int]] = field(default_factory=list)
+    grads: list[tuple[Binding, Tensor | None]] = field(default_factory=list)
+    reads: list[tuple[Binding, Tensor | None]] = field(default_factory=list)
+    inputs: list[tuple[Binding, Tensor]] = field(default_factory=list)
+    own: dict[int, int] = field(default_factory=dict)
+    mark: int = 0
+
+    def binding(self, tensor: Tensor) -> Binding:
+        """Where a tensor that the graph reads or writes is found in a later call."""
+        return self.own.get(id(tensor), self.builder.written.get(id(tensor), tensor))
+
+
+def trace(
+    function: Callable[..., Any],
+    form: Form,
+    recording: bool,
+    *,
+    specs: dict[int, TensorSpec] | None = None,
+    limit: int | None = None,
+    resize: Callable[[int, TensorSpec], TensorSpec] | None = None,
+) -> Traced:
+    """Run ``function`` on stand-ins for the leaves of ``form``.
+
+    Args:
+        specs: Other specs for some leaves, by position.
+        limit: How many nodes there may be; `TooLong` is raised beyond.
+        resize: Gives another spec for a value that was just recorded, see `Builder`.
+
+    Raises:
+        TraceError: The function does what a graph cannot; or what the function raises.
+    """
+    builder = Tracing(limit)
+    found = Traced(form.forgotten(), recording, builder)
+    with modes.building(builder):
+        current().recording = recording
+        leaves: list[Any] = list(form.leaves)
+        builder.resize = resize
+        stand_ins: dict[int, Tensor] = {}  # by position of the first that is the same
+        for position in form.dynamic:
+            value, argument = leaves[position], form.arguments[position]
+            if argument.role in (OWN, HELD):
+                found.own.setdefault(id(value), position)
+                continue
+            known = stand_ins.get(form.same[position])
+            if known is None:
+                spec = (specs or {}).get(position, argument.spec)
+                assert spec is not None
+                known = builder.placeholder(spec, _label(argument.path))
+                stand_ins[form.same[position]] = known
+                found.fed[_value(known)] = position
+                if argument.role == WANTS and recording:
+                    _with_history(known, builder, value)
+                    found.inputs.append((position, known))
+            leaves[position] = known
+        args, kwargs = _arguments(form, leaves)
+        result = function(*args, **kwargs)
+        _results(found, result, {id(each): found.fed[_value(each)] for each in stand_ins.values()})
+        _state(found)
+        found.mark = len(builder.nodes)
+    return found
+
+
+def _with_history(stand_in: Tensor, builder: Tracing, value: Any) -> None:
+    """Make a stand-in want a gradient as something computed does: it is no leaf itself."""
+    hidden = make(stand_in.data)
+    hidden.edge = LEAF
+    builder.foreign[id(hidden)] = value
+    builder._kept.append(hidden)
+    stand_in.edge = (next_seq(), ALIAS, (hidden,), NO_ATTRS)
+
+
+def _arguments(form: Form, leaves: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+    following = iter(leaves)
+    values = [unflatten(each, following) for each in form.structures]
+    count = form.positional
+    return values[:count], dict(zip(form.names[count:], values[count:], strict=True))
+
+
+def _unknown(tensor: Tensor) -> bool:
+    data: Any = tensor.data
+    return data.__class__ is Abstract
+
+
+def _label(path: str) -> str:
+    return re.sub(r"\W+", "_", path).strip("_") or "input"
+
+
+def _value(tensor: Tensor) -> int:
+    data: Any = tensor.data
+    return data.value  # type: ignore[no-any-return]
+
+
+def _results(found: Traced, result: Any, stand_ins: dict[int, int]) -> None:
+    leaves, found.structure = flatten(result)
+    positions: dict[int, int] = {}
+    for given in leaves:
+        each = settled(given)
+        if each.__class__ is not Tensor:
+            found.results.append(("static", each))
+        elif id(each) in stand_ins:
+            found.results.append(("leaf", stand_ins[id(each)]))
+        elif id(each) in found.own:
+            found.results.append(("leaf", found.own[id(each)]))
+        elif _unknown(each):
+            found.builder.value_of(each)  # raises for a value of another graph
+            found.results.append(("value", _position(found, each, positions)))
+        else:
+            made = id(given) in found.builder.made
+            found.results.append(("made", each) if made else ("outside", given))
+
+
+def _position(found: Traced, tensor: Tensor, positions: dict[int, int]) -> int:
+    position = positions.get(id(tensor))
+    if position is None:
+        position = positions[id(tensor)] = len(found.tensors)
+        found.tensors.append(tensor)
+    return position
+
+
+def _state(found: Traced) -> None:
+    builder = found.builder
+    made = builder.made
+    found.writes = [
+        (found.binding(tensor), value) for tensor, value in builder.writes if id(tensor) not in made
+    ]
+    found.reads = [
+        (found.binding(tensor), stand_in)
+        for tensor, stand_in in builder.grads_read
+        if id(tensor) not in made
+    ]
+    positions = {id(each): i for i, each in enumerate(found.tensors)}
+    for tensor, gradient in builder.grads:
+        if id(tensor) in made:
+            continue
+        if gradient is not None:
+            if not _unknown(gradient):
+                gradient = builder.current_of(gradient)
+                builder._kept.append(gradient)
+            _position(found, gradient, positions)
+        found.grads.append((found.binding(tensor), gradient))
+    if found.recording:
+        seen = {id(tensor) for _, tensor in found.inputs}
+        for tensor, _ in builder.captures:
+            if tensor.edge is not None and id(tensor) not in seen:
+                found.inputs.append((found.binding(tensor), tensor))
+
+
+def history(tensor: Tensor, inputs: dict[int, Tensor]) -> str:
+    """What a result's history is: ``"none"``, ``"freed"``, or ``"whole"`` back to ``inputs``."""
+    if tensor.edge is None:
+        return "none"
+    todo: list[Any] = [tensor]
+    seen = {id(tensor)}
+    reached = False
+    while todo:
+        each = todo.pop()
+        if id(each) in inputs:
+            reached = True
+            continue
+        edge = each.edge
+        if edge is None or edge is LEAF:
+            continue
+        if edge[0] < 0:
+            return "freed"
+        for before in map(origin, edge[2]):
+            if hasattr(before, "edge") and before.edge is not None and id(before) not in seen:
+                seen.add(id(before))
+                todo.append(before)
+    return "whole" if reached else "none"
