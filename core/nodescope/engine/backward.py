@@ -96,6 +96,7 @@ def start(
         raise ShapeError(
             f"{name}: gradient {given.shape} does not have the tensor's shape {root.shape}",
             source=where(),
+            hint="give one number per element of the tensor",
         )
     if given.dtype.kind == "c" and root.dtype.kind != "c":
         raise DtypeError(

@@ -322,7 +322,11 @@ def updated(target: Tensor, index: Any, value: Any) -> Tensor:
     """A copy of ``target`` in which ``copy[index] = value`` was done."""
     given = operand(value)
     if given is None:
-        raise UnsupportedError(f"x[i] = y: cannot take a {type(value).__name__}", source=where())
+        raise UnsupportedError(
+            f"x[i] = y: cannot take a {type(value).__name__}",
+            source=where(),
+            hint="give a tensor, an array or a number",
+        )
     template, arrays = index_template(index)
     return apply(_SET, (settled(target), given, *arrays), {"index": template})
 

@@ -36,7 +36,7 @@ class Lookup(Base):
         """The operation of that name. Raises `RegistryError`, with near names."""
         node = self.by_name.get(name)
         if node is None:
-            hint = did_you_mean(name, list(self.by_name))
+            hint = did_you_mean(name, list(self.by_name)) or "see graph.get_operations()"
             if ":" in name:
                 hint = "a tensor is found with get_tensor_by_name"
             raise RegistryError(f"no operation named {name!r} in this graph", source=where(),

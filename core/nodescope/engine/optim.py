@@ -58,7 +58,8 @@ class Optimizer:
                 )
         if not lr >= 0:
             raise UsageError(f"{type(self).__name__}: lr must not be negative, got {lr}",
-                             source=where())  # fmt: skip
+                             source=where(),
+                             hint="steps go against the gradient by themselves")  # fmt: skip
         builder = modes.builder()
         if builder is not None:
             builder.new_optimizer(self)

@@ -145,7 +145,10 @@ def _squeeze_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorS
         return TensorSpec(tuple(n for n in x.shape if n != 1), x.dtype)
     gone = axes("squeeze", axis, len(x.shape))
     if any(x.shape[i] != 1 for i in gone):
-        raise ShapeError(f"squeeze: axis {axis} of {x.shape} is not of size 1")
+        raise ShapeError(
+            f"squeeze: axis {axis} of {x.shape} is not of size 1",
+            hint="only sizes of 1 can go; index to choose one of several",
+        )
     return TensorSpec(tuple(n for i, n in enumerate(x.shape) if i not in gone), x.dtype)
 
 
@@ -281,7 +284,10 @@ def _stack_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpe
     lead = parts[0].shape
     for each in parts[1:]:
         if each.shape != lead:
-            raise ShapeError(f"stack: shapes differ: {lead} and {each.shape}")
+            raise ShapeError(
+                f"stack: shapes differ: {lead} and {each.shape}",
+                hint="np.concatenate joins along a dimension that there is",
+            )
     (axis,) = axes("stack", (attrs["axis"],), len(lead) + 1)
     return TensorSpec((*lead[:axis], len(parts), *lead[axis:]), _common(parts))
 

@@ -147,7 +147,10 @@ class Module:
             if each.shape != arrays[path].shape
         ]
         if wrong:
-            raise ShapeError(f"load_state_dict: {'; '.join(wrong)}", source=where())
+            raise ShapeError(
+                f"load_state_dict: {'; '.join(wrong)}", source=where(),
+                hint="make the module with the sizes that the state was saved with",
+            )  # fmt: skip
         for path, each in shared.items():
             assign(each, arrays[path])
 

@@ -1,0 +1,304 @@
+"""Typical mistakes with tensors and their gradients.
+
+Each message says what is wrong, where in the user's own file, and how to mend it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from nodescope.errors import (
+    BoundsError,
+    DtypeError,
+    GradientError,
+    MissingError,
+    ShapeError,
+    UnsupportedError,
+)
+from tests.core.engine.mistakes import Mistake, check
+
+MISTAKES = [
+    Mistake(
+        "matmul",
+        """
+x = ns.tensor(np.ones((2, 3)))
+y = x @ np.ones((4, 5))
+""",
+        ShapeError, 2,
+        "matmul: inner dimensions differ: (2, 3) @ (4, 5)",
+        "check the order of operands",
+    ),
+    Mistake(
+        "broadcast",
+        """
+x = ns.tensor(np.ones((2, 3)))
+y = x + np.ones(2)
+""",
+        ShapeError, 2,
+        "add: shapes (2, 3) and (2,) do not broadcast",
+        "align them from the right: each pair of sizes must be equal or contain a 1",
+    ),
+    Mistake(
+        "concatenate",
+        """
+x = ns.tensor(np.ones((2, 3)))
+y = np.concatenate([x, np.ones((2, 4))])
+""",
+        ShapeError, 2,
+        "concatenate: (2, 4) does not fit (2, 3) along axis 0",
+        "all dimensions but that axis must agree",
+    ),
+    Mistake(
+        "reshape",
+        """
+x = ns.tensor(np.ones((2, 3)))
+y = x.reshape(4, 2)
+""",
+        ShapeError, 2,
+        "reshape: (2, 3) has 6 elements and does not fit (4, 2)",
+        "the sizes must multiply to as many; one of them may be -1, for what is left",
+    ),
+    Mistake(
+        "axis",
+        """
+x = ns.tensor(np.ones((2, 3)))
+y = x.sum(axis=2)
+""",
+        BoundsError, 2,
+        "sum: axis 2 is out of range for 2 dimensions",
+        "axes go from -2 to 1",
+    ),
+    Mistake(
+        "index",
+        """
+x = ns.tensor(np.ones((2, 3)))
+y = x[2]
+""",
+        BoundsError, 2,
+        "getitem: index 2 is out of bounds for axis 0 with size 2",
+        "count from 0, or from -1 for the last; slices may overhang",
+    ),
+    Mistake(
+        "index by float",
+        """
+x = ns.tensor(np.ones((2, 3)))
+y = x[1.0]
+""",
+        UnsupportedError, 2,
+        "a tensor cannot be indexed by float",
+        "use ints, slices, None, ... or arrays of ints or bools",
+    ),
+    Mistake(
+        "index by float tensor",
+        """
+x = ns.tensor(np.ones((2, 3)))
+y = x[ns.tensor([0.0])]
+""",
+        DtypeError, 2,
+        "getitem: an index array must be of integers, not float64",
+        "convert it with .astype('int64'), or compare to select by a mask",
+    ),
+    Mistake(
+        "bitwise on floats",
+        """
+x = ns.tensor(np.ones(3))
+y = (x > 0) & x
+""",
+        DtypeError, 2,
+        "bitwise_and: not defined for bool, float64",
+        "convert with .astype",
+    ),
+    Mistake(
+        "int parameter",
+        """
+w = ns.parameter([1, 2, 3], name="w")
+""",
+        DtypeError, 1,
+        "a tensor of int64 cannot want a gradient",
+        "convert it to a floating-point dtype",
+    ),
+    Mistake(
+        "ragged",
+        """
+x = ns.tensor([[1, 2], [3]])
+""",
+        ShapeError, 1,
+        "nested lists of different lengths make no tensor",
+        "pad them to one length, or make one tensor of each",
+    ),
+    Mistake(
+        "strings",
+        """
+x = ns.tensor(["cat", "dog"])
+""",
+        DtypeError, 1,
+        "a tensor holds numbers or booleans, not text",
+        "give text and objects numbers first, such as class numbers",
+    ),
+    Mistake(
+        "backward on non-scalar",
+        """
+w = ns.parameter(np.ones(3), name="w")
+(w * 2).backward()
+""",
+        GradientError, 2,
+        "backward: a tensor of shape (3,) needs a gradient to start from",
+        "reduce it to a scalar, or pass gradient=",
+    ),
+    Mistake(
+        "backward without history",
+        """
+x = ns.tensor(np.ones(3))
+x.sum().backward()
+""",
+        GradientError, 2,
+        "backward: this tensor was not made from one that wants a gradient",
+        "make parameters with nodescope.parameter or tensor(..., requires_grad=True), and "
+        "compute outside no_grad",
+    ),
+    Mistake(
+        "backward twice",
+        """
+w = ns.parameter(np.ones(3), name="w")
+loss = (w * w).sum()
+loss.backward()
+loss.backward()
+""",
+        GradientError, 4,
+        "backward: part of this tape was already used and freed",
+        "call the first backward with retain_graph=True, or compute the loss again",
+    ),
+    Mistake(
+        "grad of an int",
+        """
+f = ns.grad(lambda x: (x * x).sum())
+f(np.arange(3))
+""",
+        GradientError, 2,
+        "grad: cannot differentiate by an argument of int64",
+        "convert it to floating point, or name the others with argnums",
+    ),
+    Mistake(
+        "grad of no scalar",
+        """
+f = ns.grad(lambda x: x * x)
+f(np.ones(3))
+""",
+        GradientError, 2,
+        "grad: the function must return a scalar tensor, not shape (3,)",
+        "reduce it, as with .sum()",
+    ),
+    Mistake(
+        "in-place on a leaf",
+        """
+w = ns.parameter(np.ones(3), name="w")
+w += 1
+""",
+        GradientError, 2,
+        "x += y would write to the leaf 'w', whose gradient is wanted",
+        "make a new tensor, as in x = x + y; or use nodescope.assign, or write inside `with "
+        "nodescope.no_grad():`",
+    ),
+    Mistake(
+        "in-place on needed leaf",
+        """
+w = ns.parameter(np.ones(3), name="w")
+loss = (w * w).sum()
+with ns.no_grad():
+    w -= 0.1
+loss.backward()
+""",
+        GradientError, 5,
+        "backward: the leaf 'w' has changed since multiply used it, and its gradient needs the "
+        "old elements",
+        "call backward before the leaf is changed (by an optimizer, assign or in place), or "
+        "compute the loss again",
+    ),
+    Mistake(
+        "in-place dtype",
+        """
+x = ns.tensor([1, 2, 3])
+x += 0.5
+""",
+        DtypeError, 2,
+        "x += y: a tensor of int64 cannot hold float64",
+        "make a new tensor, as in x = x + y, or convert: x = x.astype('float64')",
+    ),
+    Mistake(
+        "in-place shape",
+        """
+x = ns.tensor(np.ones(3))
+x += np.ones((2, 3))
+""",
+        ShapeError, 2,
+        "x += y: a result of shape (2, 3) does not fit into (3,)",
+        "make a new tensor, as in x = x + y",
+    ),
+    Mistake(
+        "in-place read-only",
+        """
+x = np.broadcast_to(ns.tensor(np.ones(3)), (2, 3))
+x[0] = 1
+""",
+        UnsupportedError, 2,
+        "x[i] = y: the tensor is a read-only view",
+        "copy it: x = x.copy()",
+    ),
+    Mistake(
+        "set too much",
+        """
+x = ns.tensor(np.ones((2, 3)))
+x[0] = np.ones(2)
+""",
+        ShapeError, 2,
+        "index_set: a value of shape (2,) does not fit (3,), which the index selects",
+        "the value must have that shape, or broadcast to it",
+    ),
+    Mistake(
+        "torch method",
+        """
+x = ns.tensor(np.ones(3))
+y = x.unsqueeze(0)
+""",
+        MissingError, 2,
+        "a tensor has no unsqueeze",
+        "use np.expand_dims(x, axis)",
+    ),
+    Mistake(
+        "asarray",
+        """
+x = ns.tensor(np.ones(3))
+y = np.asarray(x)
+""",
+        UnsupportedError, 2,
+        "a tensor does not turn into an array by itself: it would drop out of the graph",
+        "say so with .numpy()",
+    ),
+    Mistake(
+        "out array",
+        """
+x = ns.tensor(np.ones(3))
+y = np.zeros(3)
+np.exp(x, out=y)
+""",
+        UnsupportedError, 3,
+        "np.exp with out= would take the result out of the graph",
+        "use the function's result, or let out= be a tensor",
+    ),
+    Mistake(
+        "truth",
+        """
+x = ns.tensor(np.ones(3))
+if x > 0:
+    pass
+""",
+        ShapeError, 2,
+        "bool: the value of a tensor with 3 elements is ambiguous",
+        "reduce it first, as with .any(), .all() or .sum()",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+def test_mistakes_are_explained(mistake: Mistake) -> None:
+    check(mistake)
