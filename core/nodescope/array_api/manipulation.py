@@ -69,7 +69,12 @@ def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
 
 
 def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
-    """Each element, or slice along ``axis``, so many times."""
+    """Each element, or slice along ``axis``, so many times.
+
+    How often decides the shape, so a graph that is being built refuses a traced ``repeats``.
+    """
+    if isinstance(repeats, Tensor):
+        repeats = repeats.numpy()
     return np.repeat(tensor_of(x), repeats, axis=axis)  # type: ignore[call-overload, no-any-return]
 
 

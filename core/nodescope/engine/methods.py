@@ -45,6 +45,11 @@ _FUNCTIONS = (
 )  # fmt: skip
 
 
+def _compress(self: Tensor, condition: Any, axis: int | None = None) -> Tensor:
+    """`numpy.compress` of this tensor: what stands where ``condition`` is true."""
+    return np.compress(condition, self, axis=axis)  # type: ignore[call-overload, no-any-return]
+
+
 # Properties
 
 
@@ -262,7 +267,8 @@ def _fill() -> None:
     }.items():  # fmt: skip
         setattr(Tensor, name, property(read))
     for name, method in {
-        "item": _item, "to_device": _to_device, "__array_namespace__": _namespace,
+        "item": _item,
+        "compress": _compress, "to_device": _to_device, "__array_namespace__": _namespace,
         "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device, "__complex__": _complex,
         "conj": _conjugate, "conjugate": _conjugate,
         "__divmod__": _divmod, "__rdivmod__": _rdivmod, "__dir__": _dir,

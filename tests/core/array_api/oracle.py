@@ -47,15 +47,15 @@ def signature(function: Callable[..., Any]) -> list[tuple[str, str, Any]]:
     return found
 
 
-def check(name: str, *args: Any, **kwargs: Any) -> Any:
-    """Call both with the same arrays, compare, and return our result."""
+def check(name: str, *args: Any, near: float = 0.0, **kwargs: Any) -> Any:
+    """Call both with the same arrays, compare (to ``near``), and return our result."""
     theirs, ours = _outcomes(name, args, kwargs)
     if isinstance(theirs, Exception):
         assert isinstance(ours, Exception), f"{name}: strict says {theirs!r}, ours gives {ours!r}"
         return ours
     if isinstance(ours, Exception):
         raise ours
-    same(ours, theirs)
+    same(ours, theirs, near)
     return ours
 
 
@@ -86,12 +86,12 @@ def _to(namespace: Any, value: Any) -> Any:
     return value
 
 
-def same(ours: Any, theirs: Any) -> None:
+def same(ours: Any, theirs: Any, near: float = 0.0) -> None:
     """Compare results of any form."""
     if isinstance(theirs, tuple | list):
         assert len(ours) == len(theirs)
         for one, other in zip(ours, theirs, strict=True):
-            same(one, other)
+            same(one, other, near)
         if hasattr(theirs, "_fields"):
             assert ours._fields == theirs._fields
         return
@@ -107,6 +107,9 @@ def same(ours: Any, theirs: Any) -> None:
     expected = np.asarray(theirs)
     assert ours.dtype == expected.dtype
     assert ours.shape == expected.shape
+    if near:
+        np.testing.assert_allclose(ours.numpy(), expected, rtol=near, atol=near)
+        return
     np.testing.assert_array_equal(ours.numpy(), expected)
     if expected.dtype.kind == "f":
         known = ~np.isnan(expected)

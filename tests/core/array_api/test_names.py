@@ -27,10 +27,16 @@ def test_signature(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", EXTENDED)
-def test_signature_of_extensions(path: str) -> None:
+def test_extensions_take_every_call_of_the_standard(path: str) -> None:
+    """Ours take NumPy's arguments, too; what the standard allows must be among them."""
     space, name = path.split(".")
-    ours = getattr(getattr(ns, space), name)
-    assert signature(ours) == signature(EXTENSIONS[space][name])
+    ours = inspect.signature(getattr(getattr(ns, space), name))
+    theirs = inspect.signature(EXTENSIONS[space][name]).parameters.values()
+    positional = [each for each in theirs if each.kind is each.POSITIONAL_ONLY]
+    named = {each.name: each.default for each in theirs if each.kind is not each.POSITIONAL_ONLY}
+    ours.bind(*(object() for _ in positional), **named)
+    required = [each for each in positional if each.default is each.empty]
+    ours.bind(*(object() for _ in required))
 
 
 def test_every_name_is_listed_and_nothing_else() -> None:
