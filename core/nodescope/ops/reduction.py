@@ -46,6 +46,7 @@ def _bind_ddof(
 
 
 def as_axis(axis: Any) -> Axis:
+    """An ``axis`` as it stands in attributes: None, an int or a tuple of ints."""
     if axis is None or isinstance(axis, int):
         return axis
     if isinstance(axis, tuple | list):
@@ -237,7 +238,12 @@ def _arg_samples(rng: np.random.Generator) -> list[Sample]:
     return [each for each in _samples(rng) if not isinstance(each.attrs["axis"], tuple)]
 
 
-for _name, _function in (("argmax", np.argmax), ("argmin", np.argmin)):
+for _name, _function in (
+    ("argmax", np.argmax),
+    ("argmin", np.argmin),
+    ("nanargmax", np.nanargmax),
+    ("nanargmin", np.nanargmin),
+):
     register(
         Op(
             name=_name,

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.errors import DtypeError
+from nodescope.errors import DomainError, DtypeError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
-from nodescope.ops.op import Op, Operand, Sample, one_per_output
+from nodescope.ops.op import Array, Op, Operand, Sample, one_per_output
 from nodescope.ops.rules import zeros
 from nodescope.ops.shapes import broadcast, promoted, tensor_spec
 
@@ -53,6 +53,49 @@ register(
         ports=("condition", "x", "y"),
         samples=_where_samples,
         elementwise=True,
+        flops=one_per_output,
+    )
+)
+
+
+def _choose_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
+    kind = np.dtype(tensor_spec(specs[0]).dtype).kind
+    if kind not in "iub":
+        raise DtypeError(f"choose: integers choose, not {tensor_spec(specs[0]).dtype}")
+    return TensorSpec(broadcast("choose", specs), promoted(specs[1:]).name)
+
+
+def _choose(index: Array, *choices: Array) -> Array:
+    if index.size and not 0 <= index.min() <= index.max() < len(choices):
+        raise DomainError(
+            f"choose: an index lies outside of the {len(choices)} choices",
+            hint="mode='wrap' or mode='clip' brings it inside",
+        )
+    shape = np.broadcast_shapes(index.shape, *(each.shape for each in choices))
+    dtype = np.result_type(*choices)
+    found = np.zeros(shape, dtype)
+    for number, each in enumerate(choices):  # np.choose takes only so many
+        np.copyto(found, each, where=index == number)
+    return found
+
+
+def _choose_vjp(F: Any, ct: Any, out: Any, index: Any, *choices: Any, port: int) -> Any:
+    return F.where(F.equal(index, port - 1), ct, 0.0) if port else None
+
+
+register(
+    Op(
+        name="choose",
+        family="elementwise",
+        infer=_choose_infer,
+        impl=_choose,
+        vjp=(_choose_vjp,),
+        variadic=True,
+        ports=("index",),
+        samples=lambda rng: [
+            Sample((rng.integers(0, 2, a), rng.standard_normal(b), rng.standard_normal(c)))
+            for a, b, c in [((3, 4), (3, 4), (4,)), ((2,), (3, 1), ()), ((0,), (1,), (1,))]
+        ],
         flops=one_per_output,
     )
 )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
+from nodescope.errors import TraceError
 from tests.core.engine.numpy_programs import INTEGERS, NUMBERS, REAL, SHAPES, SUMS, A
 
 RNG = np.random.default_rng(1)
@@ -77,3 +78,31 @@ def test_gradients_against_differences(name: str) -> None:
         way = RNG.standard_normal(A.shape)
         up, down = (loss(ns.tensor(A + shift * way)).item() for shift in (1e-6, -1e-6))
     assert float(np.sum(slope * way)) == pytest.approx((up - down) / 2e-6, rel=1e-5, abs=1e-6)
+
+
+# Their shapes are known only once their values are.
+DEPENDENT = {
+    "compress", "extract", "select_mask", "piecewise", "nonzero", "argwhere", "where_1",
+    "flatnonzero", "unique", "trim_zeros", "unique_index", "unique_inverse", "unique_axis",
+    "unique_values", "unique_counts", "unique_all", "bincount", "bincount_weights", "intersect1d",
+    "union1d", "setdiff1d", "setxor1d",
+}  # fmt: skip
+EVERY = [(name, f, A) for table in (SHAPES, SUMS, REAL) for name, f in table.items()]
+EVERY += [(name, f, NUMBERS) for name, f in INTEGERS.items()]
+
+
+@pytest.mark.parametrize(("name", "program", "data"), EVERY, ids=[each[0] for each in EVERY])
+def test_graphs_give_the_same(name: str, program: Any, data: np.ndarray) -> None:
+    compiled = ns.compile(lambda x: program(x))
+    with np.errstate(all="ignore"):
+        if name in DEPENDENT:
+            with pytest.raises(TraceError, match="depends on") as caught:
+                compiled(ns.tensor(data))
+            assert caught.value.hint
+            return
+        expected, found = program(ns.tensor(data)), compiled(ns.tensor(data))
+    several = isinstance(expected, tuple | list)
+    pairs = zip(found, expected, strict=True) if several else [(found, expected)]
+    for one, other in pairs:
+        assert one.dtype == other.dtype
+        assert one.numpy().tobytes() == other.numpy().tobytes()

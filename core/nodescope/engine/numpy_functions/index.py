@@ -172,17 +172,13 @@ def choose(a: Any, choices: Sequence[Any], out: None = None, mode: str = "raise"
     refuse_out("np.choose", out)
     index = tensor_of(a)
     parts = [tensor_of(each) for each in choices]
-    dtype = np.result_type(*(each.dtype for each in parts))
-    shape = np.broadcast_shapes(index.shape, *(each.shape for each in parts))
     if mode == "wrap":
         index = index % len(parts)
     elif mode == "clip":
         index = np.clip(index, 0, len(parts) - 1)
-    wide = [call("broadcast_to", each.astype(dtype), shape=shape) for each in parts]
-    places = reshape(call("broadcast_to", index, shape=shape), (1, *shape))
-    if mode == "raise" and bool(np.any((places < 0) | (places >= len(parts)))):
-        raise ValueError("invalid entry in choice array")
-    return np.take_along_axis(np.stack(wide), places, 0)[0]
+    elif mode != "raise":
+        raise unsupported(f"np.choose: mode={mode!r}", "use 'raise', 'wrap' or 'clip'")
+    return call("choose", index, *parts)
 
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Tensor:

@@ -57,25 +57,11 @@ def _extreme(function: Callable[..., Tensor], fill: float) -> Callable[..., Tens
     return extreme
 
 
-def _position(function: Callable[..., Any], fill: float) -> Callable[..., Tensor]:
-    def position(
-        a: Any, axis: int | None = None, out: None = None, *, keepdims: bool = False
-    ) -> Tensor:
-        refuse_out("np.nanargmax and np.nanargmin", out)
-        x = tensor_of(a)
-        if x.dtype.kind in "fc" and np.all(np.isnan(x), axis=axis).any():
-            raise ValueError("All-NaN slice encountered")
-        return function(_filled(x, fill), axis=axis, keepdims=keepdims)
-
-    return position
-
-
 NUMPY: Table = {
     np.nansum: _total(reduce.sum, 0), np.nanprod: _total(reduce.prod, 1),
     np.nancumsum: _total(lambda x, *args, **kwargs: np.cumsum(x, *args, **kwargs), 0),
     np.nancumprod: _total(lambda x, *args, **kwargs: np.cumprod(x, *args, **kwargs), 1),
     np.nanmean: _average(reduce.mean), np.nanvar: _average(reduce.var),
     np.nanstd: _average(reduce.std), np.nanmax: _extreme(reduce.max, -np.inf),
-    np.nanmin: _extreme(reduce.min, np.inf), np.nanargmax: _position(np.argmax, -np.inf),
-    np.nanargmin: _position(np.argmin, np.inf),
+    np.nanmin: _extreme(reduce.min, np.inf),
 }  # fmt: skip
