@@ -30,7 +30,9 @@ from tests.conformance.op_cases import (
 ALL = list(ops.all_ops())
 PICKY = {"where", "isclose", "round", "nan_to_num"}  # elementwise, but sampled
 ELEMENTWISE = [op for op in ALL if op.elementwise and op.name not in PICKY]
-SAMPLED = [op for op in ALL if not op.elementwise or op.name in PICKY]
+# They compute nothing: they order nodes, or are the two ends of a wire.
+SIGNALS = {"no_op", "send", "receive"}
+SAMPLED = [op for op in ALL if (not op.elementwise or op.name in PICKY) and op.name not in SIGNALS]
 SMOOTH_KINDS = "fc"
 # Families whose ops take any dtype that NumPy takes; those of networks are made for floats.
 ANY_DTYPE = {"elementwise", "reduction", "layout", "index", "norm", "matmul"}
