@@ -14,7 +14,7 @@ import json
 import os
 import secrets
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from nodescope.engine.source import where
 from nodescope.engine.tensor import LEAF, SMOOTH, Tensor, make
 from nodescope.errors import GraphError, NodescopeError
 from nodescope.ir import graph as ir
-from nodescope.ir.literals import named
+from nodescope.ir.literals import fields, named
 from nodescope.ir.text import parse_graph, print_graph
 from nodescope.ir.verify import verify
 from nodescope.ops.checking import inferred
@@ -64,7 +64,7 @@ class Parts:
 
 def text_of(graph: Graph) -> str:
     """`Graph.to_text`."""
-    return print_graph(msgspec.structs.replace(graph.finish(()), id=0))
+    return print_graph(graph.finish(()), ids=False)
 
 
 # Taking apart and putting together
@@ -118,7 +118,8 @@ def put_together(parts: Parts) -> Graph:
         GraphError: The parts do not fit together.
     """
     data = parts.graph
-    verify(data, inferred)
+    for each in with_bodies(data):
+        verify(each, inferred)
     if [node.id for node in data.nodes] != list(range(1, len(data.nodes) + 1)) or [
         each.id for each in data.values
     ] != list(range(1, len(data.values) + 1)):
@@ -148,6 +149,22 @@ def put_together(parts: Parts) -> Graph:
     _follow_states(found)
     _fill_collections(found, parts.collections)
     return found
+
+
+def with_bodies(item: Any) -> Iterator[ir.Graph]:
+    """The graphs in a value: itself, and the bodies in the attributes of its nodes."""
+    if isinstance(item, ir.Graph):
+        yield item
+        for node in item.nodes:
+            yield from with_bodies(node.attrs)
+    elif isinstance(item, dict):
+        for each in item.values():
+            yield from with_bodies(each)
+    elif isinstance(item, list | tuple):
+        for each in item:
+            yield from with_bodies(each)
+    elif isinstance(item, Reverse):
+        yield from with_bodies(fields(item))
 
 
 def _variable(

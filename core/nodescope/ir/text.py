@@ -30,16 +30,21 @@ _BARE = re.compile(r"[A-Za-z0-9_./<>+\-]+")
 _PLACE = re.compile(r"[A-Za-z0-9_./<>+\-~@]*[A-Za-z0-9_/<>+\-~@]:[0-9]+")
 
 
-def print_graph(graph: Graph) -> str:
+def print_graph(graph: Graph, *, ids: bool = True) -> str:
     """A graph as text, ending in a newline.
+
+    Args:
+        graph: What to print.
+        ids: Give the graph's own id and those of its bodies; else 0, so that equal graphs have
+            equal texts.
 
     Raises:
         GraphError: Its values do not fit its nodes, or an attribute has no text.
     """
-    return "\n".join(_lines(graph)) + "\n"
+    return "\n".join(_lines(graph, ids)) + "\n"
 
 
-def _lines(graph: Graph) -> list[str]:
+def _lines(graph: Graph, numbered: bool) -> list[str]:
     values = {each.id: each for each in graph.values}
     made = {value for node in graph.nodes for value in node.outputs}
     ids = [each.id for each in graph.values]
@@ -48,7 +53,7 @@ def _lines(graph: Graph) -> list[str]:
     if missing := made - set(ids):
         raise GraphError(f"value %{min(missing)} is made but not among the graph's values")
     ends = f"({_values(graph.inputs)}) -> ({_values(graph.outputs)})"
-    lines = [f"graph {graph.id} {graph.kind} {ends} {{"]
+    lines = [f"graph {graph.id if numbered else 0} {graph.kind} {ends} {{"]
     if graph.constants:
         lines.append(f"  constants({_values(graph.constants)})")
     lines.extend(
@@ -58,7 +63,7 @@ def _lines(graph: Graph) -> list[str]:
     )
     before = 0
     for node in graph.nodes:
-        lines.extend("  " + line for line in _node(node, values, before).split("\n"))
+        lines.extend("  " + line for line in _node(node, values, before, numbered).split("\n"))
         before = node.id
     return [*lines, "}"]
 
@@ -77,7 +82,7 @@ def value_name(node: str, port: int) -> str:
     return f"{node}:{port}" if port else node
 
 
-def _node(node: Node, values: dict[int, Value], before: int) -> str:
+def _node(node: Node, values: dict[int, Value], before: int, numbered: bool) -> str:
     made = ", ".join(
         _spec(values[each], value_name(node.name, port)) for port, each in enumerate(node.outputs)
     )
@@ -85,13 +90,13 @@ def _node(node: Node, values: dict[int, Value], before: int) -> str:
     parts = [f"%{each}" for each in node.inputs]
     for name, value in node.attrs.items():
         word = name if IDENTIFIER.fullmatch(name) else json.dumps(name)
-        parts.append(f"{word}={literals.write(value, _inner)}")
+        parts.append(f"{word}={literals.write(value, lambda body: _inner(body, numbered))}")
     call = f"{made or '_'} = {op if node.family != node.op else _word(op)}({', '.join(parts)})"
     return f"{call}  # {'  '.join([_quoted(node.name), *_rest(node, before)])}"
 
 
-def _inner(graph: Graph) -> str:
-    head, *rest = _lines(graph)
+def _inner(graph: Graph, numbered: bool) -> str:
+    head, *rest = _lines(graph, numbered)
     return "\n".join([head, *("  " + each for each in rest)])
 
 

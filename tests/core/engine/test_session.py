@@ -1,0 +1,418 @@
+"""Sessions: fetches, feeds, pruning, variables, gradients, training, observation."""
+
+from __future__ import annotations
+
+import threading
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.errors import DtypeError, NodescopeError, ShapeError, UsageError
+from nodescope.events import GradientComputed, NodeFinished
+from tests.core.engine.events_of import observed
+
+
+def test_the_example_of_the_design() -> None:
+    with ns.Graph().as_default() as g:
+        a = ns.placeholder(np.float64, shape=(), name="a")
+        c = ns.constant(2.0, name="c")
+        y = a * c
+    assert ns.Session(g).run(y, {a: 5.0}) == 10.0
+
+
+def test_any_nest_of_fetches() -> None:
+    Pair = namedtuple("Pair", "one two")
+    with ns.Graph().as_default() as g:
+        a = ns.constant(1.0, name="a")
+        b = ns.constant([2, 3], name="b")
+        nothing = ns.no_op("nothing")
+    with ns.Session(g) as session:
+        found = session.run({"x": [a, (b,)], "p": Pair(a, nothing), "n": "a:0", "o": "nothing"})
+    assert found["x"][0] == 1.0
+    assert type(found["x"][0]) is np.ndarray
+    assert found["x"][1][0].tolist() == [2, 3]
+    assert found["p"] == Pair(1.0, None)
+    assert (found["n"], found["o"]) == (1.0, None)
+    with pytest.raises(UsageError, match="None cannot be fetched"):
+        ns.Session(g).run([a, None])
+    with pytest.raises(UsageError, match="int cannot be fetched"):
+        ns.Session(g).run(3)
+    with pytest.raises(UsageError, match="closed"):
+        session.run(a)
+
+
+def test_what_is_not_needed_does_not_run() -> None:
+    with ns.Graph().as_default() as g:
+        a = ns.placeholder(np.float64, (), name="a")
+        b = ns.identity(a + 1, name="b")
+        ns.identity(b * 2, name="c")
+        d = ns.identity(b - 2, name="d")
+    session = ns.Session(g)
+    with observed() as events:
+        session.run(d, {a: 1.0})
+    assert events.ran == ["a", "add", "b", "subtract", "d"]
+    session.run(d, {a: 1.0})
+    assert session.run_metadata.executed == ("add", "b", "subtract", "d")
+    assert session.run(d, {b: 5.0}) == 3.0  # a value in between: a is not needed
+    assert session.run_metadata.executed == ("subtract", "d")
+
+
+def graph() -> tuple[ns.Graph, Any, Any]:
+    with ns.Graph().as_default() as g:
+        x = ns.placeholder(np.float32, (2, 3), name="x")
+        y = ns.identity(x * 2, name="y")
+    return g, x, y
+
+
+@pytest.mark.parametrize(
+    ("feed", "kind", "message"),
+    [
+        (lambda x: {x: np.zeros((2, 4))}, ShapeError, r"'x' .*its shape is \(2, 3\), not \(2, 4\)"),
+        (lambda x: {x: np.zeros((2, 3), complex)}, DtypeError, "float32, not complex128"),
+        (lambda x: {x: [["a"] * 3] * 2}, DtypeError, "float32, not"),
+        (lambda x: {}, UsageError, "placeholder 'x', made at .*must be fed"),
+        (lambda x: {x: x}, UsageError, "cannot be fed"),
+        (lambda x: {3: 1.0}, UsageError, "int cannot be fed"),
+        (lambda x: {x: np.zeros((2, 3)), "x:0": np.zeros((2, 3))}, UsageError, "fed twice"),
+    ],
+)
+def test_feeds_that_do_not_fit(feed: Any, kind: Any, message: str) -> None:
+    g, x, y = graph()
+    with pytest.raises(kind, match=message) as error:
+        ns.Session(g).run(y, feed(x))
+    assert __file__ in error.value.source
+    assert str(error.value).count("test_session.py") >= 1
+
+
+def test_feeding_and_fetching_across_graphs_is_refused() -> None:
+    g, x, y = graph()
+    _, foreign, other = graph()
+    session = ns.Session(g)
+    with pytest.raises(UsageError, match="another graph"):
+        session.run(other, {x: np.zeros((2, 3))})
+    with pytest.raises(UsageError, match="another graph"):
+        session.run(y, {foreign: np.zeros((2, 3))})
+    with pytest.raises(UsageError, match="another graph"):
+        session.run(other.op)
+    with pytest.raises(UsageError, match="eagerly"):
+        session.run(ns.tensor(1.0))
+
+
+def test_what_is_given_and_taken_is_not_shared() -> None:
+    g, x, y = graph()
+    given = np.ones((2, 3), np.float32)
+    session = ns.Session(g)
+    found = session.run([x, y], {x: given})
+    found[0][:] = 9
+    assert given.tolist() == np.ones((2, 3)).tolist()
+    with ns.Graph().as_default() as h:
+        w = ns.variable(np.zeros(2), name="w")
+        init = ns.global_variables_initializer()
+    session = ns.Session(h)
+    session.run(init)
+    session.run(w)[:] = 7
+    assert session.run(w).tolist() == [0, 0]
+
+
+def test_placeholder_with_default() -> None:
+    with ns.Graph().as_default() as g:
+        p = ns.placeholder_with_default(np.array([1.0, 2.0]), (2,), name="p")
+        y = p * 10
+    session = ns.Session(g)
+    assert session.run(y).tolist() == [10, 20]
+    assert session.run(y, {p: [3.0, 4.0]}).tolist() == [30, 40]
+
+
+# Variables
+
+
+def counter() -> tuple[ns.Graph, Any, Any, Any]:
+    with ns.Graph().as_default() as g:
+        n = ns.variable(np.int64(0), name="n", trainable=False)
+        up = ns.assign_add(n, 1)
+        init = ns.global_variables_initializer()
+    return g, n, up, init
+
+
+def test_variables_live_in_the_session() -> None:
+    g, n, up, init = counter()
+    one, two = ns.Session(g), ns.Session(g)
+    with pytest.raises(UsageError, match="variable 'n', made at .*has no value") as error:
+        one.run(n)
+    assert "global_variables_initializer" in error.value.hint
+    with pytest.raises(UsageError, match="has no value"):
+        one.run(up)
+    one.run(init)
+    two.run(init)
+    assert [int(one.run(up)) for _ in range(3)] == [1, 2, 3]
+    assert one.run(n) == 3
+    assert two.run(n) == 0
+
+
+def test_reads_are_of_the_start_of_the_run_unless_ordered() -> None:
+    g, n, up, init = counter()
+    with g.as_default():
+        before = n * 10
+        with ns.control_dependencies([up]):
+            after = n * 10
+    session = ns.Session(g)
+    session.run(init)
+    assert [int(each) for each in session.run([before, after, up])] == [0, 10, 1]
+    assert session.run(before) == 10
+    assert session.run(after) == 20  # brings the update with it
+
+
+def test_updates_of_many_threads_are_all_there() -> None:
+    g, n, up, init = counter()
+    session = ns.Session(g)
+    session.run(init)
+    threads = [
+        threading.Thread(target=lambda: [session.run(up) for _ in range(50)]) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert session.run(n) == 200
+
+
+def test_initial_values_may_be_computed() -> None:
+    with ns.Graph().as_default() as g:
+        v = ns.variable(ns.constant(np.arange(3.0)) * 2, name="v")
+        w = ns.variable(lambda: np.ones(3), name="w")
+        down = ns.assign_sub(v, w)
+        init = ns.global_variables_initializer()
+    session = ns.Session(g)
+    session.run(init)
+    assert session.run(down).tolist() == [-1, 1, 3]
+    assert session.run(v).tolist() == [-1, 1, 3]
+    session.run(init)
+    assert session.run([v, w])[0].tolist() == [0, 2, 4]
+
+
+def test_eager_variables_and_updates() -> None:
+    w = ns.variable(np.zeros(2), name="w")
+    ns.assign_add(w, np.ones(2))
+    ns.assign_sub(w, [0.5, 0.5])
+    assert w.numpy().tolist() == [0.5, 0.5]
+    with pytest.raises(ShapeError):
+        ns.assign_add(w, np.ones(3))
+
+
+def test_random_draws_go_on_from_run_to_run() -> None:
+    rng = ns.random.default_rng(3)
+    eager = ns.random.default_rng(3)
+    wanted = [eager.standard_normal(4).numpy() for _ in range(4)]
+    with ns.Graph().as_default() as g:
+        one = rng.standard_normal(4)
+        two = rng.standard_normal(4)
+    session = ns.Session(g)
+    first = session.run([one, two])
+    second = session.run([one, two])
+    for found, expected in zip([*first, *second], wanted, strict=True):
+        assert found.tobytes() == expected.tobytes()
+
+
+# Gradients and training
+
+
+def test_gradients_are_those_of_eager_execution() -> None:
+    rng = np.random.default_rng(0)
+    x_, w_ = rng.standard_normal((4, 3)), rng.standard_normal((3, 2))
+
+    def loss_of(x: Any, w: Any) -> tuple[Any, Any]:
+        h = np.tanh(x @ w)
+        return np.sum(h * h), h
+
+    w = ns.parameter(w_, name="w")
+    x = ns.tensor(x_, requires_grad=True)
+    loss, _ = loss_of(x, w)
+    loss.backward()
+    with ns.Graph().as_default() as g:
+        gx = ns.placeholder(np.float64, (4, 3), name="x")
+        gw = ns.variable(w_, name="w")
+        gloss, h = loss_of(gx, gw)
+        dx, dw, dh = ns.gradients(gloss, [gx, gw, h])
+        none = ns.gradients(gloss, ns.constant(1.0))
+        second = ns.gradients(np.sum(dw * dw), gx)[0]
+        init = ns.global_variables_initializer()
+    assert none == [None]
+    assert dw.op.node.phase == "backward"
+    session = ns.Session(g)
+    session.run(init)
+    found = session.run([gloss, dx, dw, dh, second], {gx: x_})
+    assert w.grad is not None
+    assert x.grad is not None
+    assert found[0] == loss.item()
+    assert found[1].tobytes() == x.grad.data.tobytes()
+    assert found[2].tobytes() == w.grad.data.tobytes()
+    np.testing.assert_allclose(found[3], 2 * np.tanh(x_ @ w_))
+    step = 1e-6
+    moved = session.run(dw, {gx: x_ + step * np.eye(4, 3)})
+    back = session.run(dw, {gx: x_ - step * np.eye(4, 3)})
+    slope = (np.sum(moved**2) - np.sum(back**2)) / (2 * step)
+    assert np.sum(found[4] * np.eye(4, 3)) == pytest.approx(slope, rel=1e-6)
+
+
+def test_gradients_of_several_and_with_weights() -> None:
+    with ns.Graph().as_default() as g:
+        x = ns.constant(np.array([1.0, 2.0]))
+        both = ns.gradients([x * x, x * 3], x)[0]
+        weighted = ns.gradients(x * x, x, grad_ys=np.array([1.0, 10.0]))[0]
+    assert ns.Session(g).run(both).tolist() == [5, 7]
+    assert ns.Session(g).run(weighted).tolist() == [2, 40]
+
+
+@pytest.mark.parametrize("make", [
+    lambda p: ns.optim.SGD(p, 0.1, momentum=0.9),
+    lambda p: ns.optim.Adam(p, 0.05),
+])  # fmt: skip
+def test_training_is_bit_equal_to_eager_training(make: Any) -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((16, 3)), rng.standard_normal((16, 1))
+    start = rng.standard_normal((3, 1))
+
+    w = ns.parameter(start, name="w")
+    optimizer = make([w])
+    for _ in range(5):
+        w.grad = None
+        ns.mse(x @ w, y).backward()
+        optimizer.step()
+
+    with ns.Graph().as_default() as g:
+        gx = ns.placeholder(np.float64, x.shape, name="x")
+        gw = ns.variable(start, name="w")
+        loss = ns.mse(gx @ gw, y)
+        train = make(ns.trainable_variables()).minimize(loss)
+        init = ns.global_variables_initializer()
+    assert g.get_collection(ns.GraphKeys.TRAIN_OP) == [train]
+    session = ns.Session(g)
+    session.run(init)
+    losses = [float(session.run([train, loss], {gx: x})[1]) for _ in range(5)]
+    assert losses[-1] < losses[0]
+    assert session.run(gw).tobytes() == w.data.tobytes()
+
+
+def test_modules_built_outside_are_shared_with_the_program() -> None:
+    w = ns.parameter(np.ones(2), name="w")
+    with ns.Graph().as_default() as g:
+        y = np.sum(w * 3.0)
+        bigger = ns.assign_add(w, np.ones(2))
+    session = ns.Session(g)
+    assert session.run(y) == 6.0
+    session.run(bigger)
+    assert w.numpy().tolist() == [2, 2]
+    assert session.run(y) == 12.0
+
+
+def test_minimize_eagerly() -> None:
+    w = ns.parameter(np.array([1.0]), name="w")
+    assert ns.optim.SGD([w], 0.5).minimize(np.sum(w * w)) is None
+    assert w.numpy().tolist() == [0.0]
+
+
+# Control, callables, caching
+
+
+def test_control_dependencies_order_effects() -> None:
+    with ns.Graph().as_default() as g:
+        v = ns.variable(np.float64(1.0), name="v")
+        double = ns.assign(v, v * 2)
+        with ns.control_dependencies([double]):
+            plus = ns.assign_add(v, 1.0)
+        with ns.control_dependencies([plus]):
+            seen = ns.identity(v, name="seen")
+        both = ns.group(double, plus)
+        init = ns.global_variables_initializer()
+    session = ns.Session(g)
+    session.run(init)
+    assert session.run(seen) == 3.0
+    assert session.run(both) is None
+    assert session.run(v) == 7.0
+
+
+def test_make_callable_and_the_cache() -> None:
+    g, x, y = graph()
+    session = ns.Session(g)
+    call = session.make_callable([y], [x])
+    assert call(np.ones((2, 3)))[0].tolist() == [[2] * 3] * 2
+    with pytest.raises(UsageError, match="takes 1 values, not 2"):
+        call(1, 2)
+    session.run(y, {x: np.ones((2, 3))})
+    assert len(session._programs) == 1
+    with g.as_default():
+        z = y + 1
+    assert session.run(z, {x: np.ones((2, 3))})[0, 0] == 3
+    assert len(session._programs) == 2
+
+
+def test_control_flow_in_a_graph() -> None:
+    with ns.Graph().as_default() as g:
+        x = ns.placeholder(np.float64, (), name="x")
+        w = ns.variable(np.float64(10.0), name="w")
+        y = ns.cond(x > 0, lambda: x * w, lambda: x - w)
+        dw = ns.gradients(y, w)[0]
+        init = ns.global_variables_initializer()
+    session = ns.Session(g)
+    session.run(init)
+    assert [float(each) for each in session.run([y, dw], {x: 2.0})] == [20.0, 2.0]
+    assert [float(each) for each in session.run([y, dw], {x: -2.0})] == [-12.0, -1.0]
+
+
+# Errors and observation
+
+
+def test_an_error_names_the_node_and_its_line() -> None:
+    with ns.Graph().as_default() as g:
+        x = ns.placeholder(np.float64, (2, 2), name="x")
+        with ns.name_scope("solver"):
+            y = np.linalg.inv(x)
+    with pytest.raises((NodescopeError, np.linalg.LinAlgError)) as error:
+        ns.Session(g).run(y, {x: np.zeros((2, 2))})
+    notes = "".join(error.value.__notes__)
+    assert "'solver/inv'" in notes
+    assert "test_session.py" in notes
+
+
+def test_observed_runs_keep_names_phases_and_identity() -> None:
+    with ns.Graph().as_default() as g:
+        with ns.name_scope("net"):
+            w = ns.variable(np.ones(3), name="w")
+            ns.constant(0.0, name="unused")
+            ns.identity(w * 2, name="unused_too")
+            y = ns.identity(w * 3, name="y")
+        dw = ns.gradients(np.sum(y), w)[0]
+        up = ns.assign_sub(w, dw)
+        init = ns.global_variables_initializer()
+    plain, watched = ns.Session(g), ns.Session(g)
+    plain.run(init)
+    expected = [plain.run([y, up])[0] for _ in range(3)]
+    with observed() as events:
+        watched.run(init)
+        found = [watched.run([y, up])[0] for _ in range(3)]
+    assert [each.tobytes() for each in found] == [each.tobytes() for each in expected]
+    by_name = events.nodes
+    assert {"net/w", "net/multiply_1", "net/y", "assign_sub"} <= set(by_name)
+    assert "net/unused_too" not in by_name
+    assert "net/multiply" not in by_name  # its name is that of the graph
+    backward = [node for node in by_name.values() if node.phase == "backward"]
+    assert backward
+    assert any(node.forward == by_name["net/multiply_1"].id for node in backward)
+    assert by_name["net/y"].source is not None
+    assert by_name["net/y"].source.file == __file__
+    ids = [each.node.id for each in events.of(NodeFinished) if each.node.name == "net/y"]
+    assert len(ids) == 3
+    assert len(set(ids)) == 1
+    assert events.of(GradientComputed)
+
+
+def test_two_graphs_are_two_sets_of_nodes() -> None:
+    g, x, y = graph()
+    h, x2, y2 = graph()
+    with observed() as events:
+        ns.Session(g).run(y, {x: np.ones((2, 3))})
+        ns.Session(h).run(y2, {x2: np.ones((2, 3))})
+    assert events.ran == ["x", "multiply", "y", "x_1", "multiply_1", "y_1"]
