@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nodescope.engine.nn import Module
+from nodescope.engine.random import Generator
 from nodescope.engine.source import is_ours
 from nodescope.engine.tensor import Tensor
 
@@ -144,8 +145,11 @@ class Guards:
         for code in _codes(type(value)):
             names |= _names(code)
         space = vars(value)
+        training = getattr(value, "training", None)
+        called = f"attribute {label}.training"
+        self._add(_ATTRIBUTE, value, "training", training, called, depth, names)
         for name, each in space.items():
-            if name not in _SILENT and _counts(each):
+            if name != "training" and name not in _SILENT and _counts(each):
                 # Parts of a network are followed all the way.
                 called = f"attribute {label}.{name}"
                 self._add(_ITEM, space, name, each, called, min(depth, _DEPTH - 2), names)
@@ -178,7 +182,7 @@ def _counts(value: Any) -> bool:
     """Whether a held value can change what is traced: data, settings, parts, functions."""
     return isinstance(
         value,
-        (*_SCALARS, Tensor, np.ndarray, np.generic, Module, dict, list, tuple,
+        (*_SCALARS, Tensor, np.ndarray, np.generic, Module, Generator, dict, list, tuple,
          types.FunctionType, types.MethodType),
     )  # fmt: skip
 
@@ -195,6 +199,8 @@ def _look(how: int, place: Any, key: Any) -> Any:
         return _item(place, key)
     if how == _LENGTH:
         return len(place)
+    if how == _ATTRIBUTE:
+        return getattr(place, key, None)
     try:
         return place.cell_contents
     except ValueError:  # not assigned yet

@@ -94,7 +94,7 @@ class Program:
                 fed[value] = self._checked(path, value, each)
         arrays = self._plan.run([fed[each] for each in self.graph.inputs])
         found = dict(zip(self.graph.outputs, arrays, strict=True))
-        result = _built(self._results, found, leaves)
+        result = _built(self._results, {**self.state, **found}, leaves)
         for value, becomes in self._writes.items():
             self.state[value] = found[becomes]
         return result
@@ -127,6 +127,9 @@ class Program:
             "arguments": self._arguments,
             "results": self._results,
             "writes": sorted(self._writes.items()),
+            "beside": {
+                key: (each.shape, each.dtype.name) for key, each in self.state.items() if key < 0
+            },
             "numbers": {k: v for k, v in self.state.items() if isinstance(v, float)},
         }
         try:
@@ -164,6 +167,8 @@ class Program:
                     )
                 graph = parse_graph(archive.read("graph.txt").decode())
                 specs = {each.id: each.spec for each in graph.values}
+                for key, (shape, dtype) in about["beside"].items():
+                    specs[int(key)] = TensorSpec(tuple(shape), dtype)
                 arrays: dict[int, Any] = {
                     int(name.partition("/")[2]): _array(
                         archive.read(name), specs[int(name.partition("/")[2])]
@@ -202,8 +207,6 @@ def program_of(entry: Entry) -> Program:
         elif isinstance(place, Tensor) and place._grad is not None:
             state[value] = place._grad.data
     outputs = list(entry.outputs)
-    extra = [each for kind, each in entry.results if kind in ("outside", "made")]
-    inside = iter([builder.value_of(each) for each in extra])
     leaves: list[Any] = []
     for what, each in entry.results:
         if what == "value":
@@ -213,8 +216,11 @@ def program_of(entry: Entry) -> Program:
         elif what == "static":
             leaves.append({"static": each})
         else:
-            leaves.append({"value": next(inside)})
-    asked = {each["value"]: None for each in leaves if "value" in each}
+            # Returned as it is, without being a value of the graph.
+            beside = -1 - sum(held < 0 for held in state)
+            state[beside] = each.data
+            leaves.append({"value": beside})
+    asked = {each["value"]: None for each in leaves if each.get("value", 0) > 0}
     writes = {
         held[id(place)]: value
         for place, value in entry.writes

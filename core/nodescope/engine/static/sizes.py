@@ -147,7 +147,8 @@ def _float(values: Sequence[float], sizes: Sequence[int], what: str) -> Fitted |
         raise Unfit(f"{what} depends on it")
     if all(each.is_integer() for each in values):
         whole = _integer([int(each) for each in values], sizes, what)
-        return None if whole is None else _floating(whole)
+        if whole is not None:
+            return _floating(whole)
     for k in (1.0, -1.0, 2.0, -2.0, 0.5, -0.5):
         if not all(each and abs(k / each) < 2**52 for each in values):
             continue
