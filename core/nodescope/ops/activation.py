@@ -40,6 +40,7 @@ def _activation(
 
     def infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
         found = by_dtype(specs, attrs)
+        assert isinstance(found, TensorSpec)
         if name not in _ON_COMPLEX and as_dtype(found.dtype).kind == "c":
             raise DtypeError(
                 f"{name}: not defined for {found.dtype}", hint="use its real or absolute part"
@@ -96,7 +97,7 @@ def _gelu(x: Array, approximate: str = "none") -> Array:
 
 
 def _gelu_tanh(x: Array) -> Array:
-    inner = np.multiply(x, x)
+    inner: Array = np.multiply(x, x)
     inner *= _GELU * _CUBIC
     inner += _GELU
     inner *= x
@@ -107,7 +108,7 @@ def _gelu_tanh(x: Array) -> Array:
     return inner
 
 
-def _blockwise(function: Callable[..., Array], *arrays: Array) -> Array:
+def _blockwise(function: Callable[..., Any], *arrays: Array) -> Array:
     """Apply an elementwise function block by block; arrays of one shape and dtype."""
     flat = [np.ascontiguousarray(each).reshape(-1) for each in arrays]
     out = np.empty_like(flat[0])
@@ -136,7 +137,7 @@ def _slope_tanh(ct: Array, x: Array) -> Array:
     return bend
 
 
-def _slope_exact(ct: Array, x: Array) -> Array:
+def _slope_exact(ct: Array, x: Array) -> Any:
     share = np.asarray(erf(np.multiply(x, _HALF_ROOT)))
     share += 1.0
     share *= 0.5
@@ -233,7 +234,7 @@ def _logsigmoid(x: Array) -> Array:
     return np.subtract(np.minimum(x, 0.0), np.log1p(np.exp(-np.abs(x))))
 
 
-def _hardsigmoid(x: Array) -> Array:
+def _hardsigmoid(x: Array) -> Any:
     return np.multiply(np.clip(np.add(x, 3.0), 0.0, 6.0), 1 / 6)
 
 

@@ -80,9 +80,9 @@ def _avg_grad(n: int, ct: Array, size: Sizes) -> Array:
     return flat(total, n).astype(ct.dtype, copy=False)
 
 
-def _cells(h: int, w: int, out: Sizes) -> Iterator[tuple[int, int, tuple[slice, slice]]]:
-    for i, (top, bottom) in enumerate(_bounds(h, out[0])):
-        for j, (left, right) in enumerate(_bounds(w, out[1])):
+def _cells(size: Sizes, out: Sizes) -> Iterator[tuple[int, int, tuple[slice, slice]]]:
+    for i, (top, bottom) in enumerate(_bounds(size[0], out[0])):
+        for j, (left, right) in enumerate(_bounds(size[1], out[1])):
             yield i, j, (slice(top, bottom), slice(left, right))
 
 
@@ -97,7 +97,7 @@ def _max(n: int, x: Array, output: Sizes) -> Array:
     _infer(n, "max", specs_of(x), {"output": output})
     wide = lift(x)
     found = np.empty((*x.shape[:2], *pair(output)), x.dtype)
-    for i, j, at in _cells(*wide.shape[2:], pair(output)):
+    for i, j, at in _cells(wide.shape[2:], pair(output)):
         found[:, :, i, j] = np.max(wide[:, :, at[0], at[1]], axis=(2, 3))
     return flat(found, n)
 
@@ -106,7 +106,7 @@ def _max_grad(n: int, ct: Array, x: Array) -> Array:
     _moved_infer(n, "grad", specs_of(ct, x), {})
     wide, given = lift(x), lift(ct)
     total = np.zeros(wide.shape, ct.dtype)
-    for i, j, at in _cells(*wide.shape[2:], given.shape[2:]):
+    for i, j, at in _cells(wide.shape[2:], given.shape[2:]):
         window, where = _largest(wide, at)
         share = np.zeros(window.shape, ct.dtype)
         np.put_along_axis(share, where, given[:, :, i, j, None], axis=2)
@@ -119,7 +119,7 @@ def _max_pick(n: int, v: Array, x: Array, output: Sizes) -> Array:
     _moved_infer(n, "pick", specs_of(v, x), {"output": output})
     wide, values = lift(x), lift(v)
     found = np.empty((*x.shape[:2], *pair(output)), v.dtype)
-    for i, j, at in _cells(*wide.shape[2:], pair(output)):
+    for i, j, at in _cells(wide.shape[2:], pair(output)):
         window, where = _largest(wide, at)
         source = values[:, :, at[0], at[1]].reshape(window.shape)
         found[:, :, i, j] = np.take_along_axis(source, where, axis=2)[..., 0]
@@ -164,14 +164,14 @@ def _samples(n: int, what: str, rng: np.random.Generator) -> list[Sample]:
         ((0, 2, 3, 2), (2, 2)),
     ):  # fmt: skip
         x = rng.standard_normal(shape if n == 2 else (*shape[:2], shape[3]))
-        output = output[2 - n :]
-        ct = rng.standard_normal((*shape[:2], *output))
+        wanted: Sizes = output[2 - n :]
+        ct = rng.standard_normal((*shape[:2], *wanted))
         found.append({
-            "avg": Sample((x,), {"output": output}),
-            "max": Sample((x,), {"output": output}),
+            "avg": Sample((x,), {"output": wanted}),
+            "max": Sample((x,), {"output": wanted}),
             "avg_grad": Sample((ct,), {"size": x.shape[2:]}),
             "max_grad": Sample((ct, x), {}),
-            "max_pick": Sample((rng.standard_normal(x.shape), x), {"output": output}),
+            "max_pick": Sample((rng.standard_normal(x.shape), x), {"output": wanted}),
         }[what])  # fmt: skip
     return found
 

@@ -160,9 +160,9 @@ def _transposed_size(name: str, size: Sizes, kernel: Sizes, attrs: dict[str, Any
 # Arithmetic: everything is lifted to two dimensions, half precisions to float32.
 
 
-def _prepared(dtype: str, *arrays: Array) -> list[Array]:
+def _prepared(dtype: str, one: Array, two: Array) -> tuple[Array, Array]:
     work = working(as_dtype(dtype))
-    return [lift(np.asarray(each)).astype(work, copy=False) for each in arrays]
+    return lift(one).astype(work, copy=False), lift(two).astype(work, copy=False)
 
 
 def _with_bias(y: Array, rest: tuple[Array, ...]) -> Array:

@@ -115,13 +115,14 @@ def forward(x: Array, w: Array, plan: Plan) -> Array:
     weights = w.reshape(plan.groups, o // plan.groups, plan.taps)
     if _untouched(plan):
         columns = x.reshape(n, plan.groups, plan.taps, plan.length)
-        return np.matmul(weights, columns).reshape(out.shape)
+        found: Array = np.matmul(weights, columns).reshape(out.shape)
+        return found
     view = _windows(x, plan)
     wide = plan.rows_run_on and plan.out[1] != plan.shape[2]
     for part in _parts(n, plan, x.itemsize):
         columns = _columns(view[part], plan)
         if wide:
-            rows = np.empty((len(columns), o, plan.out[0] * plan.shape[2]), x.dtype)
+            rows: Array = np.empty((len(columns), o, plan.out[0] * plan.shape[2]), x.dtype)
             into = rows[..., : plan.length].reshape(len(rows), *weights.shape[:2], plan.length)
             np.matmul(weights, columns, out=into)
             rows = rows.reshape(len(columns), o, plan.out[0], plan.shape[2])

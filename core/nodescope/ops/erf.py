@@ -44,7 +44,7 @@ _LOWEST = -0.5  # (x - 3) / (x + 3) at x = 1
 _ENDS = {np.dtype(np.float64): 6.0, np.dtype(np.float32): 4.0}  # from here on erf rounds to 1
 
 
-def erf(x: Any) -> Array:
+def erf(x: Any) -> Any:
     """2 / √π times the integral of exp(-t²) from 0 to x, element by element.
 
     Integers give float64, half precision is computed in float32.
@@ -61,7 +61,8 @@ def erf(x: Any) -> Array:
         part = slice(start, start + _BLOCK)
         _erf(flat[part], out[part])
     found = out.reshape(x.shape)
-    return found if given.kind in "biu" else found.astype(given, copy=False)
+    result: Array = found if given.kind in "biu" else found.astype(given, copy=False)
+    return result
 
 
 def _polynomial(coefficients: tuple[float, ...], u: Array, out: Array) -> Array:

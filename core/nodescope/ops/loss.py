@@ -69,7 +69,8 @@ def _in_range(name: str, labels: Array, valid: Array | None, classes: int) -> No
 
 def _logs(x: Array) -> Array:
     shifted = x - np.max(x, axis=1, keepdims=True)
-    return np.subtract(shifted, np.log(np.sum(np.exp(shifted), axis=1, keepdims=True)))
+    logs: Array = np.subtract(shifted, np.log(np.sum(np.exp(shifted), axis=1, keepdims=True)))
+    return logs
 
 
 def _classes(

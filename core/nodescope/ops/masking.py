@@ -32,7 +32,8 @@ def kept(x: Array, condition: Array, out: Array | None = None) -> Array:
     bits = condition.astype(word)
     np.negative(bits, out=bits)  # 1 becomes all ones
     into = bits if out is None else out.view(word)
-    return np.bitwise_and(x.view(word), bits, out=into).view(x.dtype)
+    np.bitwise_and(x.view(word), bits, out=into)
+    return into.view(x.dtype)
 
 
 def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:

@@ -153,9 +153,9 @@ def _rule(
     _, centred, variance = _statistics(F, _widened(F, x, form), form, kind)
     inverse = _inverse(F, variance, eps)
     normal = F.multiply(centred, inverse)
-    shares: tuple[Any, ...] = ()
+    shares: list[Any] = []
     if kind == "batch_norm":
-        ct, *shares = ct  # type: ignore[assignment]
+        ct, *shares = ct
     pulled = _widened(F, ct, form)
     found = (_gathered(F, F.multiply(pulled, normal), form), _gathered(F, pulled, form))
     if params:
@@ -261,7 +261,8 @@ def _given_impl(x: Array, mean: Array, variance: Array, *params: Array, eps: flo
     found = np.multiply(centred, inverse)
     if len(params) > 1:
         found = np.add(found, params[1].reshape(inverse.shape))
-    return found.astype(as_dtype(spec.dtype), copy=False)
+    result: Array = found.astype(as_dtype(spec.dtype), copy=False)
+    return result
 
 
 def _given_rule(port: int) -> Callable[..., Any]:

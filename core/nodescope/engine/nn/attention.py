@@ -80,7 +80,7 @@ def scaled_dot_product_attention(
         if keep is not None:
             if causal:
                 keep = np.logical_and(keep, earlier)
-            weights = np.where(keep, weights, 0.0)
+            weights = np.where(keep, weights, 0.0)  # type: ignore[assignment]
         if dropout_p:
             weights = F.dropout(weights, dropout_p, rng=rng)
         return weights @ value  # type: ignore[no-any-return]
@@ -226,4 +226,5 @@ class TransformerBlock(Module):
         attended = self.attention(self.norm_1(x), mask=mask, causal=self.causal)
         x = x + (attended if self.drop is None else self.drop(attended))
         inner = self.outer(self.activation(self.inner(self.norm_2(x))))
-        return x + (inner if self.drop is None else self.drop(inner))
+        result: Tensor = x + (inner if self.drop is None else self.drop(inner))
+        return result

@@ -150,8 +150,8 @@ def glu(x: Any, axis: int = -1) -> Tensor:
         raise ShapeError(f"glu: shape {x.shape} has no two halves along axis {axis}",
                          source=where())  # fmt: skip
     with name_scope("glu"):
-        first, second = np.split(x, 2, axis=axis)
-        return first * sigmoid(second)  # type: ignore[no-any-return]
+        halves: Any = np.split(x, 2, axis=axis)
+        return halves[0] * sigmoid(halves[1])  # type: ignore[no-any-return]
 
 
 def flatten(x: Any, start: int = 0) -> Tensor:
@@ -159,7 +159,8 @@ def flatten(x: Any, start: int = 0) -> Tensor:
     x = tensor_of(x)
     lead = x.shape[:start]
     size = int(np.prod(x.shape[start:], dtype=np.int64))
-    return x.reshape(*lead, size)
+    found: Tensor = x.reshape(*lead, size)
+    return found
 
 
 # Normalisation
@@ -255,14 +256,14 @@ def dropout(x: Any, p: float = 0.5, *, rng: Any, training: bool = True) -> Tenso
         rng: A `nodescope.random.Generator`, or a key that is used for nothing else.
         training: Whether anything is dropped.
     """
-    x = tensor_of(x)
+    given: Tensor = tensor_of(x)
     if not training or not p:
-        return x
+        return given
     from nodescope.engine.random import Generator, bernoulli
 
     with name_scope("dropout"):
         if isinstance(rng, Generator):
-            mask = rng.bernoulli(1.0 - p, x.shape)
+            mask = rng.bernoulli(1.0 - p, given.shape)
         else:
-            mask = bernoulli(rng, 1.0 - p, x.shape)
-        return call("dropout", x, mask, p=float(p))  # type: ignore[no-any-return]
+            mask = bernoulli(rng, 1.0 - p, given.shape)
+        return call("dropout", given, mask, p=float(p))  # type: ignore[no-any-return]

@@ -113,7 +113,8 @@ def kl_div(
         target = np.exp(tensor_of(target))
     if reduction == "batchmean":
         total = _pointwise("kl_div", log_probabilities, target, "sum")
-        return total * (1.0 / max(log_probabilities.shape[0], 1))
+        mean: Tensor = total * (1.0 / max(log_probabilities.shape[0], 1))
+        return mean
     return _pointwise("kl_div", log_probabilities, target, reduction)
 
 

@@ -228,7 +228,7 @@ class _Recurrent(Module):
                 f"for sequences of {x.shape[1]} steps",
                 source=where(),
             )
-        return np.less(steps[None, :, None], counts.reshape(-1, 1, 1))
+        return np.less(steps[None, :, None], counts.reshape(-1, 1, 1))  # type: ignore[return-value]
 
 
 def cell_over_time(
@@ -249,7 +249,8 @@ def cell_over_time(
             h = np.where(on, h, 0.0)
         outputs.append(h)
         state = new
-    return np.stack(outputs, axis=1), state  # type: ignore[call-overload, no-any-return, unused-ignore]
+    stacked: Any = np.stack(outputs, axis=1)  # type: ignore[call-overload]
+    return stacked, state
 
 
 class RNN(_Recurrent):
