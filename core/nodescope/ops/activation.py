@@ -90,7 +90,7 @@ _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 _BLOCK = 1 << 14  # elements that stay in the first caches while a dozen passes go over them
 
 
-def _gelu(x: Array, approximate: str = "none") -> Array:
+def _gelu(x: Array, approximate: str = "none") -> Any:
     if approximate == "none":
         return np.multiply(np.multiply(x, 0.5), np.add(erf(np.multiply(x, _HALF_ROOT)), 1.0))
     return _blockwise(_gelu_tanh, x)

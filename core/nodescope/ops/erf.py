@@ -65,7 +65,7 @@ def erf(x: Any) -> Any:
     return result
 
 
-def _polynomial(coefficients: tuple[float, ...], u: Array, out: Array) -> Array:
+def _polynomial(coefficients: tuple[float, ...], u: Array, out: Array) -> Any:
     np.multiply(u, u.dtype.type(coefficients[-1]), out=out)
     for each in coefficients[-2:0:-1]:
         np.add(out, u.dtype.type(each), out=out)

@@ -249,7 +249,7 @@ def cell_over_time(
             h = np.where(on, h, 0.0)
         outputs.append(h)
         state = new
-    stacked: Any = np.stack(outputs, axis=1)  # type: ignore[call-overload]
+    stacked: Any = np.stack(outputs, axis=1)
     return stacked, state
 
 
