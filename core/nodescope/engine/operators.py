@@ -71,13 +71,16 @@ def _reshape(self: Tensor, *shape: Any) -> Tensor:
 
 
 def _ravel(self: Tensor) -> Tensor:
-    """All elements in one dimension."""
+    """All elements in one dimension; a view of a contiguous tensor, as in NumPy."""
+    data = self.data
+    if data.__class__ is np.ndarray and not data.flags.c_contiguous:
+        self = apply(_COPY, (self,), NO_ATTRS)
     return _reshape(self, self.size)
 
 
 def _flatten(self: Tensor) -> Tensor:
     """All elements in one dimension, as a copy."""
-    return _ravel(apply(_COPY, (self,), NO_ATTRS))
+    return _reshape(apply(_COPY, (self,), NO_ATTRS), self.size)
 
 
 def _transpose(self: Tensor, *axes: Any) -> Tensor:

@@ -46,6 +46,8 @@ def reshape(
 def ravel(a: Any, order: str = "C") -> Tensor:
     """``np.ravel``."""
     x = tensor_of(a)
+    if order in ("C", "F"):
+        return (x if order == "C" else x.T).ravel()
     return reshape(x, (x.size,), order)
 
 
