@@ -16,7 +16,9 @@ from nodescope.engine.tensor import Tensor, check_dtype, make
 from nodescope.errors import DomainError, UsageError
 from nodescope.ops.lowprecision import as_dtype
 
-__all__ = ["DEVICE", "check_device", "converted", "dtype_of", "made", "no_copy", "tensor_of"]
+__all__ = [
+    "DEVICE", "check_device", "converted", "dtype_of", "made", "no_copy", "tensor_of", "traced",
+]  # fmt: skip
 
 DEVICE = "cpu"
 
@@ -40,6 +42,12 @@ def made(data: Any) -> Tensor:
     tracer = modes.observer()
     if tracer is not None:
         tracer.leaf(found)
+    return found
+
+
+def traced(name: str, *args: Any, **kwargs: Any) -> Tensor:
+    """Call one of NumPy's functions on tensors; NumPy's annotations know only of arrays."""
+    found: Tensor = getattr(np, name)(*args, **kwargs)
     return found
 
 

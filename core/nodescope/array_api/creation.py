@@ -9,7 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.array_api.base import check_device, converted, dtype_of, made, no_copy, tensor_of
+from nodescope.array_api.base import (
+    check_device,
+    converted,
+    dtype_of,
+    made,
+    no_copy,
+    tensor_of,
+    traced,
+)
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import ShapeError, UsageError
@@ -51,7 +59,7 @@ def _holds_tensors(obj: Any) -> bool:
 def _stacked(obj: Any) -> Tensor:
     if not isinstance(obj, list | tuple):
         return tensor_of(obj)
-    return np.stack([_stacked(each) for each in obj])  # type: ignore[arg-type, return-value]
+    return traced("stack", [_stacked(each) for each in obj])
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
@@ -90,7 +98,7 @@ def full(shape: Shape, fill_value: Any, *, dtype: Any = None, device: str | None
     check_device("full", device)
     wanted = _shape("full", shape)
     if isinstance(fill_value, Tensor):
-        return np.broadcast_to(converted(fill_value, dtype), wanted)  # type: ignore[return-value]
+        return traced("broadcast_to", converted(fill_value, dtype), wanted)
     return made(np.full(wanted, fill_value, dtype_of(dtype)))
 
 
@@ -191,8 +199,8 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Tensor]:
     for i, each in enumerate(found):
         along = [1] * len(found)
         along[order.index(i)] = each.size
-        grids.append(np.broadcast_to(each.reshape(tuple(along)), tuple(sizes)))
-    return grids  # type: ignore[return-value]
+        grids.append(traced("broadcast_to", each.reshape(tuple(along)), tuple(sizes)))
+    return grids
 
 
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
@@ -209,9 +217,10 @@ def _triangle(name: str, x: Any, k: int, *, lower: bool) -> Tensor:
     found = tensor_of(x)
     if found.ndim < 2:
         raise ShapeError(f"{name}: a tensor of shape {found.shape} is no matrix", source=where())
-    mask = np.tri(*found.shape[-2:], k=k, dtype=np.bool_)
+    rows, columns = found.shape[-2:]
+    mask = np.tri(rows, columns, k, dtype=np.bool_)
     nothing = False if found.dtype.kind == "b" else 0
-    return np.where(made(mask if lower else ~mask), found, nothing)  # type: ignore[call-overload, no-any-return]
+    return traced("where", made(mask if lower else ~mask), found, nothing)
 
 
 def _shape(name: str, shape: Shape) -> tuple[int, ...]:

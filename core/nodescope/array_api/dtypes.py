@@ -57,7 +57,8 @@ class IntegerInfo:
 
 def _dtype(value: Any) -> np.dtype[Any]:
     if isinstance(value, Tensor):
-        return np.dtype(value.dtype)
+        given: np.dtype[Any] = value.dtype
+        return given
     found = dtype_of(value)
     if found is None:
         raise DtypeError("None is not a dtype", source=where())
@@ -95,7 +96,7 @@ def finfo(type: Any, /) -> FloatInfo:
     if lowprecision.low(dtype):
         import ml_dtypes
 
-        info: Any = ml_dtypes.finfo(dtype)
+        info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     else:
         info = np.finfo(dtype)
     return FloatInfo(

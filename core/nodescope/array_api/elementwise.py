@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.array_api.base import tensor_of
+from nodescope.array_api.base import tensor_of, traced
 from nodescope.engine.tensor import Tensor
 
 _UNARY: dict[str, Callable[..., Any]] = {
@@ -41,7 +41,8 @@ _BINARY: dict[str, Callable[..., Any]] = {
 
 def _unary(name: str, call: Callable[..., Any]) -> Callable[[Any], Tensor]:
     def function(x: Tensor, /) -> Tensor:
-        return call(tensor_of(x))  # type: ignore[no-any-return]
+        found: Tensor = call(tensor_of(x))
+        return found
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"`numpy.{call.__name__}`, element by element."
@@ -52,7 +53,8 @@ def _binary(name: str, call: Callable[..., Any]) -> Callable[[Any, Any], Tensor]
     def function(x1: Any, x2: Any, /) -> Tensor:
         if not isinstance(x1, Tensor) and not isinstance(x2, Tensor):
             x1 = tensor_of(x1)
-        return call(x1, x2)  # type: ignore[no-any-return]
+        found: Tensor = call(x1, x2)
+        return found
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"`numpy.{call.__name__}`, element by element; one may be a Python scalar."
@@ -74,8 +76,8 @@ def round(x: Tensor, /) -> Tensor:
     if found.dtype.kind in "iu":
         return +found
     if found.dtype.kind == "c":
-        return np.round(found)  # type: ignore[return-value, call-overload, no-any-return]
-    return np.rint(found)  # type: ignore[return-value]
+        return traced("round", found)
+    return traced("rint", found)
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
@@ -83,4 +85,4 @@ def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
     found = tensor_of(x)
     if min is None and max is None:
         return +found if found.dtype.kind != "b" else found
-    return np.clip(found, min, max)  # type: ignore[call-overload, no-any-return]
+    return traced("clip", found, min, max)

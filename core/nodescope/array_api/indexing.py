@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from nodescope.array_api.base import tensor_of
+from nodescope.array_api.base import tensor_of, traced
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import ShapeError
@@ -29,9 +27,9 @@ def take(x: Tensor, indices: Any, /, *, axis: int | None = None) -> Tensor:
                 f"take: along which axis of {found.shape}?", source=where(), hint="pass axis="
             )
         axis = 0
-    return np.take(found, tensor_of(indices), axis=axis)  # type: ignore[call-overload, no-any-return]
+    return traced("take", found, tensor_of(indices), axis=axis)
 
 
 def take_along_axis(x: Tensor, indices: Any, /, *, axis: int = -1) -> Tensor:
     """The elements that ``indices`` names along ``axis``, one for each of its own elements."""
-    return np.take_along_axis(tensor_of(x), tensor_of(indices), axis=axis)  # type: ignore[call-overload, no-any-return]
+    return traced("take_along_axis", tensor_of(x), tensor_of(indices), axis=axis)

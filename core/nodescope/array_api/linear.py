@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from nodescope.array_api.base import converted, tensor_of
+from nodescope.array_api.base import converted, tensor_of, traced
 from nodescope.array_api.dtypes import result_type
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor
@@ -31,7 +29,7 @@ def tensordot(
     x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
 ) -> Tensor:
     """The sum of products over several axes, as `numpy.tensordot`."""
-    return np.tensordot(tensor_of(x1), tensor_of(x2), axes=axes)  # type: ignore[arg-type, return-value]
+    return traced("tensordot", tensor_of(x1), tensor_of(x2), axes=axes)
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
@@ -51,9 +49,9 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
             f"vecdot: {left.shape} and {right.shape} differ along axis {axis}", source=where()
         )
     dtype = result_type(left, right)
-    left, right = np.moveaxis(left, axis, -1), np.moveaxis(right, axis, -1)  # type: ignore[call-overload]
+    left, right = traced("moveaxis", left, axis, -1), traced("moveaxis", right, axis, -1)
     if left.dtype.kind == "c":
-        left = np.conjugate(left)  # type: ignore[assignment]
+        left = traced("conjugate", left)
     if dtype.kind == "b":
         return (left & right).any(axis=-1)
     return converted((left * right).sum(axis=-1), dtype)

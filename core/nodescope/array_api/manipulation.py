@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.array_api.base import no_copy, tensor_of
+from nodescope.array_api.base import no_copy, tensor_of, traced
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import ShapeError
@@ -37,7 +37,7 @@ def broadcast_arrays(*arrays: Any) -> list[Tensor]:
 
 def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
     """The elements repeated along dimensions of size 1 and new leading ones."""
-    return np.broadcast_to(tensor_of(x), shape)  # type: ignore[return-value]
+    return traced("broadcast_to", tensor_of(x), shape)
 
 
 def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
@@ -45,22 +45,22 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
     parts = [tensor_of(each) for each in arrays]
     if axis is None:
         parts, axis = [each.ravel() for each in parts], 0
-    return np.concatenate(parts, axis=axis)  # type: ignore[arg-type, return-value]
+    return traced("concatenate", parts, axis=axis)
 
 
 def expand_dims(x: Tensor, /, axis: Axes) -> Tensor:
     """New dimensions of size 1 at ``axis``."""
-    return np.expand_dims(tensor_of(x), axis)  # type: ignore[return-value]
+    return traced("expand_dims", tensor_of(x), axis)
 
 
 def flip(x: Tensor, /, *, axis: Axes | None = None) -> Tensor:
     """The elements in reverse order along axes, all of them by default."""
-    return np.flip(tensor_of(x), axis)  # type: ignore[call-overload, no-any-return]
+    return traced("flip", tensor_of(x), axis)
 
 
 def moveaxis(x: Tensor, source: Axes, destination: Axes, /) -> Tensor:
     """Dimensions at other places; the others keep their order."""
-    return np.moveaxis(tensor_of(x), source, destination)  # type: ignore[call-overload, no-any-return]
+    return traced("moveaxis", tensor_of(x), source, destination)
 
 
 def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
@@ -75,7 +75,7 @@ def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     """
     if isinstance(repeats, Tensor):
         repeats = repeats.numpy()
-    return np.repeat(tensor_of(x), repeats, axis=axis)  # type: ignore[call-overload, no-any-return]
+    return traced("repeat", tensor_of(x), repeats, axis=axis)
 
 
 def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
@@ -94,7 +94,7 @@ def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -
 
 def roll(x: Tensor, /, shift: Axes, *, axis: Axes | None = None) -> Tensor:
     """The elements moved along axes; what leaves at one end comes in at the other."""
-    return np.roll(tensor_of(x), shift, axis=axis)  # type: ignore[call-overload, no-any-return]
+    return traced("roll", tensor_of(x), shift, axis=axis)
 
 
 def squeeze(x: Tensor, /, axis: Axes) -> Tensor:
@@ -104,7 +104,7 @@ def squeeze(x: Tensor, /, axis: Axes) -> Tensor:
 
 def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Tensor:
     """Side by side along a new axis."""
-    return np.stack([tensor_of(each) for each in arrays], axis=axis)  # type: ignore[arg-type, return-value]
+    return traced("stack", [tensor_of(each) for each in arrays], axis=axis)
 
 
 def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:

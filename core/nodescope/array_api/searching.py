@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import numpy as np
-
-from nodescope.array_api.base import tensor_of
+from nodescope.array_api.base import tensor_of, traced
 from nodescope.engine.source import where as _line
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import ShapeError
@@ -30,7 +28,8 @@ def count_nonzero(
 ) -> Tensor:
     """How many elements are not zero."""
     found: Any = tensor_of(x) != 0
-    return found.sum(axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+    counts: Tensor = found.sum(axis=axis, keepdims=keepdims)
+    return counts
 
 
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
@@ -44,7 +43,7 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
         raise ShapeError(
             "nonzero: a scalar has no indices", source=_line(), hint="reshape it to (1,) first"
         )
-    return np.nonzero(found)  # type: ignore[arg-type, return-value]
+    return found.nonzero()
 
 
 def searchsorted(
@@ -66,9 +65,9 @@ def searchsorted(
     found = tensor_of(x1)
     if sorter is not None:
         found = found[tensor_of(sorter)]
-    return np.searchsorted(found, tensor_of(x2), side=side)  # type: ignore[call-overload, no-any-return]
+    return traced("searchsorted", found, tensor_of(x2), side=side)
 
 
 def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
     """Elements of ``x1`` where the condition is true, else of ``x2``; either may be a scalar."""
-    return np.where(tensor_of(condition), x1, x2)  # type: ignore[call-overload, no-any-return]
+    return traced("where", tensor_of(condition), x1, x2)

@@ -5,9 +5,7 @@ Invariant: stable unless told otherwise, descending too; NaN counts as the large
 
 from __future__ import annotations
 
-import numpy as np
-
-from nodescope.array_api.base import tensor_of
+from nodescope.array_api.base import tensor_of, traced
 from nodescope.engine.tensor import Tensor
 from nodescope.ops.shapes import axes
 
@@ -21,17 +19,17 @@ def argsort(
     if not descending:
         return _order(found, along)
     # Sorting the mirrored elements keeps equal ones in their order once mirrored back.
-    mirrored = np.flip(_order(np.flip(found, along), along), along)  # type: ignore[call-overload]
-    return found.shape[along] - 1 - mirrored  # type: ignore[no-any-return]
+    mirrored = traced("flip", _order(traced("flip", found, along), along), along)
+    return (found.shape[along] - 1) - mirrored
 
 
 def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The elements sorted along an axis."""
     found = tensor_of(x)
     (along,) = axes("sort", (axis,), found.ndim)
-    result = np.sort(found, axis=along)  # type: ignore[call-overload]
-    return np.flip(result, along) if descending else result  # type: ignore[no-any-return]
+    result = traced("sort", found, axis=along)
+    return traced("flip", result, along) if descending else result
 
 
 def _order(x: Tensor, axis: int) -> Tensor:
-    return np.argsort(x, axis=axis, kind="stable")  # type: ignore[call-overload, no-any-return]
+    return traced("argsort", x, axis=axis, kind="stable")

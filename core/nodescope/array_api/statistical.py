@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.array_api.base import converted, tensor_of
+from nodescope.array_api.base import converted, tensor_of, traced
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import ShapeError
@@ -87,4 +87,4 @@ def _running(
         return total
     shape = list(total.shape)
     shape[axis] = 1
-    return np.concatenate([np.full(shape, first, total.dtype), total], axis=axis)  # type: ignore[list-item, return-value]
+    return traced("concatenate", [np.full(shape, first, total.dtype), total], axis=axis)

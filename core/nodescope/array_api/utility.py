@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from nodescope.array_api.base import tensor_of
+from nodescope.array_api.base import tensor_of, traced
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import DomainError
@@ -52,7 +50,7 @@ def diff(
         return found
     parts = [tensor_of(each) for each in (prepend, found, append) if each is not None]
     if len(parts) > 1:
-        found = np.concatenate(parts, axis=along)  # type: ignore[arg-type, assignment]
+        found = traced("concatenate", parts, axis=along)
     lead = (slice(None),) * along
     for _ in range(n):
         upper, lower = found[(*lead, slice(1, None))], found[(*lead, slice(None, -1))]

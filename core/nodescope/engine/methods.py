@@ -14,14 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from nodescope import ops
-from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor, check_known
 from nodescope.errors import BoundsError, MissingError, ShapeError, UnsupportedError, UsageError
 from nodescope.ops.layout import as_shape
 
-_TRANSPOSE = ops.get("transpose")
 _VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 
@@ -47,7 +44,8 @@ _FUNCTIONS = (
 
 def _compress(self: Tensor, condition: Any, axis: int | None = None) -> Tensor:
     """`numpy.compress` of this tensor: what stands where ``condition`` is true."""
-    return np.compress(condition, self, axis=axis)  # type: ignore[call-overload, no-any-return]
+    found: Any = np.compress(condition, self, axis=axis)
+    return found  # type: ignore[no-any-return]
 
 
 # Properties
@@ -66,22 +64,29 @@ def _matrix_transposed(self: Tensor) -> Tensor:
             hint="reshape it to two dimensions first",
         )
     order = (*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
-    return apply(_TRANSPOSE, (self,), {"axes": order})
+    return self.transpose(order)
 
 
 def _real(self: Tensor) -> Tensor:
     """The real parts; the tensor itself if it is not complex."""
-    return np.real(self) if self.dtype.kind == "c" else self  # type: ignore[return-value, arg-type]
+    if self.dtype.kind != "c":
+        return self
+    found: Any = np.real(self)
+    return found  # type: ignore[no-any-return]
 
 
 def _conjugate(self: Tensor) -> Tensor:
     """The complex conjugate; the tensor itself if it is not complex."""
-    return np.conjugate(self) if self.dtype.kind == "c" else self  # type: ignore[return-value, call-overload]
+    if self.dtype.kind != "c":
+        return self
+    found: Any = np.conjugate(self)
+    return found  # type: ignore[no-any-return]
 
 
 def _imag(self: Tensor) -> Tensor:
     """The imaginary parts, zeros if it is not complex."""
-    return np.imag(self)  # type: ignore[return-value]
+    found: Any = np.imag(self)
+    return found  # type: ignore[no-any-return]
 
 
 def _itemsize(self: Tensor) -> int:
@@ -196,8 +201,8 @@ def _item(self: Tensor, *index: Any) -> Any:
         return _only(self)
     check_known(self, "item")
     try:
-        return self.data.item(*(as_shape(each) if isinstance(each, tuple) else each
-                                for each in index))  # fmt: skip
+        places: Any = (as_shape(each) if isinstance(each, tuple) else each for each in index)
+        return self.data.item(*places)
     except (IndexError, ValueError) as error:
         raise BoundsError(f"item: {error}", source=where()) from None
 

@@ -121,9 +121,9 @@ class Optimizer:
                     continue
                 if tracer is None:
                     arrays = [each.data for each in state]
-                    both = [each.data.astype(_working(value), copy=False)
-                            for each in (value, gradient)]  # fmt: skip
-                    new = self.update(ops.RAW, *both, arrays, rates)
+                    current = value.data.astype(_working(value), copy=False)
+                    uphill = gradient.data.astype(_working(value), copy=False)
+                    new = self.update(ops.RAW, current, uphill, arrays, rates)
                     for target, array in zip((value, *state), new, strict=True):
                         target.data = _ASSIGN.impl(target.data, np.asarray(array))
                     changed(value)

@@ -320,6 +320,23 @@ class Tensor:
     copy: Callable[..., Tensor]
     T: Tensor
 
+    # Put on the class by engine.methods.
+    clip: Callable[..., Tensor]
+    conj: Callable[..., Tensor]
+    diagonal: Callable[..., Tensor]
+    dot: Callable[..., Tensor]
+    nonzero: Callable[..., tuple[Tensor, ...]]
+    repeat: Callable[..., Tensor]
+    round: Callable[..., Tensor]
+    swapaxes: Callable[..., Tensor]
+    take: Callable[..., Tensor]
+    mT: Tensor
+    real: Tensor
+    imag: Tensor
+    device: str
+    itemsize: int
+    nbytes: int
+
 
 class Written(Tensor):
     """A tensor that was written to; `engine.inplace` makes a `Tensor` one of these.

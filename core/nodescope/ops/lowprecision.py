@@ -43,18 +43,20 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
     if isinstance(dtype, str) and dtype == BFLOAT16:
         return bfloat16()
     try:
-        return np.dtype(dtype)
+        found: np.dtype[Any] = np.dtype(dtype)
     except TypeError:
         raise DtypeError(
             f"{dtype!r} is not a dtype", hint='such as "float32", np.int64 or nodescope.bfloat16'
         ) from None
+    return found
 
 
 def bfloat16() -> np.dtype[Any]:
     """The dtype. The first call imports ml_dtypes, which takes some milliseconds."""
     import ml_dtypes
 
-    return np.dtype(ml_dtypes.bfloat16)
+    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return found
 
 
 def foreign(dtype: np.dtype[Any]) -> bool:
