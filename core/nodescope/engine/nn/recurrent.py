@@ -222,12 +222,15 @@ class _Recurrent(Module):
                 source=where(),
             )
         steps = np.arange(x.shape[1])
-        if counts.size and not 0 <= counts.data.min() <= counts.data.max() <= x.shape[1]:
-            raise BoundsError(
-                f"{type(self).__name__}: lengths from {counts.data.min()} to {counts.data.max()} "
-                f"for sequences of {x.shape[1]} steps",
-                source=where(),
-            )
+        # A tensor's numbers may not be known yet; too long means all of the steps.
+        if not isinstance(lengths, Tensor) and counts.size:
+            low, high = counts.data.min(), counts.data.max()
+            if low < 0 or high > x.shape[1]:
+                raise BoundsError(
+                    f"{type(self).__name__}: lengths from {low} to {high} for sequences of "
+                    f"{x.shape[1]} steps",
+                    source=where(),
+                )
         return np.less(steps[None, :, None], counts.reshape(-1, 1, 1))  # type: ignore[return-value]
 
 
