@@ -9,6 +9,8 @@ Invariant: checking reads only; a guard that fails says which variable changed a
 
 from __future__ import annotations
 
+import dis
+import itertools
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -44,8 +46,11 @@ class Guards:
     def __init__(self, function: Any, owner: Any = None) -> None:
         self._found: list[Guard] = []
         self._seen: set[int] = set()
+        self._grown: frozenset[str] = frozenset()
         code = getattr(function, "__code__", None)
         names = _names(code) if code is not None else frozenset()
+        if code is not None:
+            self._grown = _appended(code)
         if owner is not None:
             self._inside("self", owner, names, 0)
         if code is None:
@@ -82,6 +87,8 @@ class Guards:
             return
         self._found.append((how, place, key, value, called))
         label = called.partition(" ")[2] or called
+        if isinstance(value, list | set) and label.rpartition(".")[2] in self._grown:
+            return
         self._inside(label, value, names, depth + 1)
 
     def _function(self, function: types.FunctionType, depth: int) -> None:
@@ -91,6 +98,7 @@ class Guards:
         self._seen.add(id(function))
         code = function.__code__
         names = _names(code)
+        around, self._grown = self._grown, _appended(code)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             value = _look(_CELL, cell, None)
             self._add(_CELL, cell, None, value, f"closure {name}", depth, names)
@@ -100,6 +108,7 @@ class Guards:
                 self._add(_ITEM, space, name, space[name], f"global {name}", depth, names)
         for i, value in enumerate(function.__defaults__ or ()):
             self._inside(f"default {i}", value, names, depth + 1)
+        self._grown = around
 
     def _inside(self, label: str, value: Any, names: frozenset[str], depth: int) -> None:
         """What a value holds that matters."""
@@ -162,6 +171,30 @@ def _codes(kind: type) -> Iterator[types.CodeType]:
             yield forward.__code__
 
 
+def _appended(code: types.CodeType) -> frozenset[str]:
+    """Names that the code only appends to: what such a list holds changes nothing it computes."""
+    uses: dict[str, bool] = {}
+    for each in _all(code):
+        steps = [i for i in dis.get_instructions(each) if i.opname not in ("CACHE", "PUSH_NULL")]
+        for now, following in itertools.pairwise(steps):
+            if now.opname in _LOADS:
+                method = following.opname in ("LOAD_METHOD", "LOAD_ATTR")
+                grows = method and following.argval in ("append", "extend", "add")
+                uses[now.argval] = uses.get(now.argval, True) and grows
+    return frozenset(name for name, only in uses.items() if only)
+
+
+_LOADS = {"LOAD_GLOBAL", "LOAD_DEREF", "LOAD_NAME", "LOAD_CLASSDEREF", "LOAD_ATTR", "LOAD_METHOD"}
+
+
+def _all(code: types.CodeType) -> Iterator[types.CodeType]:
+    """A function's code, and that of the functions defined inside."""
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            yield from _all(each)
+
+
 def _nothing() -> None:
     """Has the code of no user's function."""
 
@@ -171,11 +204,7 @@ _NO_CODE = _nothing.__code__
 
 def _names(code: types.CodeType) -> frozenset[str]:
     """Names of globals and attributes in a function and in those defined inside."""
-    found = set(code.co_names)
-    for each in code.co_consts:
-        if isinstance(each, types.CodeType):
-            found |= _names(each)
-    return frozenset(found)
+    return frozenset(name for each in _all(code) for name in each.co_names)
 
 
 def _counts(value: Any) -> bool:

@@ -1,0 +1,465 @@
+"""Compiled functions: arguments and results, state, methods, modes, refusals, threads."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import os
+import subprocess
+import sys
+import threading
+import weakref
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope import nn, optim
+from nodescope.errors import DomainError, GradientError, TraceError, UsageError
+from tests.core.engine.events_of import observed
+
+Pair = namedtuple("Pair", "left right")
+
+
+@dataclasses.dataclass
+class Batch:
+    x: Any
+    name: str
+
+
+def ones(*shape: int) -> ns.Tensor:
+    return ns.tensor(np.ones(shape, np.float32))
+
+
+# Arguments and results
+
+
+def test_containers_go_in_and_come_out() -> None:
+    calls = []
+
+    @ns.compile
+    def f(batch: Batch, params: dict[str, Any], *rest: Any, scale: Any = 1.0) -> Any:
+        calls.append(1)
+        h = batch.x @ params["w"][0] * scale
+        return {
+            "pair": Pair(h, [h.sum(), None, rest[0]]), "name": batch.name, "batch": batch,
+            "one": (h,), "number": 3,
+        }  # fmt: skip
+
+    x, w, other = ones(2, 3), np.full((3, 2), 0.5), np.float32(2.0)
+    for _ in range(2):
+        found = f(Batch(x, "b"), {"w": [w]}, other, scale=2.0)
+        assert isinstance(found["pair"], Pair)
+        assert isinstance(found["batch"], Batch)
+        np.testing.assert_array_equal(found["pair"].left.numpy(), np.full((2, 2), 3.0))
+        assert found["pair"].right[0].item() == 12.0
+        assert found["pair"].right[1] is None
+        assert found["pair"].right[2] is other
+        assert found["batch"].x is x
+        assert (found["name"], found["number"]) == ("b", 3)
+        assert found["one"][0] is found["pair"].left
+    assert len(calls) == 1
+
+
+def test_what_comes_back_as_it_went_in_is_the_same_object() -> None:
+    w, c = ns.parameter(np.ones(2), name="w"), ns.constant(np.ones(3))
+    f = ns.compile(lambda x, y: (x, y, w, c, x, x * 1.0))
+    x, y = ones(2), np.ones(2)
+    found = f(x, y)
+    assert found[0] is x
+    assert found[4] is x
+    assert found[1] is y
+    assert found[2] is w
+    assert found[3] is c
+    assert found[5] is not x
+
+
+def test_the_same_tensor_twice_is_another_signature() -> None:
+    w, v = (ns.parameter(np.full(2, i), name=n) for i, n in ((1.0, "w"), (5.0, "v")))
+
+    @ns.compile
+    def swap(a: Any, b: Any) -> Any:
+        ns.assign(a, b * 2.0)
+        return a + b
+
+    assert swap(w, v).numpy().tolist() == [15.0, 15.0]
+    assert swap(w, w).numpy().tolist() == [40.0, 40.0]
+    assert w.numpy().tolist() == [20.0, 20.0]
+
+
+def test_numbers_of_numpy_are_traced_and_those_of_python_are_not() -> None:
+    calls = []
+
+    @ns.compile
+    def f(x: Any, a: Any) -> Any:
+        calls.append(a)
+        return x * a
+
+    for each in (np.float32(1), np.float32(2), np.float32(3)):
+        assert f(ones(1), each).item() == each
+    assert len(calls) == 1
+    for each in (1.0, 2.0, 2.0, -0.0, 0.0, 1, True):
+        np.testing.assert_array_equal(f(ones(1), each).numpy(), (ones(1) * each).numpy())
+    assert len(calls) == 7
+
+
+def test_results_that_depend_on_nothing() -> None:
+    f = ns.compile(lambda: (ns.tensor([1.0, 2.0]), np.arange(3), "done", ns.tensor(1.0) + 1.0))
+    first, second = f(), f()
+    assert first[0] is not second[0]
+    assert first[0].numpy().tolist() == [1.0, 2.0]
+    first[1][0] = 9
+    assert second[1].tolist() == f()[1].tolist() == [0, 1, 2]
+    assert first[3].item() == 2.0
+
+
+def test_static_argnames() -> None:
+    @ns.compile(static_argnames=("axes", "how"))
+    def f(x: Any, axes: Any, how: str = "sum") -> Any:
+        return getattr(np, how)(x, axis=axes)
+
+    assert f(ones(2, 3), (0, 1)).item() == 6
+    assert f(ones(2, 3), axes=1, how="mean").shape == (2,)
+    with pytest.raises(UsageError, match="static argument 'axes' is a list.*tuple of numbers|hash"):
+        f(ones(2, 3), [0])
+    with pytest.raises(UsageError, match="static argument 'axes' is an array"):
+        f(ones(2, 3), np.zeros(2))
+    with pytest.raises(UsageError, match="no argument 'axis'.*it has x, axes, how"):
+        ns.compile(f.__wrapped__, static_argnames="axis")
+
+
+# State
+
+
+def test_captured_tensors_are_read_on_each_call() -> None:
+    w = ns.parameter(np.ones(2), name="w")
+    x = ns.tensor(np.ones(2))
+    f = ns.compile(lambda: (w * 2.0, w.detach() + x))
+    assert f()[1].numpy().tolist() == [2.0, 2.0]
+    ns.assign(w, np.full(2, 5.0))
+    x += 1.0
+    assert f()[0].numpy().tolist() == [10.0, 10.0]
+    assert f()[1].numpy().tolist() == [7.0, 7.0]
+    x += 1.0
+    assert f()[1].numpy().tolist() == [8.0, 8.0]
+
+
+def test_assigned_state_is_written_back() -> None:
+    count = ns.parameter(np.zeros(()), name="count")
+    rng = ns.random.Generator(3)
+
+    @ns.compile
+    def f() -> Any:
+        ns.assign(count, count + 1.0)
+        return rng.normal(size=2), count * 10.0
+
+    plain = ns.random.Generator(3)
+    for i in range(3):
+        draw, tens = f()
+        np.testing.assert_array_equal(draw.numpy(), plain.normal(size=2).numpy())
+        assert tens.item() == 10.0 * (i + 1)
+    assert count.item() == 3.0
+
+
+def test_a_generator_made_inside_begins_anew_on_each_call() -> None:
+    f = ns.compile(lambda: ns.random.Generator(1).normal(size=3))
+    np.testing.assert_array_equal(f().numpy(), f().numpy())
+    np.testing.assert_array_equal(f().numpy(), ns.random.Generator(1).normal(size=3).numpy())
+
+
+def test_parameters_in_arguments_are_state() -> None:
+    @ns.compile
+    def step(params: dict[str, Any], x: Any) -> Any:
+        loss = ((x @ params["w"]) ** 2).sum()
+        loss.backward()
+        ns.assign(params["w"], params["w"] - 0.1 * params["w"].grad)
+        return loss
+
+    found = []
+    for run in (step, step.__wrapped__):
+        params = {"w": ns.parameter(np.ones((3, 2)), name="w")}
+        for _ in range(3):
+            loss = run(params, np.ones((1, 3)))
+        found.append((loss.item(), params["w"].numpy(), params["w"].grad.numpy()))
+    np.testing.assert_equal(found[0], found[1])
+    assert len(step.explain().traces) == 2  # without and with a gradient before
+    assert "params['w'].grad" in step.explain().traces[1].reason or "grad" in str(step.explain())
+
+
+def test_an_exception_leaves_everything_as_it_was() -> None:
+    w = ns.parameter(np.full(2, 2.0), name="w")
+    opt = optim.Adam([w], lr=0.1)
+
+    @ns.compile
+    def step(x: Any) -> Any:
+        opt.zero_grad()
+        loss = (w * x).sum()
+        loss.backward()
+        opt.step()
+        return ns.random.bernoulli(ns.random.key(0), x.sum() * 0.1 + w.sum() * 0.0)
+
+    step(np.ones(2))
+    before = (w.numpy().copy(), w.grad.numpy().copy(), opt.steps)
+    assert opt.steps == 1
+    with pytest.raises(DomainError) as raised:
+        step(np.full(2, 100.0))
+    assert Path(raised.value.source.rpartition(":")[0]).name == "test_compile.py"
+    np.testing.assert_equal((w.numpy(), w.grad.numpy(), opt.steps), before)
+    with observed(), pytest.raises(DomainError):
+        step(np.full(2, 100.0))
+    np.testing.assert_equal((w.numpy(), w.grad.numpy(), opt.steps), before)
+
+
+def test_gradients_that_were_set_do_not_share_memory() -> None:
+    a, b = (ns.parameter(np.ones(2), name=n) for n in "ab")
+
+    @ns.compile
+    def f() -> None:
+        (a + b).sum().backward()
+
+    f()
+    assert not np.shares_memory(a.grad.data, b.grad.data)
+
+
+def test_donated_arguments_are_let_go() -> None:
+    @ns.compile(donate=("params",))
+    def f(params: Any, x: Any) -> Any:
+        return {name: each - x for name, each in params.items()}
+
+    params = {"w": ns.tensor(np.ones(1000))}
+    gone = weakref.ref(params["w"].data)
+    kept = params["w"]
+    params = f(params, 1.0)
+    gc.collect()
+    assert gone() is None
+    for use in (lambda: kept + 1.0, lambda: kept.numpy(), lambda: f({"w": kept}, 1.0),
+                lambda: np.exp(kept)):  # fmt: skip
+        with pytest.raises(UsageError, match="donated to f, which let its array go.*test_compile"):
+            use()
+    assert f(params, 1.0)["w"].numpy().max() == -1.0
+
+
+# Methods, modes, nesting
+
+
+class Scaler:
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+        self.calls = 0
+
+    @ns.compile
+    def scaled(self, x: Any) -> Any:
+        """Times the factor."""
+        return x * self.factor
+
+
+def test_methods_have_traces_of_their_own() -> None:
+    one, two = Scaler(2.0), Scaler(3.0)
+    assert one.scaled(ones(1)).item() == 2.0
+    assert two.scaled(ones(1)).item() == 3.0
+    one.factor = 5.0
+    assert one.scaled(ones(1)).item() == 5.0
+    assert [t.reason for t in one.scaled.explain().traces] == [
+        "the first call", "attribute self.factor changed 2.0 → 5.0",
+    ]  # fmt: skip
+    assert len(two.scaled.explain().traces) == 1
+    assert Scaler.scaled.__doc__ == "Times the factor."
+    gone = weakref.ref(one)
+    del one
+    gc.collect()
+    assert gone() is None
+
+
+def test_modules_and_lambdas_compile() -> None:
+    model = nn.Linear(3, 2, rng=np.random.default_rng(0))
+    f = ns.compile(model)
+    np.testing.assert_array_equal(f(ones(1, 3)).numpy(), model(ones(1, 3)).numpy())
+    assert ns.compile(f) is f
+    assert ns.compile(lambda x: x + 1, name="more").name == "more"
+    with pytest.raises(UsageError, match="compile: int is not a function"):
+        ns.compile(3)
+
+
+def test_compiled_functions_inline_in_each_other() -> None:
+    inner = ns.compile(lambda x: np.tanh(x) * 2.0)
+    outer = ns.compile(lambda x: inner(x).sum())
+    assert outer(ones(2)).item() == inner(ones(2)).sum().item()
+    assert [node.op for node in outer.graph(ones(2)).nodes] == [
+        "placeholder", "tanh", "multiply", "sum",
+    ]  # fmt: skip
+
+
+def test_modes() -> None:
+    traced = []
+
+    @ns.compile
+    def f(x: Any) -> Any:
+        traced.append(x.data)
+        return x + 1.0
+
+    with ns.disable_compile():
+        assert ns.get_mode() == "eager"
+        f(ones(1))
+        assert isinstance(traced[-1], np.ndarray)
+    assert ns.get_mode() == "compiled"
+    f(ones(1))
+    assert not isinstance(traced[-1], np.ndarray)
+    with pytest.raises(UsageError, match="no mode 'fast'"):
+        ns.set_mode("fast")  # type: ignore[arg-type]
+
+
+def test_the_mode_of_a_program_from_its_environment() -> None:
+    code = "import nodescope as ns; print(ns.get_mode())"
+    for wanted, expected in (("eager", "eager"), ("", "compiled")):
+        environment = {**os.environ, "NODESCOPE_MODE": wanted}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True,
+            check=True,
+        )  # fmt: skip
+        assert done.stdout.split() == [expected]
+
+
+# Refusals
+
+
+def branches(x: Any) -> Any:
+    return x * 2.0 if x.sum() > 0 else x
+
+
+def leaves_by_float(x: Any) -> Any:
+    return x * float(x.sum())
+
+
+def leaves_by_numpy(x: Any) -> Any:
+    return x.numpy() + 1.0
+
+
+def selects(x: Any) -> Any:
+    return x[x > 0]
+
+
+def makes_a_parameter(x: Any) -> Any:
+    return x * ns.parameter(np.ones(2), name="p")
+
+
+def makes_an_optimizer(x: Any) -> Any:
+    return optim.SGD([W], lr=0.1)
+
+
+def writes_to_its_argument(x: Any) -> Any:
+    x += 1.0
+    return x
+
+
+W = ns.parameter(np.ones(2), name="w")
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (branches, "a Python branch on a traced value.*nodescope.cond"),
+        (leaves_by_float, "float: the elements of a traced value"),
+        (leaves_by_numpy, "numpy: the elements of a traced value"),
+        (selects, "values.*np.where"),
+        (makes_a_parameter, "a parameter .p. is made inside a compiled function.*once outside"),
+        (makes_an_optimizer, "an optimizer .SGD. is made inside.*once outside"),
+        (writes_to_its_argument, "argument"),
+    ],
+)
+def test_what_a_graph_cannot_do_is_refused_at_the_users_line(function: Any, said: str) -> None:
+    with pytest.raises(TraceError, match=said) as raised:
+        ns.compile(function)(ones(2))
+    code = function.__code__
+    file, _, line = raised.value.source.rpartition(":")
+    assert Path(file).name == "test_compile.py"
+    assert code.co_firstlineno < int(line) <= code.co_firstlineno + 2
+
+
+def test_values_that_escape_say_where_they_were_made() -> None:
+    kept = []
+
+    @ns.compile
+    def f(x: Any) -> Any:
+        kept.append(x * 2.0)
+        return x
+
+    f(ones(2))
+    line = f.__wrapped__.__code__.co_firstlineno + 2
+    for use in (lambda: kept[0] + 1.0, lambda: kept[0].numpy(), lambda: f(kept[0])):
+        with pytest.raises(TraceError, match=rf"made at .*test_compile.py:{line}, is used outside"):
+            use()
+
+
+def test_backward_does_not_go_on_outside() -> None:
+    w = ns.parameter(np.ones(2), name="w")
+    h = w * 2.0
+
+    @ns.compile
+    def f(y: Any) -> Any:
+        (h * y).sum().backward()
+        return y
+
+    with pytest.raises(TraceError, match="reaches a tensor, which was computed outside"):
+        f(ones(2))
+    h.sum().backward()  # its tape is whole
+    assert w.grad.numpy().tolist() == [2.0, 2.0]
+    g = ns.compile(lambda x: x.sum().backward())
+    with pytest.raises(TraceError, match="computed outside"):
+        g(w * 3.0)
+
+
+def test_a_tape_that_was_used_inside_is_used() -> None:
+    w = ns.parameter(np.ones(2), name="w")
+
+    @ns.compile
+    def f() -> Any:
+        loss = (w * w).sum()
+        loss.backward()
+        return loss, loss.detach()
+
+    loss, bare = f()
+    assert loss.requires_grad
+    assert not bare.requires_grad
+    with pytest.raises(GradientError, match="already used"):
+        loss.backward()
+
+
+def test_iterating_and_printing_are_allowed(capsys: pytest.CaptureFixture[str]) -> None:
+    @ns.compile
+    def f(x: Any) -> Any:
+        print(x)
+        total = 0.0
+        for row in x:
+            total = total + row
+        return total
+
+    assert f(ones(3, 2)).numpy().tolist() == [3.0, 3.0]
+    assert f(ones(3, 2)).numpy().tolist() == [3.0, 3.0]
+    assert capsys.readouterr().out == "tensor(<float32 3×2, not known yet>, name='x')\n"
+
+
+def test_threads_share_traces() -> None:
+    calls = []
+
+    @ns.compile
+    def f(x: Any, n: int) -> Any:
+        calls.append(n)
+        return (x * n).sum()
+
+    found: dict[int, list[float]] = {}
+    start = threading.Barrier(8)
+
+    def work(i: int) -> None:
+        start.wait()
+        found[i] = [f(np.full(3, i), n).item() for n in (1, 2, 3) for _ in range(20)]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert sorted(calls) == [1, 2, 3]
+    assert found == {i: [3.0 * i * n for n in (1, 2, 3) for _ in range(20)] for i in range(8)}
