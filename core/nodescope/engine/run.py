@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.engine.abstract import Abstract, escaped
 from nodescope.engine.source import where
+from nodescope.engine.state import current
 from nodescope.engine.tensor import (
     NO_ATTRS,
     SMOOTH,
@@ -113,6 +115,10 @@ def explained(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -
     if isinstance(error, NodescopeError):
         error.source = error.source or where()
         return error
+    if isinstance(error, TypeError | AttributeError) and current().builder is None:
+        for each in inputs:
+            if each.__class__ is Tensor and each.data.__class__ is Abstract:
+                return escaped(each.data)
     if isinstance(error, ValueError | TypeError | IndexError):
         try:
             op.infer(tuple(spec_of(each) for each in inputs), attrs)

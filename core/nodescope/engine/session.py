@@ -6,6 +6,7 @@ after an update is read as it was when the run began.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +21,8 @@ from nodescope.engine.default_graph import get_default_graph
 from nodescope.engine.executor import Effects, execute_observed, run_calls
 from nodescope.engine.fetches import Fetches, feed_array
 from nodescope.engine.graph import Graph, Variable
+from nodescope.engine.parallel import Schedule
+from nodescope.engine.partition import Partition, canonical, cut, run_partitions
 from nodescope.engine.plan import Call, Plan, needed
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor, make
@@ -71,10 +74,26 @@ class _Program:
     plan: Plan
     reads: tuple[Variable, ...]
     hosts: tuple[tuple[Any, tuple[tuple[str, int, Any], ...]], ...]
-    user: tuple[int, ...]
     stateful: bool
     chained: bool
     metadata: RunMetadata
+    homes: dict[int, int]
+    several_devices: bool
+
+    @functools.cached_property
+    def schedule(self) -> Schedule:
+        """The calls as tasks; those of one variable stay in order."""
+        chains: dict[int, list[int]] = {}
+        for position, call in enumerate(self.plan.calls):
+            if call.node.id in self.homes:
+                chains.setdefault(self.homes[call.node.id], []).append(position)
+        return Schedule(self.plan, tuple(chains.values()))
+
+    @functools.cached_property
+    def parts(self) -> tuple[tuple[Partition, ...], tuple[Plan, ...]]:
+        """The partitions, and their plans."""
+        found = cut(self.plan, self.homes)
+        return found, tuple(each.plan() for each in found)
 
     def measured(self, peak_bytes: int) -> None:
         """Note what a run held at most."""
@@ -101,6 +120,7 @@ class Session:
         self.run_metadata = RunMetadata()
         self._values: dict[int, Array] = dict(self.graph.saved)
         self._lock = threading.RLock()
+        self._drawing = threading.Lock()
         self._programs: OrderedDict[Any, _Program] = OrderedDict()
         self._closed = False
 
@@ -244,8 +264,17 @@ class Session:
         stateful = any(node.op in UPDATES or node.op == "read" for node in plan.nodes)
         chained = any(each.chained for each in reads)
         names = tuple(call.node.name for call in plan.calls)
-        return _Program(plan, reads, tuple(hosts), tuple(fed), stateful, chained,
-                        RunMetadata(names))  # fmt: skip
+        homes = {
+            node.id: graph.producer(graph.state_of.get(node.inputs[0], node.inputs[0])).id
+            for node in plan.nodes
+            if node.op in UPDATES or node.op == "read"
+        }
+        devices = {
+            canonical(plan.by_id[homes.get(call.node.id, call.node.id)].device)
+            for call in plan.calls
+        }
+        return _Program(plan, reads, tuple(hosts), stateful, chained, RunMetadata(names), homes,
+                        len(devices) > 1)  # fmt: skip
 
     # Running
 
@@ -255,7 +284,7 @@ class Session:
                 return self._run(wanted, fed, options)
         program = self._program(wanted, fed)
         if program.chained:  # two draws at once would be the same draw
-            with self._lock:
+            with self._drawing:
                 arrays = self._execute(program, fed, options)
         else:
             arrays = self._execute(program, fed, options)
@@ -290,11 +319,35 @@ class Session:
             )  # fmt: skip
             return [each.data for each in found]
         effects = self._effects(program)
-        if program.metadata.peak_bytes is None:
+        program.metadata = replace(program.metadata, parallel=False)
+        places = options.partition if options.partition is not None else program.several_devices
+        if places:
+            return self._in_places(program, dict(zip(program.plan.fed, feeds, strict=True)))
+        if program.metadata.peak_bytes is None and not options.parallel:
             return run_calls(program.plan, feeds, effects=effects, measure=program.measured)
+        if options.parallel or (options.parallel is None and program.schedule.pays):
+            program.metadata = replace(program.metadata, parallel=True)
+            return program.schedule.run(feeds, effects)
         if program.stateful:
             return run_calls(program.plan, feeds, effects=effects)
         return run_calls(program.plan, feeds)
+
+    def _in_places(self, program: _Program, feeds: dict[int, Array]) -> list[Array]:
+        """Run the program's partitions as threads."""
+        parts, plans = program.parts
+        metadata = program.metadata
+        if not metadata.partitions:
+            metadata = program.metadata = replace(
+                metadata,
+                executed=tuple(call.node.name for plan in plans for call in plan.calls),
+                partitions=tuple(each.device for each in parts),
+            )
+        found = dict(program.plan.constants)
+        measure = program.measured if metadata.peak_bytes is None else None
+        if parts:
+            found.update(run_partitions(parts, plans, feeds, self._effects(program), measure))
+        found.update(feeds)
+        return [found[each] for each in program.plan.outputs]
 
     def _first_values(self, program: _Program) -> set[int]:
         """Variables without a value that the run only assigns to."""

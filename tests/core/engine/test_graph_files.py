@@ -64,7 +64,7 @@ def save_with_feeds(tmp_path: Path) -> tuple[ns.Graph, ns.Session, np.ndarray, P
 
 
 def test_it_runs_again_in_another_process(tmp_path: Path) -> None:
-    g, session, x, path = save_with_feeds(tmp_path)
+    _, session, x, path = save_with_feeds(tmp_path)
     np.save(tmp_path / "x.npy", x)
     script = ELSEWHERE.replace('session.run("train")', 'session.run("train", {"x:0": x})')
     command = [sys.executable, "-c", script, str(path), str(tmp_path / "x.npy"),
@@ -80,7 +80,7 @@ def test_it_runs_again_in_another_process(tmp_path: Path) -> None:
 
 
 def test_what_comes_back_is_what_was_saved(tmp_path: Path) -> None:
-    g, session, x, path = save_with_feeds(tmp_path)
+    g, _, _, path = save_with_feeds(tmp_path)
     again = ns.Graph.load(path)
     assert str(again) == str(g)
     assert [t if isinstance(t, str) else t.name for t in again.get_collection("ends")] == [
@@ -93,7 +93,7 @@ def test_what_comes_back_is_what_was_saved(tmp_path: Path) -> None:
 
 
 def test_without_a_session_variables_begin_uninitialised(tmp_path: Path) -> None:
-    g, _, x = model()
+    g, _, _ = model()
     g.save(tmp_path / "g")
     again = ns.Graph.load(tmp_path / "g")
     with pytest.raises(ns.NodescopeError, match="no value"):
@@ -105,7 +105,7 @@ def test_equal_programs_give_equal_texts() -> None:
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
-    g, session, x, path = save_with_feeds(tmp_path)
+    g, _, _, path = save_with_feeds(tmp_path)
     before = path.read_bytes()
     g.add_to_collection("odd", object())
     with pytest.raises(GraphError, match="'odd' holds a object"):

@@ -140,7 +140,7 @@ def counter() -> tuple[ns.Graph, Any, Any, Any]:
 def test_variables_live_in_the_session() -> None:
     g, n, up, init = counter()
     one, two = ns.Session(g), ns.Session(g)
-    with pytest.raises(UsageError, match="variable 'n', made at .*has no value") as error:
+    with pytest.raises(UsageError, match=r"variable 'n', made at .*has no value") as error:
         one.run(n)
     assert "global_variables_initializer" in error.value.hint
     with pytest.raises(UsageError, match="has no value"):

@@ -1,0 +1,272 @@
+"""Parallel: nodes that are ready run at the same time, where the cost model says that it pays.
+
+Calls are joined to tasks (chains, and whatever is too short to be handed over), the tasks are
+scheduled on paper, and threads are used only if that comes out clearly shorter.
+
+Invariant: results are bit-equal to those of running the calls in order: each call is the same impl
+on the same arrays, and calls that touch the same variable stay in order.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import heapq
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from nodescope.engine.cost import alone, nanoseconds
+from nodescope.engine.executor import Effects, run_call
+from nodescope.engine.plan import Plan, Scalar
+from nodescope.ops.op import Array
+
+HANDOVER_NS = 60_000.0
+"""Waking another thread, and being woken by it."""
+SHORTEST_NS = 150_000.0
+"""Tasks shorter than this are joined with what they need or what needs them."""
+GAIN = 0.8
+"""Threads are used if the schedule takes at most this share of the time in order."""
+
+_pool: ThreadPoolExecutor | None = None
+_pool_lock = threading.Lock()
+
+
+def cores() -> int:
+    """How many threads may compute."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        return os.cpu_count() or 1
+
+
+class Schedule:
+    """A plan's calls as tasks.
+
+    Args:
+        plan: What runs.
+        chains: Call positions that have to stay in order for other reasons than values, such as
+            reads and updates of one variable.
+
+    Attributes:
+        tasks: Call positions of each task, in order.
+        pays: Whether threads are worth it.
+        in_order_ns, side_by_side_ns: The estimates.
+    """
+
+    def __init__(self, plan: Plan, chains: Sequence[Sequence[int]] = ()) -> None:
+        self.plan = plan
+        before = dependencies(plan, chains)
+        specs = {value.id: value.spec for value in plan.graph.values}
+        costs = [nanoseconds(call, specs) for call in plan.calls]
+        exclusive = [alone(call) for call in plan.calls]
+        self.tasks, owner = _joined(before, costs, exclusive)
+        self.before = [
+            {owner[each] for i in task for each in before[i]} - {number}
+            for number, task in enumerate(self.tasks)
+        ]
+        self.after: list[list[int]] = [[] for _ in self.tasks]
+        for number, needs in enumerate(self.before):
+            for each in needs:
+                self.after[each].append(number)
+        self.costs = [sum(costs[i] for i in task) for task in self.tasks]
+        self.alone = [any(exclusive[i] for i in task) for task in self.tasks]
+        self.in_order_ns = sum(costs)
+        self.side_by_side_ns = self._simulated(min(cores(), 4))
+        self.pays = self.side_by_side_ns <= GAIN * self.in_order_ns
+        self.uses: dict[int, int] = {}
+        for call in plan.calls:
+            for value in {each for each in call.args if isinstance(each, int)}:
+                self.uses[value] = self.uses.get(value, 0) + 1
+
+    def _simulated(self, workers: int) -> float:
+        """How long the tasks take on so many threads, on paper."""
+        if workers < 2:
+            return float("inf")
+        waiting = [len(each) for each in self.before]
+        ready = [i for i, count in enumerate(waiting) if not count]
+        running: list[tuple[float, int]] = []
+        now = 0.0
+        while ready or running:
+            while ready and len(running) < workers:
+                if running and any(self.alone[each] for _, each in running):
+                    break
+                if running and self.alone[ready[0]]:
+                    break
+                task = heapq.heappop(ready)
+                heapq.heappush(running, (now + self.costs[task] + HANDOVER_NS, task))
+            now, done = heapq.heappop(running)
+            for each in self.after[done]:
+                waiting[each] -= 1
+                if not waiting[each]:
+                    heapq.heappush(ready, each)
+        return now
+
+    def run(self, feeds: Sequence[Array], effects: Effects) -> list[Array]:
+        """Run the tasks on threads; the plan's outputs.
+
+        Raises:
+            What a node raises, with its name; of several, the first in order. What has not begun
+            by then does not run.
+        """
+        run = _Run(self, feeds, effects)
+        pool = _threads()
+        for _ in range(min(cores(), len(self.tasks)) - 1):
+            pool.submit(contextvars.copy_context().run, run.work)  # np.errstate, for one
+        run.work()
+        return run.result()
+
+
+def dependencies(plan: Plan, chains: Sequence[Sequence[int]] = ()) -> list[set[int]]:
+    """For each call the positions of those that it has to run after."""
+    position = {call.node.id: i for i, call in enumerate(plan.calls)}
+    maker = {value: i for i, call in enumerate(plan.calls) for value in call.node.outputs}
+    fed = set(plan.fed)
+    # What a leaf waits for, its users wait for.
+    through: dict[int, set[int]] = {}
+    for node in plan.nodes:
+        waits: set[int] = set()
+        for each in node.control_inputs:
+            waits |= {position[each]} if each in position else through.get(each, set())
+        through[node.id] = waits
+    found = []
+    for call in plan.calls:
+        needs = set(through[call.node.id])
+        for each in call.args:
+            if isinstance(each, Scalar) or each in fed:
+                continue
+            if each in maker:
+                needs.add(maker[each])
+            else:
+                leaf = plan.producer(each)
+                needs |= through.get(leaf.id, set()) if leaf is not None else set()
+        found.append(needs)
+    for chain in chains:
+        for one, other in zip(chain, chain[1:], strict=False):
+            found[other].add(one)
+    return found
+
+
+def _joined(
+    before: list[set[int]], costs: list[float], exclusive: list[bool]
+) -> tuple[list[list[int]], list[int]]:
+    """Calls as tasks: a call joins the task that it alone waits for, or a short one."""
+    tasks: list[list[int]] = []
+    owner: list[int] = []
+    cost: list[float] = []
+    users = [0] * len(before)
+    for needs in before:
+        for each in needs:
+            users[each] += 1
+    for i, needs in enumerate(before):
+        target = max((owner[each] for each in needs), default=None)
+        if target is not None:
+            last = tasks[target][-1]
+            chain = last in needs and users[last] == 1
+            short = costs[i] < SHORTEST_NS / 4
+            # With nothing needed from elsewhere no circle of tasks can come up.
+            inside = all(owner[each] == target for each in needs)
+            if inside and (chain or short) and exclusive[i] == exclusive[last]:
+                tasks[target].append(i)
+                owner.append(target)
+                cost[target] += costs[i]
+                continue
+        tasks.append([i])
+        owner.append(len(tasks) - 1)
+        cost.append(costs[i])
+    return tasks, owner
+
+
+def _threads() -> ThreadPoolExecutor:
+    global _pool
+    with _pool_lock:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(max(cores() - 1, 1), thread_name_prefix="nodescope run")
+        return _pool
+
+
+class _Run:
+    """One execution of a schedule, worked on by several threads."""
+
+    def __init__(self, schedule: Schedule, feeds: Sequence[Array], effects: Effects) -> None:
+        self.schedule = schedule
+        self.effects = effects
+        plan = schedule.plan
+        self.values: dict[int, Any] = dict(plan.constants)
+        self.values.update(zip(plan.fed, feeds, strict=True))
+        self.fed = set(plan.fed)
+        self.keep = {*plan.outputs, *plan.constants, *plan.fed}
+        self.uses = dict(schedule.uses)
+        self.waiting = [len(each) for each in schedule.before]
+        self.ready = [i for i, count in enumerate(self.waiting) if not count]
+        self.left = len(schedule.tasks)
+        self.running = 0
+        self.busy_alone = False
+        self.errors: dict[int, BaseException] = {}
+        self.changed = threading.Condition()
+
+    def work(self) -> None:
+        """Run tasks until there are no more. Called by every thread that helps."""
+        while (task := self._next()) is not None:
+            try:
+                self._calls(self.schedule.tasks[task])
+            except BaseException as error:
+                self._done(task, error)
+            else:
+                self._done(task, None)
+
+    def _next(self) -> int | None:
+        with self.changed:
+            while True:
+                if self.errors or not self.left:
+                    return None
+                if self.ready and not self.busy_alone:
+                    wants = self.schedule.alone[self.ready[0]]
+                    if not (wants and self.running):
+                        self.running += 1
+                        self.busy_alone = wants
+                        return heapq.heappop(self.ready)
+                self.changed.wait()
+
+    def _calls(self, positions: Sequence[int]) -> None:
+        calls, values = self.schedule.plan.calls, self.values
+        for position in positions:
+            call = calls[position]
+            args = [
+                each.value if isinstance(each, Scalar) else values.get(each) for each in call.args
+            ]
+            outputs = run_call(call, args, self.effects)
+            del args
+            for value, each in zip(call.node.outputs, outputs, strict=True):
+                if value not in self.fed and (value in self.keep or self.uses.get(value)):
+                    values[value] = each
+            del outputs
+            with self.changed:
+                for value in {each for each in call.args if isinstance(each, int)}:
+                    self.uses[value] -= 1
+                    if not self.uses[value] and value not in self.keep:
+                        values.pop(value, None)
+
+    def _done(self, task: int, error: BaseException | None) -> None:
+        with self.changed:
+            self.running -= 1
+            self.left -= 1
+            if self.schedule.alone[task]:
+                self.busy_alone = False
+            if error is not None:
+                self.errors[task] = error
+            else:
+                for each in self.schedule.after[task]:
+                    self.waiting[each] -= 1
+                    if not self.waiting[each]:
+                        heapq.heappush(self.ready, each)
+            self.changed.notify_all()
+
+    def result(self) -> list[Array]:
+        """The outputs, once nobody works any more."""
+        with self.changed:
+            self.changed.wait_for(lambda: not self.running)
+        if self.errors:
+            raise self.errors[min(self.errors)]
+        return [self.values[each] for each in self.schedule.plan.outputs]
