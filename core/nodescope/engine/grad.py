@@ -13,6 +13,7 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine import modes
+from nodescope.engine.abstract import Abstract
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.state import current
@@ -187,6 +188,8 @@ def store(target: Tensor, assigned: Tensor) -> None:
         changed(target)
         if modes.observer() is not None:
             target._vid = assigned._vid
+    elif isinstance(target.data, Abstract):
+        target.data = assigned.data
 
 
 def assign(target: Tensor, value: Any) -> None:
