@@ -2,9 +2,9 @@
 
 A write is an operation as any other, which makes a new tensor; then the tensor that was written to
 stands for the new one, and so does whatever shares memory with it, element by element. What the
-tape recorded before keeps meaning the elements before (`Written`). So a program with writes computes
-and differentiates exactly as the same program in which every write makes a new tensor. A write takes
-time and memory for all elements of the tensor, however few it changes.
+tape recorded before keeps meaning the elements before (`Written`). So a program with writes
+computes and differentiates exactly as the same program in which every write makes a new tensor.
+A write takes time and memory for all elements of the tensor, however few it changes.
 
 Threads: who reads meets a tensor before or after a write, never between; two threads that write to
 the same tensor at once are not ordered, and one of the writes may be lost, as with NumPy.
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
+from nodescope.engine import copying as _copying  # noqa: F401 (puts it on Tensor)
 from nodescope.engine import methods as _methods  # noqa: F401 (puts them on Tensor)
 from nodescope.engine import modes
 from nodescope.engine.abstract import Abstract
@@ -334,7 +335,10 @@ def updated(target: Tensor, index: Any, value: Any) -> Tensor:
 # What stands for what
 
 
-_OWN = {"data", "edge", "name", "__hash__", "__repr__", "__reduce_ex__", "__setitem__", "fill"}
+_OWN = {
+    "data", "edge", "name", "fill", "__hash__", "__repr__", "__setitem__", "__copy__",
+    "__deepcopy__", "__reduce_ex__",
+}  # fmt: skip
 
 
 def _method(name: str) -> Callable[..., Any]:

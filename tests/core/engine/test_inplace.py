@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import operator
+import pickle
 from typing import Any
 
 import numpy as np
@@ -527,3 +529,21 @@ def test_programs_that_write_are_recorded() -> None:
     assert observed == plain
     assert seen.count("multiply") == 1
     assert seen.count("index_set") == 1
+
+
+def test_copies_share_nothing() -> None:
+    written = ns.tensor(A)
+    written += 1
+    for x in (ns.tensor(A + 1), written):
+        for made in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+            same(made, A + 1)
+            made *= 2
+            same(x, A + 1)
+    w = ns.parameter(A, name="w")
+    for made in (copy.copy(w), copy.deepcopy([w])[0], pickle.loads(pickle.dumps(w))):
+        (made * made).sum().backward()
+        same(made.grad, 2 * A)
+        assert made.name == "w"
+    assert w.grad is None
+    with pytest.raises(GradientError, match="pickle"):
+        pickle.dumps(w * 2)

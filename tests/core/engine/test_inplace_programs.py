@@ -154,8 +154,8 @@ def test_programs_that_write(program: list[Step], leaf_too: bool) -> None:
         try:
             step(found)
         except GradientError as error:
-            assert "leaf" in error.message
-            assert leaf_too
+            if not leaf_too or "leaf" not in error.message:
+                raise
             break
         step(expected)
         done += 1
