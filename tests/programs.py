@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 import nodescope as ns
@@ -320,6 +321,24 @@ def programs(draw: Any) -> Program:
     while len(d.steps) < length:
         draw(st.sampled_from(KINDS))(d)
     return Program(draw(st.integers(0, 2**20)), tuple(inputs), tuple(d.steps[:30]))
+
+
+PARTS = range(10)
+"""Pieces of a comparison, each below the time limit of a test."""
+
+
+def for_each_program(part: int, check: Callable[[Program], None]) -> None:
+    """Call ``check`` with 50 programs, others for each part, always the same."""
+
+    @seed(part)
+    @settings(
+        max_examples=50, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(programs())
+    def checked(program: Program) -> None:
+        check(program)
+
+    checked()
 
 
 # nodescope

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
 
-from tests.programs import Program, Table, check_close, programs
+from tests.programs import PARTS, Program, Table, check_close, for_each_program
 
 torch.set_num_threads(1)
 
@@ -59,14 +59,14 @@ TORCH: Table = {
 }  # fmt: skip
 
 
-@settings(
-    max_examples=600, deadline=None, derandomize=True, database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)  # fmt: skip
-@given(programs())
-def test_gradients_of_random_programs(program: Program) -> None:
+def check(program: Program) -> None:
     inputs = [_t(each).requires_grad_() for each in program.arrays()]
     loss = program.loss(TORCH, inputs)
     loss.backward()
     gradients = [np.zeros(tuple(x.shape)) if x.grad is None else x.grad.numpy() for x in inputs]
     check_close(program, loss.item(), gradients)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_gradients_of_random_programs(part: int) -> None:
+    for_each_program(part, check)

@@ -84,16 +84,17 @@ def linearize(f: Callable[..., Any], *primals: Tree) -> tuple[Any, Callable[...,
     targets = {id(leaf): leaf for leaf in call.leaves}
     moving = [each for each in outputs if each.edge is not None]
     elsewhere = leads_elsewhere(behind(moving, lambda each: id(each) in targets), targets)
-    # Any cotangents do, for what is pulled is linear in them; ones make no 0 * inf.
+    # Any cotangents do, for what is pulled is linear in them, and only its history matters.
     dummies = [TRACED.ones_like(each) for each in moving]
     for each in dummies:
         each.edge = LEAF
     found = {}
     if moving:
-        found = pull_many(
-            moving, dummies, traced=True, create_graph=True, keep=True, targets=targets,
-            conjugate=False,
-        )  # fmt: skip
+        with np.errstate(all="ignore"):
+            found = pull_many(
+                moving, dummies, traced=True, create_graph=True, keep=True, targets=targets,
+                conjugate=False,
+            )  # fmt: skip
     pulled = [found[id(leaf)][1] if id(leaf) in found else None for leaf in call.leaves]
 
     def push(*tangents: Tree) -> Any:
