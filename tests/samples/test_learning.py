@@ -62,3 +62,12 @@ def test_line_is_found_twice(tmp_path: Path) -> None:
     assert eager == static
     assert float(eager[0]) == pytest.approx(3.0, abs=0.05)
     assert float(eager[1]) == pytest.approx(-2.0, abs=0.05)
+
+
+def test_graph_by_hand(tmp_path: Path) -> None:
+    output = output_of("graph_by_hand.py", cwd=tmp_path)
+    assert re.findall(r"^member +(\d+)  rank (\S+)$", output, re.M) == [
+        ("33", "0.1009"), ("0", "0.0970"), ("32", "0.0717"),
+    ]  # fmt: skip
+    assert figure(output, "undamped") == pytest.approx(1 / 34, abs=1e-4)
+    assert figure(output, "friends") == 16
