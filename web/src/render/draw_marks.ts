@@ -17,10 +17,10 @@ import {
   type EdgeHover,
   type Marks,
 } from "@/render/draw";
-import { nodeColour } from "@/render/draw_boxes";
 import { drawSaved, edgeRoute, edgeWidth, edgeWords } from "@/render/draw_edges";
 import { formatTime } from "@/render/format";
 import { HAS_NAN, isNotFinite } from "@/render/live";
+import { nodeColour } from "@/render/looks";
 import type { BreakpointMark } from "@/render/types";
 
 export function drawMarks(drawing: Drawing, marks: Marks): void {

@@ -6,8 +6,6 @@
  */
 
 import { clamp, overlaps, type Point, type Rect } from "@/base/geometry";
-import { buildHierarchy } from "@/layout/hierarchy";
-import { EMPTY_SCENE } from "@/layout/types";
 import {
   fitted,
   revealing,
@@ -18,7 +16,7 @@ import {
   type Camera,
   type Viewport,
 } from "@/render/camera";
-import { detailAt, type Drawing, type EdgeLabel, type Marks } from "@/render/draw";
+import type { Drawing, EdgeLabel } from "@/render/draw";
 import { placeLabels } from "@/render/draw_edges";
 import {
   cameraFor,
@@ -38,15 +36,15 @@ import {
   type Pointed,
 } from "@/render/hit";
 import { liveState, type LiveState } from "@/render/live";
-import { SceneModel } from "@/render/model";
+import { drawingOf, marksOf, plainLook, svgOf, type Look } from "@/render/look";
+import type { SceneModel } from "@/render/model";
+import { Motion } from "@/render/motion";
 import { OverviewPanel } from "@/render/overview";
-import { readPalette, type Palette } from "@/render/palette";
-import { drawSvg } from "@/render/picture";
+import { readPalette } from "@/render/palette";
 import { listenToPointer } from "@/render/pointer";
 import { SceneSource } from "@/render/scene_source";
-import { Screen } from "@/render/screen";
-import { reducedMotion, type Stage } from "@/render/stage";
-import { CameraTween, Tween } from "@/render/tween";
+import { loadFonts, Screen } from "@/render/screen";
+import type { Stage } from "@/render/stage";
 import type {
   BreakpointMark,
   ColourBy,
@@ -59,6 +57,8 @@ import type {
   NodeStates,
 } from "@/render/types";
 
+type Layer = "still" | "overlay" | "overview";
+
 export function createGraphView(host: HTMLElement, events: GraphViewEvents): GraphView {
   return new CanvasGraphView(host, events);
 }
@@ -70,28 +70,18 @@ class CanvasGraphView implements GraphView {
   private readonly source: SceneSource;
   private readonly panel: OverviewPanel;
   private readonly ends: (() => void)[] = [];
-  private palette: Palette;
+  private look: Look;
   private model: SceneModel | undefined;
   private labels: readonly EdgeLabel[] = [];
-  private states: NodeStates | undefined;
-  private step = 0;
   private liveNow: LiveState | undefined;
-  private camera: Camera = { x: 0, y: 0, zoom: 1 };
+  private readonly motion = new Motion();
   private touched = false;
   /** A scene came while the host had no size yet: it is fitted when it gets one. */
   private unfitted = false;
-  private tween: Tween | undefined;
-  private glide: CameraTween | undefined;
   private toggled: GraphItem | undefined;
   private wanted: GraphItem | undefined;
-  private breakpoints: ReadonlyMap<number, BreakpointMark> = new Map();
-  private current: CurrentMark | undefined;
-  private badge: NodeBadge | undefined;
-  private selection: GraphItem | undefined;
   private pointed: Pointed = NOWHERE;
   private lastView: Viewport;
-  private colourBy: ColourBy = "family";
-  private matchIds: ReadonlySet<number> | undefined;
   private dirty = { still: true, overlay: true, overview: true };
   private frame = 0;
   private reportedZoom = -1;
@@ -101,7 +91,7 @@ class CanvasGraphView implements GraphView {
     private readonly host: HTMLElement,
     private readonly events: GraphViewEvents,
   ) {
-    this.palette = readPalette(host);
+    this.look = plainLook(readPalette(host));
     this.screen = new Screen(host, () => this.resized());
     this.stage = this.screen.stage;
     this.lastView = this.stage.view;
@@ -120,17 +110,11 @@ class CanvasGraphView implements GraphView {
         zoom: (anchor, factor) => this.zoomAround(anchor, this.camera.zoom * factor),
         hover: (point) => this.pointAt(point),
         click: (point) => this.click(point),
-        doubleClick: (point) => this.doubleClick(point),
+        doubleClick: (point) => this.click(point, true),
         dragging: (active) => this.setCursor(active ? "grabbing" : "grab"),
       }),
     );
-    // Text drawn before the fonts are there would stay in a fallback.
-    const fontsReady = (): void => this.redraw();
-    document.fonts?.addEventListener?.("loadingdone", fontsReady);
-    this.ends.push(() => document.fonts?.removeEventListener?.("loadingdone", fontsReady));
-    for (const font of ['500 12px "Inter NS"', '400 10px "JetBrains Mono NS"']) {
-      void document.fonts?.load?.(font).catch(() => undefined);
-    }
+    this.ends.push(loadFonts(() => this.redraw()));
     this.redraw();
   }
 
@@ -158,72 +142,65 @@ class CanvasGraphView implements GraphView {
     let to = cameraFor(from, before, model, this.stage.view, {
       toggled: this.toggled,
       touched: this.touched,
-      focus: focusRect(model, this.current?.node),
+      focus: focusRect(model, this.look.current?.node),
     });
     this.toggled = undefined;
-    if (inSight(before, this.current?.node, from, this.stage.view)) {
-      to = keeping(to, focusRect(model, this.current?.node), this.stage.view);
+    if (inSight(before, this.look.current?.node, from, this.stage.view)) {
+      to = keeping(to, focusRect(model, this.look.current?.node), this.stage.view);
     }
     const wanted = this.wanted === undefined ? -1 : model.boxOf(this.wanted);
     if (wanted >= 0) to = revealing(to, model.rect(wanted), this.stage.view);
     if (this.wanted !== undefined && model.ownBox(this.wanted) >= 0) this.wanted = undefined;
-    this.camera = to;
-    this.glide = undefined;
-    this.tween =
-      before === undefined || before.scene.boxes === 0 || reducedMotion()
-        ? undefined
-        : Tween.start(model, before, performance.now(), from, to);
+    this.motion.rearrange(model, before, to);
     this.events.layout(false, ms);
     this.redraw();
   }
 
   setStates(states: NodeStates, step: number): void {
-    this.states = states;
-    this.step = step;
     this.liveNow = undefined;
-    this.redraw();
+    this.set({ states, step });
   }
 
   setBreakpoints(marks: ReadonlyMap<number, BreakpointMark>): void {
-    this.breakpoints = marks;
-    this.invalidate("overlay");
+    this.set({ breakpoints: marks }, "overlay");
   }
 
   setCurrent(mark: CurrentMark | undefined, follow: boolean): void {
-    this.current = mark;
-    this.invalidate("still", "overlay", "overview");
+    this.set({ current: mark });
     if (mark !== undefined && follow) this.reveal({ kind: "node", id: mark.node });
   }
 
   setBadge(badge: NodeBadge | undefined): void {
-    this.badge = badge;
-    this.invalidate("overlay");
+    this.set({ badge }, "overlay");
   }
 
   setSelection(item: GraphItem | undefined): void {
-    this.selection = item;
-    this.invalidate("overlay");
+    this.set({ selection: item }, "overlay");
   }
 
   setColourBy(mode: ColourBy): void {
-    this.colourBy = mode;
-    this.invalidate("still", "overlay");
+    this.set({ colourBy: mode }, "still", "overlay");
   }
 
   setMatches(ids: ReadonlySet<number> | undefined): void {
-    this.matchIds = ids;
-    this.invalidate("still");
+    this.set({ matchIds: ids }, "still");
   }
 
   themeChanged(): void {
-    this.palette = readPalette(this.host);
-    this.redraw();
+    this.set({ palette: readPalette(this.host) });
+  }
+
+  /** Changes how the graph is shown; without layers named, all are drawn again. */
+  private set(change: Partial<Look>, ...layers: readonly Layer[]): void {
+    this.look = { ...this.look, ...change };
+    if (layers.length === 0) this.redraw();
+    else this.invalidate(...layers);
   }
 
   fit(): void {
     if (this.model === undefined) return;
     this.touched = false;
-    const focus = focusRect(this.model, this.current?.node);
+    const focus = focusRect(this.model, this.look.current?.node);
     this.moveTo(fitted(sceneBounds(this.model), focus, this.stage.view));
   }
 
@@ -256,14 +233,7 @@ class CanvasGraphView implements GraphView {
   }
 
   toSvg(): string {
-    const shown = this.model ?? new SceneModel(buildHierarchy([], new Map()), EMPTY_SCENE);
-    const { x, y, width, height } = sceneBounds(shown);
-    const view = { x: x - 32, y: y - 32, width: width + 64, height: height + 64 };
-    return drawSvg(
-      { ...this.drawingFor(shown, { x, y, zoom: 1 }), view },
-      { ...this.marks(), ...NOWHERE },
-      "nodescope graph",
-    );
+    return svgOf(this.look, this.model, this.labels);
   }
 
   boundsOf(item: GraphItem): Rect | undefined {
@@ -309,18 +279,13 @@ class CanvasGraphView implements GraphView {
     if (!sameItem(before.hover, this.pointed.hover)) this.events.hover(this.pointed.hover);
   }
 
-  private click(point: Point): void {
+  private click(point: Point, twice = false): void {
     const hit = this.model && hitTest(this.model, toWorld(this.camera, point));
-    if (hit?.chevron === true && hit.item.kind === "scope") this.events.toggleScope(hit.item.path);
+    const folds = hit?.chevron === true || twice;
+    if (folds && hit?.item.kind === "scope") this.events.toggleScope(hit.item.path);
     else if (hit?.gutter === true && hit.item.kind === "node") {
       this.events.toggleBreakpoint(hit.item.id);
     } else this.events.select(hit?.item);
-  }
-
-  private doubleClick(point: Point): void {
-    const hit = this.model && hitTest(this.model, toWorld(this.camera, point));
-    if (hit?.item.kind === "scope") this.events.toggleScope(hit.item.path);
-    else this.click(point);
   }
 
   private centreOn(point: Point): void {
@@ -341,23 +306,18 @@ class CanvasGraphView implements GraphView {
 
   // ------------------------------------------------------------ camera and frames
 
+  private get camera(): Camera {
+    return this.motion.camera;
+  }
+
   private setCamera(camera: Camera): void {
-    this.camera = camera;
-    this.glide = undefined;
-    this.tween = undefined;
+    this.motion.jump(camera);
     this.redraw();
   }
 
   private moveTo(camera: Camera): void {
-    const from = this.shownCamera(performance.now());
-    this.camera = camera;
-    this.glide = reducedMotion() ? undefined : new CameraTween(from, camera, performance.now());
-    this.tween = undefined;
+    this.motion.glide(camera);
     this.redraw();
-  }
-
-  private shownCamera(now: number): Camera {
-    return this.tween?.camera(now) ?? this.glide?.camera(now) ?? this.camera;
   }
 
   private resized(): void {
@@ -368,13 +328,14 @@ class CanvasGraphView implements GraphView {
       stage: { view },
     } = this;
     if (model !== undefined && view.width > 0) {
-      this.camera = resizedCamera(camera, model, lastView, view, {
-        fit: this.unfitted || !this.touched,
-        node: this.current?.node,
-        focus: focusRect(model, this.current?.node),
-      });
+      this.motion.jump(
+        resizedCamera(camera, model, lastView, view, {
+          fit: this.unfitted || !this.touched,
+          node: this.look.current?.node,
+          focus: focusRect(model, this.look.current?.node),
+        }),
+      );
       this.unfitted = false;
-      this.tween = this.glide = undefined;
     }
     if (view.width > 0) this.lastView = view;
     this.redraw();
@@ -384,7 +345,7 @@ class CanvasGraphView implements GraphView {
     this.invalidate("still", "overlay", "overview");
   }
 
-  private invalidate(...layers: readonly ("still" | "overlay" | "overview")[]): void {
+  private invalidate(...layers: readonly Layer[]): void {
     for (const layer of layers) this.dirty[layer] = true;
     if (this.frame === 0 && !this.disposed) {
       this.frame = requestAnimationFrame((now) => this.draw(now));
@@ -393,53 +354,34 @@ class CanvasGraphView implements GraphView {
 
   private live(): LiveState | undefined {
     if (this.model === undefined) return undefined;
-    this.liveNow ??= liveState(this.model.hierarchy, this.states, this.step);
+    const { states, step } = this.look;
+    this.liveNow ??= liveState(this.model.hierarchy, states, step);
     return this.liveNow;
   }
 
-  private marks(): Marks {
-    return {
-      current: this.current,
-      badge: this.badge,
-      breakpoints: this.breakpoints,
-      selection: this.selection,
-      ...this.pointed,
-    };
-  }
-
   private drawingFor(model: SceneModel, camera: Camera): Omit<Drawing, "painter"> {
-    const current = model.hierarchy.indexOf.get(this.current?.node ?? -1);
-    const raised =
-      current !== undefined && detailAt(camera.zoom) === "near" ? model.nodeBox[current]! : -1;
-    return {
-      palette: this.palette,
-      model,
+    return drawingOf(this.look, model, this.live(), {
+      camera,
+      view: this.stage.view,
       labels: model === this.model ? this.labels : [],
-      colourBy: this.colourBy,
-      zoom: camera.zoom,
-      view: seen(camera, this.stage.view),
-      raised,
-      live: this.live() ?? liveState(model.hierarchy, this.states, this.step),
-      matches: this.matchIds === undefined ? undefined : model.boxesOf(this.matchIds),
-    };
+    });
   }
 
   private draw(now: number): void {
     this.frame = 0;
     const { model } = this;
-    const camera = this.shownCamera(now);
-    const moving = (this.tween?.progress(now) ?? this.glide?.progress(now) ?? 1) < 1;
-    const shown = this.tween !== undefined && moving ? this.tween.frame(now) : model;
-    if (!moving) this.tween = this.glide = undefined;
+    const { camera, shown, moving } = this.motion.frame(model, now);
     const drawing = shown === undefined ? undefined : this.drawingFor(shown, camera);
-    if (this.dirty.still) this.screen.drawStill(camera, this.palette, drawing);
-    if (this.dirty.overlay) this.screen.drawOverlay(camera, drawing, this.marks());
+    if (this.dirty.still) this.screen.drawStill(camera, this.look.palette, drawing);
+    if (this.dirty.overlay) {
+      this.screen.drawOverlay(camera, drawing, marksOf(this.look, this.pointed));
+    }
     if (this.dirty.overview) {
-      const node = model?.hierarchy.indexOf.get(this.current?.node ?? -1);
+      const node = model?.hierarchy.indexOf.get(this.look.current?.node ?? -1);
       this.panel.draw(this.stage.ratio, {
         model,
         live: this.live(),
-        palette: this.palette,
+        palette: this.look.palette,
         view: seen(camera, this.stage.view),
         current: node === undefined || model === undefined ? -1 : model.visibleBox(node),
       });

@@ -5,9 +5,10 @@
  */
 
 import type { Drawing, Marks } from "@/render/draw";
-import { drawBoxes, drawHeaders, drawScopes } from "@/render/draw_boxes";
+import { drawBoxes } from "@/render/draw_boxes";
 import { drawEdges, drawLabels } from "@/render/draw_edges";
 import { drawMarks } from "@/render/draw_marks";
+import { drawHeaders, drawScopes } from "@/render/draw_scopes";
 import type { Painter } from "@/render/painter";
 import type { Palette } from "@/render/palette";
 import { SvgPainter } from "@/render/svg_painter";

@@ -71,6 +71,15 @@ export class Screen {
   }
 }
 
+/** Loads the canvas's fonts: text drawn before they are there would stay in a fallback. */
+export function loadFonts(loaded: () => void): () => void {
+  document.fonts?.addEventListener?.("loadingdone", loaded);
+  for (const font of ['500 12px "Inter NS"', '400 10px "JetBrains Mono NS"']) {
+    void document.fonts?.load?.(font).catch(() => undefined);
+  }
+  return () => document.fonts?.removeEventListener?.("loadingdone", loaded);
+}
+
 function context(canvas: HTMLCanvasElement): CanvasRenderingContext2D {
   const made = canvas.getContext("2d");
   if (made === null) throw new Error("This browser gives no 2D canvas; the graph needs one.");

@@ -1,0 +1,64 @@
+/**
+ * Far away a box is a rounded bar in its colour, and a folded scope a strip of its families.
+ *
+ * Invariant: no text; many boxes of a colour go in one call.
+ */
+
+import { BOX_FOLD, BOX_SCOPE } from "@/layout/types";
+import { DIMMED, type Drawing } from "@/render/draw";
+import { SHARES } from "@/render/live";
+import { hiddenBySmallScope, nodeColour } from "@/render/looks";
+import { FAMILIES, familyColour, mix } from "@/render/palette";
+
+/** Far away a box is a rounded bar in its colour; many of a colour go in one call. */
+export function drawFarBoxes(drawing: Drawing, boxes: readonly number[]): void {
+  const { painter, palette, model, live, matches, zoom } = drawing;
+  const { scene } = model;
+  const byColour = new Map<string, number[]>();
+  const put = (colour: string, rect: readonly [number, number, number, number]): void => {
+    const list = byColour.get(colour);
+    if (list === undefined) byColour.set(colour, [...rect]);
+    else list.push(...rect);
+  };
+  const least = 1 / zoom;
+  for (const box of boxes) {
+    const kind = scene.kind[box]!;
+    if (kind === BOX_SCOPE || hiddenBySmallScope(drawing, box)) continue;
+    const ref = scene.ref[box]!;
+    const fold = kind === BOX_FOLD;
+    const done = (fold ? live.groupDone : live.done)[ref] === 1;
+    const hue = fold ? palette["text-off"] : nodeColour(drawing, ref);
+    const strength = (done ? 0.8 : 0.3) * (matches === undefined || matches.has(box) ? 1 : DIMMED);
+    put(mix(palette["bg-canvas"], hue, strength), [
+      scene.x[box]!,
+      scene.y[box]! + 2,
+      Math.max(least, scene.width[box]!),
+      Math.max(least, scene.height[box]! - 4),
+    ]);
+  }
+  for (const [colour, rects] of byColour) painter.blocks(rects, colour);
+  for (const box of boxes) {
+    if (scene.kind[box] !== BOX_FOLD || hiddenBySmallScope(drawing, box)) continue;
+    drawFarStrip(drawing, box);
+  }
+}
+
+export function drawFarStrip(drawing: Drawing, box: number): void {
+  const { painter, palette, model, live } = drawing;
+  const { scene } = model;
+  const group = scene.ref[box]!;
+  painter.alpha(live.groupDone[group] === 1 ? 0.8 : 0.35);
+  const inset = Math.min(10, scene.width[box]! / 8);
+  const tall = scene.height[box]! * 0.8;
+  let at = scene.x[box]! + inset;
+  for (let family = 0; family < SHARES; family++) {
+    const length = live.shares[group * SHARES + family]! * (scene.width[box]! - 2 * inset);
+    if (length <= 0) continue;
+    painter.blocks(
+      [at, scene.y[box]! + scene.height[box]! * 0.1, length, tall],
+      familyColour(palette, FAMILIES[family]!),
+    );
+    at += length;
+  }
+  painter.alpha(1);
+}

@@ -1,0 +1,96 @@
+/**
+ * Open scopes: their ground, border and header, and when they are too small to look into.
+ *
+ * Invariant: drawn parents first; headers come after the edges, which pass below them.
+ */
+
+import { textWidth, truncateMiddle } from "@/base/fonts_metrics";
+import { printable } from "@/base/printable";
+import { NABLA_WIDTH, PILL_INSET, SCOPE_FONT, SMALL_MONO } from "@/layout/sizes";
+import { BOX_SCOPE } from "@/layout/types";
+import { detailAt, drawChevron, drawNabla, type Drawing } from "@/render/draw";
+import { drawFarStrip } from "@/render/draw_far";
+import { formatCount, formatTime } from "@/render/format";
+import { hiddenBySmallScope, isBlock } from "@/render/looks";
+
+/** Fill and border of the open scopes in view, parents first. */
+export function drawScopes(drawing: Drawing, boxes: readonly number[]): void {
+  const { painter, palette, model, live, zoom } = drawing;
+  const { scene, hierarchy } = model;
+  for (const box of boxes) {
+    if (scene.kind[box] !== BOX_SCOPE || hiddenBySmallScope(drawing, box)) continue;
+    const group = hierarchy.groups[scene.ref[box]!]!;
+    const done = live.groupDone[group.index] === 1;
+    painter.rect(
+      scene.x[box]! + 0.5,
+      scene.y[box]! + 0.5,
+      scene.width[box]! - 1,
+      scene.height[box]! - 1,
+      7,
+      palette[SCOPE_FILLS[Math.min(scopeDepth(drawing, box), 2)]!],
+      {
+        colour: palette["line-strong"],
+        width: Math.max(1, 0.6 / zoom),
+        dash: done ? "solid" : "dashed",
+      },
+    );
+    if (isBlock(drawing, box)) drawFarStrip(drawing, box);
+  }
+}
+
+const SCOPE_FILLS = ["scope-1", "scope-2", "scope-3"] as const;
+
+function scopeDepth(drawing: Drawing, box: number): number {
+  let depth = 0;
+  for (let at = drawing.model.scene.parent[box]!; at >= 0; at = drawing.model.scene.parent[at]!) {
+    depth++;
+  }
+  return depth;
+}
+
+/** Headers come after the edges, which pass below them. */
+export function drawHeaders(drawing: Drawing, boxes: readonly number[]): void {
+  if (detailAt(drawing.zoom) === "far") return;
+  const { painter, palette, model, live, zoom } = drawing;
+  const { scene, hierarchy } = model;
+  for (const box of boxes) {
+    if (scene.kind[box] !== BOX_SCOPE || hiddenBySmallScope(drawing, box)) continue;
+    const group = hierarchy.groups[scene.ref[box]!]!;
+    const x = scene.x[box]!;
+    const y = scene.y[box]!;
+    const width = scene.width[box]!;
+    const done = live.groupDone[group.index] === 1;
+    const fill = palette[SCOPE_FILLS[Math.min(scopeDepth(drawing, box), 2)]!];
+    const ink = done ? palette["text-2"] : palette["text-3"];
+    const size = Math.min(15, Math.max(SCOPE_FONT.size, 9 / zoom));
+    const font = { ...SCOPE_FONT, size };
+    const right = rightText(drawing, group.index, group.ops, width);
+    const rightWidth = right === "" ? 0 : textWidth(right, SMALL_MONO) + 10;
+    const nabla = model.gradientMark(box) ? NABLA_WIDTH : 0;
+    const name = truncateMiddle(
+      printable(group.name, 120),
+      font,
+      width - PILL_INSET - nabla - rightWidth - 16,
+    );
+    // A patch of the ground, so that an edge that enters here does not strike the words through.
+    const end = textWidth(name, font) + nabla;
+    painter.blocks([x + 6, y + 4, 17 + end, 17], fill);
+    if (right !== "") painter.blocks([x + width - rightWidth - 2, y + 4, rightWidth, 17], fill);
+    drawChevron(painter, x + 9, y + 10.5, true, palette["text-3"]);
+    if (nabla > 0) drawNabla(painter, x + PILL_INSET, y + 16, ink);
+    painter.text(x + PILL_INSET + nabla, y + 16.5, name, font, ink);
+    if (right !== "") {
+      painter.text(x + width - 10, y + 16, right, SMALL_MONO, palette["text-3"], "right");
+    }
+  }
+}
+
+/** `30 ops · 14.2 ms`, as much of it as there is room for. */
+export function rightText(drawing: Drawing, group: number, ops: number, width: number): string {
+  if (detailAt(drawing.zoom) !== "near") return "";
+  const count = formatCount(ops, "op");
+  const ns = drawing.live.groupNs[group]!;
+  const both = ns > 0 ? `${count} · ${formatTime(ns)}` : count;
+  if (textWidth(both, SMALL_MONO) < width * 0.55) return both;
+  return textWidth(count, SMALL_MONO) < width * 0.45 ? count : "";
+}

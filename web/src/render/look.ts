@@ -1,0 +1,95 @@
+/**
+ * How the page wants the graph shown, and what the drawing functions are told of it.
+ *
+ * Invariant: a `Look` is replaced, never changed; it holds no place and no camera.
+ */
+
+import { buildHierarchy } from "@/layout/hierarchy";
+import { EMPTY_SCENE } from "@/layout/types";
+import { seen, type Camera, type Viewport } from "@/render/camera";
+import { detailAt, type Drawing, type EdgeLabel, type Marks } from "@/render/draw";
+import { sceneBounds } from "@/render/follow";
+import { NOWHERE, type Pointed } from "@/render/hit";
+import { liveState, type LiveState } from "@/render/live";
+import { SceneModel } from "@/render/model";
+import type { Palette } from "@/render/palette";
+import { drawSvg } from "@/render/picture";
+import type {
+  BreakpointMark,
+  ColourBy,
+  CurrentMark,
+  GraphItem,
+  NodeBadge,
+  NodeStates,
+} from "@/render/types";
+
+export interface Look {
+  readonly palette: Palette;
+  readonly states: NodeStates | undefined;
+  readonly step: number;
+  readonly current: CurrentMark | undefined;
+  readonly badge: NodeBadge | undefined;
+  readonly breakpoints: ReadonlyMap<number, BreakpointMark>;
+  readonly selection: GraphItem | undefined;
+  readonly colourBy: ColourBy;
+  readonly matchIds: ReadonlySet<number> | undefined;
+}
+
+export function plainLook(palette: Palette): Look {
+  return {
+    palette,
+    states: undefined,
+    step: 0,
+    current: undefined,
+    badge: undefined,
+    breakpoints: new Map(),
+    selection: undefined,
+    colourBy: "family",
+    matchIds: undefined,
+  };
+}
+
+export function drawingOf(
+  look: Look,
+  model: SceneModel,
+  live: LiveState | undefined,
+  place: {
+    readonly camera: Camera;
+    readonly view: Viewport;
+    readonly labels: readonly EdgeLabel[];
+  },
+): Omit<Drawing, "painter"> {
+  const { zoom } = place.camera;
+  const current = model.hierarchy.indexOf.get(look.current?.node ?? -1);
+  const raised = current !== undefined && detailAt(zoom) === "near" ? model.nodeBox[current]! : -1;
+  return {
+    palette: look.palette,
+    model,
+    labels: place.labels,
+    colourBy: look.colourBy,
+    zoom,
+    view: seen(place.camera, place.view),
+    raised,
+    live: live ?? liveState(model.hierarchy, look.states, look.step),
+    matches: look.matchIds === undefined ? undefined : model.boxesOf(look.matchIds),
+  };
+}
+
+export function marksOf(look: Look, pointed: Pointed): Marks {
+  const { current, badge, breakpoints, selection } = look;
+  return { current, badge, breakpoints, selection, ...pointed };
+}
+
+/** All of the scene, as an SVG document. */
+export function svgOf(
+  look: Look,
+  model: SceneModel | undefined,
+  labels: readonly EdgeLabel[],
+): string {
+  const shown = model ?? new SceneModel(buildHierarchy([], new Map()), EMPTY_SCENE);
+  const { x, y, width, height } = sceneBounds(shown);
+  const place = { camera: { x, y, zoom: 1 }, view: { width: 0, height: 0 }, labels };
+  const view = { x: x - 32, y: y - 32, width: width + 64, height: height + 64 };
+  const drawing = { ...drawingOf(look, shown, undefined, place), view };
+  return drawSvg(drawing, marksOf(look, NOWHERE), "nodescope graph");
+}
