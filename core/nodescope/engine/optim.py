@@ -71,7 +71,8 @@ class Optimizer:
         self._state = [self._fresh(p, path) for p, path in zip(found, self._paths, strict=True)]
 
     def _fresh(self, parameter: Tensor, path: str) -> list[Tensor]:
-        if parameter.data.__class__ is Abstract:  # a variable of a graph, in which they live, too
+        data: Any = parameter.data
+        if data.__class__ is Abstract:  # a variable of a graph, in which they live, too
             return [slot_variable(parameter, path, _working(parameter), each)
                     for each in self.slots]  # fmt: skip
         return [

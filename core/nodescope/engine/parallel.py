@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextvars
 import heapq
+import itertools
 import os
 import threading
 from collections.abc import Sequence
@@ -133,17 +134,17 @@ def dependencies(plan: Plan, chains: Sequence[Sequence[int]] = ()) -> list[set[i
     found = []
     for call in plan.calls:
         needs = set(through[call.node.id])
-        for each in call.args:
-            if isinstance(each, Scalar) or each in fed:
+        for value in call.args:
+            if isinstance(value, Scalar) or value in fed:
                 continue
-            if each in maker:
-                needs.add(maker[each])
+            if value in maker:
+                needs.add(maker[value])
             else:
-                leaf = plan.producer(each)
+                leaf = plan.producer(value)
                 needs |= through.get(leaf.id, set()) if leaf is not None else set()
         found.append(needs)
     for chain in chains:
-        for one, other in zip(chain, chain[1:], strict=False):
+        for one, other in itertools.pairwise(chain):
             found[other].add(one)
     return found
 

@@ -117,8 +117,9 @@ def explained(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -
         return error
     if isinstance(error, TypeError | AttributeError) and current().builder is None:
         for each in inputs:
-            if each.__class__ is Tensor and each.data.__class__ is Abstract:
-                return escaped(each.data)
+            data: Any = each.data if each.__class__ is Tensor else None
+            if data.__class__ is Abstract:
+                return escaped(data)
     if isinstance(error, ValueError | TypeError | IndexError):
         try:
             op.infer(tuple(spec_of(each) for each in inputs), attrs)

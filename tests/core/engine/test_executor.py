@@ -67,7 +67,7 @@ def branches() -> tuple[ns.Graph, Any, Any]:
 
 
 def test_the_cost_model_finds_branches_worth_threads() -> None:
-    g, x, y = branches()
+    g, _, y = branches()
     data = g.finish([y.data.value])
     schedule = Schedule(Plan(data, g.arrays))
     assert schedule.pays
