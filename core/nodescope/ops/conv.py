@@ -174,8 +174,10 @@ def _with_bias(y: Array, rest: tuple[Array, ...]) -> Array:
 def _conv(n: int, x: Array, w: Array, *rest: Array, **attrs: Any) -> Array:
     spec = _conv_infer(n, specs_of(x, w, *rest), attrs)
     plan = _plan(x.shape, w.shape, spec.shape[2:], attrs)
-    y = convolution.forward(*_prepared(spec.dtype, x, w), plan)
-    return flat(_with_bias(y, rest), n).astype(as_dtype(spec.dtype), copy=False)
+    one, two = _prepared(spec.dtype, x, w)
+    bias = rest[0].reshape(-1, 1, 1).astype(one.dtype, copy=False) if rest else None
+    y = convolution.forward(one, two, plan, bias)
+    return flat(y, n).astype(as_dtype(spec.dtype), copy=False)
 
 
 def _input_grad(n: int, ct: Array, w: Array, *, size: Sizes, **attrs: Any) -> Array:

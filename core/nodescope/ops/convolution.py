@@ -107,8 +107,8 @@ def _untouched(plan: Plan) -> bool:
     return plan.kernel == (1, 1) and plan.stride == (1, 1)
 
 
-def forward(x: Array, w: Array, plan: Plan) -> Array:
-    """(N, C, H, W) and (O, C / groups, kh, kw) to (N, O, H', W')."""
+def forward(x: Array, w: Array, plan: Plan, bias: Array | None = None) -> Array:
+    """(N, C, H, W) and (O, C / groups, kh, kw) to (N, O, H', W'), plus a bias (O, 1, 1)."""
     n, o = len(x), len(w)
     x = _ready(x, plan)
     out = np.empty((n, o, *plan.out), x.dtype)
@@ -116,7 +116,7 @@ def forward(x: Array, w: Array, plan: Plan) -> Array:
     if _untouched(plan):
         columns = x.reshape(n, plan.groups, plan.taps, plan.length)
         found: Array = np.matmul(weights, columns).reshape(out.shape)
-        return found
+        return found if bias is None else np.add(found, bias, out=found)
     view = _windows(x, plan)
     wide = plan.rows_run_on and plan.out[1] != plan.shape[2]
     for part in _parts(n, plan, x.itemsize):
@@ -126,10 +126,15 @@ def forward(x: Array, w: Array, plan: Plan) -> Array:
             into = rows[..., : plan.length].reshape(len(rows), *weights.shape[:2], plan.length)
             np.matmul(weights, columns, out=into)
             rows = rows.reshape(len(columns), o, plan.out[0], plan.shape[2])
-            out[part] = rows[..., : plan.out[1]]
+            if bias is None:
+                out[part] = rows[..., : plan.out[1]]
+            else:  # added on the way, so that the result is gone through once
+                np.add(rows[..., : plan.out[1]], bias, out=out[part])
         else:
             into = out[part].reshape(len(columns), *weights.shape[:2], plan.length)
             np.matmul(weights, columns, out=into)
+            if bias is not None:
+                np.add(out[part], bias, out=out[part])
     return out
 
 
