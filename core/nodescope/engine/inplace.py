@@ -66,6 +66,9 @@ def check_writable(target: Tensor, what: str) -> None:
         TraceError: A graph is being built, and the tensor is none of its values.
     """
     data: Any = target.data
+    builder = modes.builder()
+    if data.__class__ is Abstract:
+        _check_traced(target, what, builder)
     if target.edge is LEAF and current().recording:
         name = f" {target.name!r}" if target.name else ""
         raise GradientError(
@@ -74,8 +77,9 @@ def check_writable(target: Tensor, what: str) -> None:
             hint="make a new tensor, as in x = x + y; or use nodescope.assign, or write inside "
             "`with nodescope.no_grad():`",
         )
-    builder = modes.builder()
-    if data.__class__ is Abstract or builder is not None:
+    if data.__class__ is Abstract:
+        return
+    if builder is not None:
         _check_traced(target, what, builder)
     elif not data.flags.writeable:
         raise UnsupportedError(

@@ -156,7 +156,7 @@ def _before(graph: Builder, node: Node) -> list[int]:
 def tensor_of(graph: Builder, value: int) -> Tensor:
     """The tensor of a value; the one that the program got, where there is one."""
     known: Tensor | None = getattr(graph, "tensors", {}).get(value)
-    if known is not None:
+    if known is not None and place_of(known)[1] == value:  # it may have been written to
         return known
     node = graph.producer(value)
     return make(

@@ -21,7 +21,7 @@ import numpy as np
 
 from nodescope.engine.abstract import Abstract
 from nodescope.engine.source import where
-from nodescope.engine.tensor import Bundle, Tensor, Written, make
+from nodescope.engine.tensor import Bundle, Tensor, Written, make, settled
 from nodescope.errors import UsageError
 from nodescope.ops.index import Port
 from nodescope.ops.op import Array
@@ -90,6 +90,7 @@ def sharers(tensor: Tensor) -> list[Tensor]:
     return _reachable(tensor, lambda data: data.__class__ is np.ndarray and owner(data) is root)
 
 
+_NONE: dict[int, Tensor] = {}
 _VIEWS = {
     "alias", "broadcast_to", "diagonal", "expand_dims", "flip", "getitem", "imag", "real",
     "reshape", "squeeze", "transpose",
@@ -114,10 +115,13 @@ def traced_sharers(tensor: Tensor, builder: Any) -> list[Tensor]:
         return value if array is None else id(owner(array))
 
     wanted = root(tensor.data)
-    return _reachable(tensor, lambda data: root(data) == wanted)
+    # A graph that is built by hand knows its tensors by name: there a name is its node's value.
+    known: dict[int, Tensor] = getattr(builder, "tensors", {})
+    found = _reachable(tensor, lambda data: root(data) == wanted, known)
+    return [each for each in found if each is not settled(tensor)]
 
 
-def _reachable(tensor: Tensor, shares: Any) -> list[Tensor]:
+def _reachable(tensor: Tensor, shares: Any, known: dict[int, Tensor] = _NONE) -> list[Tensor]:
     if gc.get_freeze_count():
         raise UsageError(
             "a tensor that may have views cannot be written to after gc.freeze()",
@@ -151,6 +155,9 @@ def _reachable(tensor: Tensor, shares: Any) -> list[Tensor]:
         for one in edge[2]:
             if id(one) in held:
                 held[id(one)] += 1
+    for one in known.values():
+        if id(one) in held:
+            held[id(one)] += 1
     del everything
     each = state = one = None  # they would be counted
     found.append(Tensor.__new__(Tensor))  # nobody else holds this one

@@ -55,6 +55,7 @@ class Tensor:
     data: Array
     edge: Edge | None
     _grad: Tensor | None
+    _history: Any
     _hooks: Any
     _kind: str
     _name: str

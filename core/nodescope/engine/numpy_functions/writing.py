@@ -65,12 +65,14 @@ def _own(found: Tensor) -> Tensor:
 def at(name: str, target: Any, index: Any, value: Any) -> None:
     """``np.add.at`` and ``np.subtract.at``: every place is counted as often as it is named."""
     target = _written(f"np.{name}.at", target)
-    now = settled(target)
+    write(target, _added(name, settled(target), index, value))
+
+
+def _added(name: str, now: Tensor, index: Any, value: Any) -> Any:
     template, arrays = index_template(index)
     chosen = apply(ops.get("getitem"), (now, *arrays), {"index": template})
     given = fitted(chosen, _typed(value, now), f"np.{name}.at", wider=True)
-    total = call("index_add", given, *arrays, index=template, shape=now.shape)
-    write(target, call(name, now, total))
+    return call(name, now, call("index_add", given, *arrays, index=template, shape=now.shape))
 
 
 def _written(what: str, target: Any) -> Tensor:

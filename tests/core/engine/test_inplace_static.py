@@ -1,0 +1,173 @@
+"""Writing to tensors while a graph is built: as without, or refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.errors import TraceError
+
+A = np.arange(12.0).reshape(3, 4) / 7
+
+
+def _computed(x: Any) -> Any:
+    y = x * 2
+    y += 1
+    y[0] = x[1]
+    y[:, 1] *= x[:, 2]
+    return y
+
+
+def _made_inside(x: Any) -> Any:
+    states = ns.tensor(np.zeros((4, 4)))
+    for i in range(3):
+        states[i + 1] = np.tanh(states[i] + x[i])
+    return states
+
+
+def _like(x: Any) -> Any:
+    total = np.zeros_like(x)
+    total += x
+    np.add(total, x, out=total)
+    np.add.at(total, [0, 0], x[0])
+    np.copyto(total, total * 1.5)
+    return total
+
+
+def _view_is_gone(x: Any) -> Any:
+    y = x * 1
+    kept = y[0] * 2
+    y[0] = kept
+    return y
+
+
+def _differentiated_inside(x: Any) -> Any:
+    def f(a: Any) -> Any:
+        b = a * a
+        c = b * 1
+        b[0] = 0
+        b *= a
+        return (b * c).sum()
+
+    return ns.grad(f)(x)
+
+
+@pytest.mark.parametrize(
+    "program", [_computed, _made_inside, _like, _view_is_gone, _differentiated_inside]
+)
+def test_compiled_functions_may_write(program: Any) -> None:
+    compiled = ns.compile(program)
+    for shift in (0.0, 1.0):
+        x = ns.tensor(A + shift)
+        np.testing.assert_array_equal(compiled(x).numpy(), program(x).numpy())
+        np.testing.assert_array_equal(x.numpy(), A + shift)
+
+
+@pytest.mark.parametrize("program", [_computed, _made_inside, _like, _view_is_gone])
+def test_gradients_through_compiled_functions_that_write(program: Any) -> None:
+    one, two = ns.parameter(A, name="w"), ns.parameter(A, name="w")
+    (program(one) * A.sum()).sum().backward()
+    (ns.compile(program)(two) * A.sum()).sum().backward()
+    np.testing.assert_allclose(two.grad.numpy(), one.grad.numpy(), rtol=1e-14)  # type: ignore[union-attr]
+
+
+def test_parameters_are_state() -> None:
+    def step(w: Any, x: Any) -> Any:
+        loss = ((w * x) ** 2).sum()
+        w.grad = None
+        loss.backward()
+        with ns.no_grad():
+            w -= 0.1 * w.grad
+        return loss
+
+    eager, static = ns.parameter(A, name="w"), ns.parameter(A, name="w")
+    compiled = ns.compile(lambda x: step(static, x))
+    for _ in range(3):
+        expected = step(eager, ns.tensor(A + 1))
+        found = compiled(ns.tensor(A + 1))
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-12)
+        np.testing.assert_allclose(static.numpy(), eager.numpy(), rtol=1e-12)
+
+
+OUTSIDE = ns.tensor(A)
+FIXED = ns.constant(A)
+
+
+def _argument(x: Any) -> Any:
+    x += 1
+    return x
+
+
+def _outside(x: Any) -> Any:
+    OUTSIDE[0] = x[0]
+    return x
+
+
+def _constant(x: Any) -> Any:
+    fixed = FIXED
+    fixed += x
+    return x
+
+
+def _seen_by_a_view(x: Any) -> Any:
+    y = x * 2
+    row = y[0]
+    y += 1
+    return row
+
+
+def _seen_by_what_it_is_a_view_of(x: Any) -> Any:
+    y = x * 2
+    row = y[0]
+    row += 1
+    return y
+
+
+def _in_a_body(x: Any) -> Any:
+    y = x * 2
+
+    def write(a: Any) -> Any:
+        y[0] = 1
+        return a
+
+    return ns.cond(x.sum() > 0, write, lambda a: a, x)
+
+
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        (_argument, "an argument of the graph"),
+        (_outside, "from outside of the graph"),
+        (_constant, "from outside of the graph"),
+        (_seen_by_a_view, "shares memory with another"),
+        (_seen_by_what_it_is_a_view_of, "shares memory with another"),
+        (_in_a_body, "the graph around this body"),
+    ],
+)
+def test_what_a_graph_could_not_do_is_refused(program: Any, says: str) -> None:
+    with pytest.raises(TraceError, match=says) as caught:
+        ns.compile(program)(ns.tensor(A))
+    assert "test_inplace_static.py" in caught.value.source
+    np.testing.assert_array_equal(OUTSIDE.numpy(), A)
+    np.testing.assert_array_equal(FIXED.numpy(), A)
+    assert type(OUTSIDE) is ns.Tensor
+
+
+def test_graphs_built_by_hand() -> None:
+    graph = ns.Graph()
+    with graph.as_default():
+        x = ns.placeholder(np.float64, shape=(3, 4), name="x")
+        y = x * 2
+        y[0] = y[1] + 1
+        y[0] = 7.0
+        y += x
+        with pytest.raises(TraceError, match="argument of the graph"):
+            x += 1
+    found, first = ns.Session(graph).run([y, "multiply:0"], {x: A})
+    np.testing.assert_array_equal(first, A * 2)  # a name is its node's value
+    expected = A * 2
+    expected[0] = 7
+    np.testing.assert_array_equal(found, expected + A)
