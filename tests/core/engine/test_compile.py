@@ -123,11 +123,11 @@ def test_static_argnames() -> None:
 
     assert f(ones(2, 3), (0, 1)).item() == 6
     assert f(ones(2, 3), axes=1, how="mean").shape == (2,)
-    with pytest.raises(UsageError, match="static argument 'axes' is a list.*tuple of numbers|hash"):
+    with pytest.raises(UsageError, match="static argument 'axes' is a list, which"):
         f(ones(2, 3), [0])
     with pytest.raises(UsageError, match="static argument 'axes' is an array"):
         f(ones(2, 3), np.zeros(2))
-    with pytest.raises(UsageError, match="no argument 'axis'.*it has x, axes, how"):
+    with pytest.raises(UsageError, match=r"no argument 'axis'.*it has x, axes, how"):
         ns.compile(f.__wrapped__, static_argnames="axis")
 
 
@@ -237,7 +237,7 @@ def test_donated_arguments_are_let_go() -> None:
     assert gone() is None
     for use in (lambda: kept + 1.0, lambda: kept.numpy(), lambda: f({"w": kept}, 1.0),
                 lambda: np.exp(kept)):  # fmt: skip
-        with pytest.raises(UsageError, match="donated to f, which let its array go.*test_compile"):
+        with pytest.raises(UsageError, match=r"donated to f, which let its array go.*test_compile"):
             use()
     assert f(params, 1.0)["w"].numpy().max() == -1.0
 

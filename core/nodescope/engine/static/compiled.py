@@ -20,7 +20,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from nodescope.engine.source import where
+from nodescope.engine.source import user_source, where
 from nodescope.engine.state import current
 from nodescope.engine.static import mode
 from nodescope.engine.static.dynamic import Dynamic, Wanted, check_wanted
@@ -229,13 +229,16 @@ class Compiled:
     def _warn(self) -> None:
         if len(self._records) != _WARN_AFTER:
             return
-        warnings.warn(
+        said = (
             f"{self.name} was traced {_WARN_AFTER} times, last because of: "
             f"{self._records[-1].reason}. Each trace takes time and memory; "
-            f"print({self.name}.explain()) tells all",
-            UserWarning,
-            stacklevel=5,
+            f"print({self.name}.explain()) tells all"
         )
+        at = user_source()
+        if at is None:
+            warnings.warn(said, UserWarning, stacklevel=2)
+        else:
+            warnings.warn_explicit(said, UserWarning, at.file, at.line)
 
     # What a user asks for
 

@@ -24,9 +24,9 @@ from nodescope.errors import UsageError
 from nodescope.ir.graph import TensorSpec
 
 Key = Any
-PLAIN, WANTS, OWN, HELD = 0, 1, 2, 3
-"""What a tensor argument is: data; computed from what wants a gradient; itself a leaf that wants
-one; a parameter or state that wants none. The last two can be assigned to, so that the traced
+PLAIN, WANTS, ASKS, OWN, HELD = range(5)
+"""What a tensor argument is: data; computed from what wants a gradient; data that wants one; a
+parameter; a parameter or state that wants none. The last two can be assigned to, so that the traced
 function gets the tensor itself."""
 
 _ndarray = np.ndarray
@@ -48,11 +48,14 @@ class Same:
 
 
 def role(tensor: Tensor) -> int:
-    """One of `PLAIN`, `WANTS`, `OWN`, `HELD`."""
+    """One of `PLAIN`, `WANTS`, `ASKS`, `OWN`, `HELD`."""
     edge = tensor.edge
+    held = getattr(tensor, "_kind", "") == "parameter"
     if edge is None:
-        return HELD if getattr(tensor, "_kind", "") == "parameter" else PLAIN
-    return OWN if edge is LEAF else WANTS
+        return HELD if held else PLAIN
+    if edge is not LEAF:
+        return WANTS
+    return OWN if held else ASKS
 
 
 def key_of(value: Any, leaves: list[Any]) -> Key:
@@ -256,8 +259,9 @@ def differences(before: Form, now: Form) -> list[str]:
     old, new = ({each.path: each for each in form.arguments} for form in (before, now))
     said = [f"{path}: not given before" for path in new if path not in old]
     said += [f"{path}: no longer given" for path in old if path not in new]
-    said += [_difference(old[path], each) for path, each in new.items() if path in old]
-    found = [each for each in said if each]
+    for path, each in new.items():
+        said += _difference(old[path], each) if path in old else []
+    found = said
     if not found and before.structures != now.structures:
         found = ["the containers of the arguments are of other kinds"]
     if not found and before.names != now.names:
@@ -265,33 +269,34 @@ def differences(before: Form, now: Form) -> list[str]:
     return found
 
 
-def _difference(old: Argument, new: Argument) -> str:
+def _difference(old: Argument, new: Argument) -> list[str]:
     path = new.path
     if old.spec is None and new.spec is None:
         if static_key(old.value) == static_key(new.value):
-            return ""
+            return []
         hint = ""
         if isinstance(new.value, int | float | complex) and not isinstance(new.value, bool):
             hint = (
                 f" (a Python number is part of the signature: pass "
                 f"np.{'float32' if isinstance(new.value, float) else 'int64'}(...) to trace it)"
             )
-        return f"argument {path}: {old.value!r} → {new.value!r}{hint}"
-    if old.spec is None or new.spec is None:
-        return f"{path}: {_kind(old)} → {_kind(new)}"
-    if old.spec.shape != new.spec.shape:
-        return f"{path}: shape {old.spec.shape} → {new.spec.shape}"
-    if old.spec.dtype != new.spec.dtype:
-        return f"{path}: dtype {old.spec.dtype} → {new.spec.dtype}"
+        return [f"argument {path}: {old.value!r} → {new.value!r}{hint}"]
+    found = []
     if old.role != new.role:
-        return f"{path}: {_kind(old)} → {_kind(new)}"
-    return ""
+        found.append(f"{path}: {_kind(old)} → {_kind(new)}")
+    if old.spec is not None and new.spec is not None:
+        if old.spec.shape != new.spec.shape:
+            found.append(f"{path}: shape {old.spec.shape} → {new.spec.shape}")
+        if old.spec.dtype != new.spec.dtype:
+            found.append(f"{path}: dtype {old.spec.dtype} → {new.spec.dtype}")
+    return found
 
 
 _ROLES: dict[int | str, str] = {
     PLAIN: "a tensor",
     WANTS: "a tensor computed from what wants a gradient",
-    OWN: "a tensor that wants a gradient",
+    ASKS: "a tensor that wants a gradient",
+    OWN: "a parameter",
     HELD: "a parameter that wants no gradient",
     "array": "a NumPy array",
     "scalar": "a NumPy scalar",

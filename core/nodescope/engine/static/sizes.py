@@ -178,8 +178,8 @@ def _nest(values: Sequence[Any], sizes: Sequence[int], what: str) -> Fitted | No
     if any(each.__class__ is not kind for each in values):
         raise Unfit(f"{what} depends on it")
     if kind is slice:
-        inner = fit([(v.start, v.stop, v.step) for v in values], sizes, what)
-        return None if inner is None else lambda n: slice(*inner(n))
+        ends = fit([(v.start, v.stop, v.step) for v in values], sizes, what)
+        return None if ends is None else lambda n: slice(*ends(n))
     if isinstance(first, dict):
         keys = list(first)
         if any(list(each) != keys for each in values):

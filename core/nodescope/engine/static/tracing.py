@@ -16,7 +16,7 @@ from nodescope.engine.abstract import Abstract
 from nodescope.engine.building import Builder
 from nodescope.engine.source import where
 from nodescope.engine.state import current
-from nodescope.engine.static.signature import HELD, OWN, WANTS, Form
+from nodescope.engine.static.signature import ASKS, HELD, OWN, WANTS, Form
 from nodescope.engine.tape import ALIAS
 from nodescope.engine.tensor import LEAF, NO_ATTRS, Attrs, Tensor, make, next_seq, origin, settled
 from nodescope.engine.trees import Structure, flatten, unflatten
@@ -230,8 +230,13 @@ def trace(
                 known = builder.placeholder(spec, _label(argument.path))
                 stand_ins[form.same[position]] = known
                 found.fed[_value(known)] = position
-                if argument.role == WANTS and recording:
+                if argument.role == ASKS:
+                    known.edge = LEAF
+                    known._grad = getattr(value, "_grad", None)
+                    found.own[id(known)] = position
+                elif argument.role == WANTS and recording:
                     _with_history(known, builder, value)
+                if argument.role in (ASKS, WANTS) and recording:
                     found.inputs.append((position, known))
             leaves[position] = known
         args, kwargs = _arguments(form, leaves)
