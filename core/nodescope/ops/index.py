@@ -48,7 +48,10 @@ def _getitem_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorS
     for each in specs[1:]:
         assert isinstance(each, TensorSpec)
         if each.dtype == "bool":
-            raise ShapeError("getitem: the shape of a boolean selection depends on its values")
+            raise ShapeError(
+                "getitem: the shape of a boolean selection depends on its values",
+                hint="np.where(mask, x, y) keeps the shape",
+            )
         if np.dtype(each.dtype).kind not in "iu":
             raise DtypeError(
                 f"getitem: an index array must be of integers, not {each.dtype}",
