@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.measure import Row, machine_note
 
-GROUPS = ("tiny_ops", "networks", "levels", "pipeline", "page")
+GROUPS = ("tiny_ops", "compiled", "execution", "networks", "levels", "pipeline", "page")
 RESULTS = Path(__file__).parent / "results"
 
 

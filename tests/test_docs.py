@@ -23,6 +23,18 @@ def test_the_program_of_the_readme_runs() -> None:
     assert np.abs(names["w"].numpy()).max() > 0  # type: ignore[attr-defined]
 
 
+def test_the_programs_of_the_document_on_graphs_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "graphs.md").read_text(), re.S)
+    assert len(programs) == 4
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for program in programs:
+        exec(compile(program, "graphs.md", "exec"), names)
+    assert (tmp_path / "model.nsgraph").is_file()
+
+
 def test_the_commands_of_the_readme_exist(capsys: pytest.CaptureFixture[str]) -> None:
     commands = set(re.findall(r"nodescope (run|open|export|serve|demo|doctor|\w+) ", README))
     named = {"run", "open", "export"} & commands

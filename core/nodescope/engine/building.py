@@ -136,6 +136,11 @@ class Builder:
         self._now[id(target)] = node.outputs[0]
         self._written[id(target)] = target
 
+    def store(self, target: Tensor, assigned: Tensor) -> None:
+        """Let ``target``, if it is a value of the graph, stand for its new value."""
+        if isinstance(target.data, Abstract):
+            target.data = assigned.data
+
     def leaf(self, tensor: Tensor) -> int:
         """Take in a tensor that the program made just now: its array is part of the graph."""
         self.made.add(id(tensor))

@@ -13,7 +13,6 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine import modes
-from nodescope.engine.abstract import Abstract
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.state import current
@@ -182,14 +181,15 @@ def note(target: Tensor) -> None:
 
 def store(target: Tensor, assigned: Tensor) -> None:
     """Give ``target`` the array that an ``assign`` node made. A graph being built notes it."""
-    if modes.builder() is None:
+    builder = modes.builder()
+    if builder is None:
         note(target)
         target.data = assigned.data
         changed(target)
         if modes.observer() is not None:
             target._vid = assigned._vid
-    elif isinstance(target.data, Abstract):
-        target.data = assigned.data
+    else:
+        builder.store(target, assigned)
 
 
 def assign(target: Tensor, value: Any) -> None:

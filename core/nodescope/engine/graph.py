@@ -158,6 +158,9 @@ class Graph(Lookup, Collections, Builder):
             self._register(each)
         return result
 
+    def store(self, target: Tensor, assigned: Tensor) -> None:
+        """See `Builder.store`: a variable stays the variable."""
+
     def assigned(self, target: Tensor, node: Node) -> None:
         """See `Builder.assigned`: what a variable is stays open until a session runs."""
 
