@@ -148,7 +148,7 @@ def _edges_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpe
     dtype = np.dtype(tensor_spec(specs[0]).dtype)
     if dtype.kind == "c":
         raise DtypeError("histogram: complex numbers have no order")
-    dtype = np.dtype(np.uint8) if dtype == bool else dtype
+    dtype = np.dtype(np.uint8) if dtype.kind == "b" else dtype
     return TensorSpec((bins + 1,), np.histogram_bin_edges(np.zeros(1, dtype), 1, limits).dtype.name)
 
 

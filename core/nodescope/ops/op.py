@@ -30,8 +30,9 @@ Rule = Callable[..., Any]
 ``F`` holds every op as a function. It is either raw (arrays in, arrays out) or traced (tensors, so
 that the rule's own ops are nodes and can be differentiated again); both do the same arithmetic. The
 result may still have the shape and dtype of the output: the tape sums and converts it. For an op of
-several outputs ``ct`` and ``out`` are tuples. Complex cotangents are not conjugated on their way (as
-in JAX), so that the rule of a holomorphic op is its real formula; the tape conjugates at the leaves.
+several outputs ``ct`` and ``out`` are tuples. Complex cotangents are not conjugated on their way,
+as in JAX, so that the rule of a holomorphic op is its real formula; the tape conjugates at the
+leaves.
 """
 
 

@@ -28,8 +28,8 @@ def _index_set(x: Array, value: Any, *arrays: Array, index: Index) -> Array:
         masked = any(each.dtype == bool for each in arrays)  # else `infer` says it better
         if masked and ("broadcast" in str(error) or "assign" in str(error)):
             raise ShapeError(
-                f"index_set: a value of shape {np.shape(value)} does not fit what the index selects, "
-                f"of shape {total[_fill(index, arrays)].shape}",
+                f"index_set: a value of shape {np.shape(value)} does not fit what the index "
+                f"selects, of shape {total[_fill(index, arrays)].shape}",
                 hint="the value must have that shape, or broadcast to it",
             ) from None
         raise
