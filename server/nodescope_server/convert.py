@@ -67,11 +67,13 @@ def snapshot(
 ) -> wire.Snapshot:
     """Everything up to and including the record ``until``."""
     state = recording.state_at(until)
+    nodes, node_seqs = _nodes(recording.nodes(), until)
     return wire.Snapshot(
         run=info,
         seq=until,
         time_ns=_latest_ns(recording, [each for each, _ in state]),
-        nodes=_nodes(recording.nodes(), until),
+        nodes=nodes,
+        node_seqs=node_seqs,
         values=_values(recording.values(), until),
         gradients=tuple(each for each in recording.gradients() if each.seq <= until),
         steps=_steps(recording.steps(), until),
@@ -86,11 +88,13 @@ def records(recording: Recording, run: str, after: int, until: int) -> wire.Reco
     """What was recorded in ``(after, until]``."""
     executions, skipped = thin(recording.executions(after, until), MAX_EXECUTIONS)
     logs = tuple(each for each in recording.logs(after) if each.seq <= until)
+    nodes, node_seqs = _nodes(recording.nodes(after), until)
     return wire.Records(
         run=run,
         seq=until,
         time_ns=_latest_ns(recording, executions),
-        nodes=_nodes(recording.nodes(after), until),
+        nodes=nodes,
+        node_seqs=node_seqs,
         values=_values(recording.values(after), until),
         gradients=tuple(each for each in recording.gradients(after) if each.seq <= until),
         steps=_steps(recording.steps(after), until),
@@ -131,8 +135,9 @@ def timeline(recording: Recording, request: wire.GetTimeline) -> wire.Timeline:
     return wire.Timeline(request.start_ns, request.end_ns, total, columns(rows))
 
 
-def _nodes(rows: Sequence[NodeRow], until: int) -> tuple[Node, ...]:
-    return tuple(each.node for each in rows if each.seq <= until)
+def _nodes(rows: Sequence[NodeRow], until: int) -> tuple[tuple[Node, ...], tuple[int, ...]]:
+    kept = [each for each in rows if each.seq <= until]
+    return tuple(each.node for each in kept), tuple(each.seq for each in kept)
 
 
 def _values(rows: Sequence[ValueRow], until: int) -> tuple[wire.ProducedValue, ...]:

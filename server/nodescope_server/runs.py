@@ -312,6 +312,7 @@ def _empty(info: RunInfo, session: SessionInfo | None) -> wire.Snapshot:
         seq=0,
         time_ns=0,
         nodes=(),
+        node_seqs=(),
         values=(),
         gradients=(),
         steps=(),

@@ -277,6 +277,8 @@ class Snapshot(msgspec.Struct, frozen=True, tag="snapshot"):
     """Everything that a page needs to show a run at ``seq``; replaces what it had.
 
     Attributes:
+        nodes: Every definition in order, the last of each node being the one in force.
+        node_seqs: When each of ``nodes`` was defined.
         executions: The latest of each node, with ``times``.
         logs: The last 2,000 lines.
     """
@@ -285,6 +287,7 @@ class Snapshot(msgspec.Struct, frozen=True, tag="snapshot"):
     seq: int
     time_ns: int
     nodes: tuple[Node, ...]
+    node_seqs: tuple[int, ...]
     values: tuple[ProducedValue, ...]
     gradients: tuple[GradientRow, ...]
     steps: tuple[StepRow, ...]
@@ -299,6 +302,7 @@ class Records(msgspec.Struct, frozen=True, tag="records"):
 
     Attributes:
         nodes, values: New or redefined.
+        node_seqs: When each of ``nodes`` was defined.
         executions: Every one (live), in order of seq.
         steps: Steps that began or ended; replaces the row of the same step.
         skipped: Executions left out because there were more than a page can use; the last of each
@@ -309,6 +313,7 @@ class Records(msgspec.Struct, frozen=True, tag="records"):
     seq: int
     time_ns: int
     nodes: tuple[Node, ...]
+    node_seqs: tuple[int, ...]
     values: tuple[ProducedValue, ...]
     gradients: tuple[GradientRow, ...]
     steps: tuple[StepRow, ...]

@@ -24,7 +24,7 @@ import { drawFarBoxes } from "@/render/draw_far";
 import { rightText } from "@/render/draw_scopes";
 import { formatTime } from "@/render/format";
 import { isNotFinite, SHARES } from "@/render/live";
-import { hiddenBySmallScope, nodeColour } from "@/render/looks";
+import { hiddenBySmallScope, nodeColour } from "@/render/box_look";
 import { FAMILIES, familyColour, mix } from "@/render/palette";
 
 /** Nodes, inputs, stubs and folded scopes. */

@@ -7,7 +7,7 @@
 import { BOX_FOLD, BOX_SCOPE } from "@/layout/types";
 import { DIMMED, type Drawing } from "@/render/draw";
 import { SHARES } from "@/render/live";
-import { hiddenBySmallScope, nodeColour } from "@/render/looks";
+import { hiddenBySmallScope, nodeColour } from "@/render/box_look";
 import { FAMILIES, familyColour, mix } from "@/render/palette";
 
 /** Far away a box is a rounded bar in its colour; many of a colour go in one call. */

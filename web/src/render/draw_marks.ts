@@ -20,7 +20,7 @@ import {
 import { drawSaved, edgeRoute, edgeWidth, edgeWords } from "@/render/draw_edges";
 import { formatTime } from "@/render/format";
 import { HAS_NAN, isNotFinite } from "@/render/live";
-import { nodeColour } from "@/render/looks";
+import { nodeColour } from "@/render/box_look";
 import type { BreakpointMark } from "@/render/types";
 
 export function drawMarks(drawing: Drawing, marks: Marks): void {

@@ -11,7 +11,7 @@ import { BOX_SCOPE } from "@/layout/types";
 import { detailAt, drawChevron, drawNabla, type Drawing } from "@/render/draw";
 import { drawFarStrip } from "@/render/draw_far";
 import { formatCount, formatTime } from "@/render/format";
-import { hiddenBySmallScope, isBlock } from "@/render/looks";
+import { hiddenBySmallScope, isBlock } from "@/render/box_look";
 
 /** Fill and border of the open scopes in view, parents first. */
 export function drawScopes(drawing: Drawing, boxes: readonly number[]): void {

@@ -6,6 +6,7 @@
  */
 
 import { assertNever } from "@/base/assert";
+import { type GraphHistory, NO_HISTORY, withDefinitions } from "@/store/graph_history";
 import type {
   Dropped,
   GradientRow,
@@ -31,6 +32,7 @@ export interface RunGraph {
   readonly count: number;
   readonly byName: ReadonlyMap<string, number>;
   readonly values: ReadonlyMap<number, ProducedValue>;
+  readonly history: GraphHistory;
 }
 
 export interface RunModel {
@@ -59,6 +61,7 @@ const EMPTY_GRAPH: RunGraph = {
   count: 0,
   byName: new Map(),
   values: new Map(),
+  history: NO_HISTORY,
 };
 
 /** The model after a message; undefined if there is still none to apply it to. */
@@ -83,11 +86,7 @@ function fromSnapshot(before: RunModel | undefined, message: Snapshot): RunModel
     info: message.run,
     seq: message.seq,
     timeNs: message.time_ns,
-    graph: extend(
-      { ...EMPTY_GRAPH, version: same ? before.graph.version : 0 },
-      message.nodes,
-      message.values,
-    ),
+    graph: extend({ ...EMPTY_GRAPH, version: same ? before.graph.version : 0 }, message),
     gradients: withGradients(new Map(), message.gradients),
     steps: withSteps([], message.steps),
     logs: message.logs,
@@ -105,7 +104,7 @@ function append(model: RunModel, message: Records): RunModel {
     ...model,
     seq: Math.max(model.seq, message.seq),
     timeNs: Math.max(model.timeNs, message.time_ns),
-    graph: extend(model.graph, message.nodes, message.values),
+    graph: extend(model.graph, message),
     gradients: withGradients(model.gradients, message.gradients),
     steps: withSteps(model.steps, message.steps),
     logs: cut > 0 ? logs.slice(cut) : logs,
@@ -128,8 +127,7 @@ function newer(a: SessionInfo | undefined, b: SessionInfo | undefined): SessionI
 
 function extend(
   graph: RunGraph,
-  nodes: readonly Node[],
-  values: readonly ProducedValue[],
+  { nodes, node_seqs, values }: Pick<Snapshot, "nodes" | "node_seqs" | "values">,
 ): RunGraph {
   if (nodes.length === 0 && values.length === 0) return graph;
   const all = graph.nodes.slice();
@@ -146,7 +144,8 @@ function extend(
     for (const value of values) more.set(value.value.id, value);
     known = more;
   }
-  return { version: graph.version + 1, nodes: all, count, byName, values: known };
+  const history = withDefinitions(graph.history, graph.nodes, nodes, node_seqs);
+  return { version: graph.version + 1, nodes: all, count, byName, values: known, history };
 }
 
 function withGradients(

@@ -96,6 +96,7 @@ export function columns(rows: readonly ExecutionRow[]): ExecutionColumns {
 const NOTHING = {
   time_ns: 0,
   nodes: [],
+  node_seqs: [],
   values: [],
   gradients: [],
   steps: [],

@@ -387,6 +387,8 @@ export interface RunsChanged {
  * Everything that a page needs to show a run at `seq`; replaces what it had.
  *
  * Attributes:
+ *     nodes: Every definition in order, the last of each node being the one in force.
+ *     node_seqs: When each of `nodes` was defined.
  *     executions: The latest of each node, with `times`.
  *     logs: The last 2,000 lines.
  */
@@ -396,6 +398,7 @@ export interface Snapshot {
   readonly seq: number;
   readonly time_ns: number;
   readonly nodes: readonly Node[];
+  readonly node_seqs: readonly number[];
   readonly values: readonly ProducedValue[];
   readonly gradients: readonly GradientRow[];
   readonly steps: readonly StepRow[];
@@ -578,6 +581,7 @@ export interface BreakpointStatus {
  *
  * Attributes:
  *     nodes, values: New or redefined.
+ *     node_seqs: When each of `nodes` was defined.
  *     executions: Every one (live), in order of seq.
  *     steps: Steps that began or ended; replaces the row of the same step.
  *     skipped: Executions left out because there were more than a page can use; the last of each
@@ -589,6 +593,7 @@ export interface Records {
   readonly seq: number;
   readonly time_ns: number;
   readonly nodes: readonly Node[];
+  readonly node_seqs: readonly number[];
   readonly values: readonly ProducedValue[];
   readonly gradients: readonly GradientRow[];
   readonly steps: readonly StepRow[];

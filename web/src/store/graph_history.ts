@@ -1,0 +1,87 @@
+/**
+ * When each node was first met, and when it was defined again with other inputs.
+ *
+ * Invariant: pure; rewirings stand in order of seq. Only so many are kept: before `since` there may
+ * have been others.
+ */
+
+import type { Node } from "@/wire/types.gen";
+
+/** A node that was defined again with other inputs. */
+export interface Rewiring {
+  readonly node: number;
+  readonly seq: number;
+  /** Value ids by input port. */
+  readonly before: readonly number[];
+  readonly after: readonly number[];
+}
+
+export interface GraphHistory {
+  /** Seq of the first definition by node id; 0 = there is no such node. */
+  readonly met: readonly number[];
+  readonly rewirings: readonly Rewiring[];
+  /** The rewirings are complete from this seq on. */
+  readonly since: number;
+}
+
+export const NO_HISTORY: GraphHistory = { met: [], rewirings: [], since: 0 };
+
+export const MAX_REWIRINGS = 20_000;
+
+/** The history after further definitions; `known` are the nodes as they stood before. */
+export function withDefinitions(
+  history: GraphHistory,
+  known: readonly (Node | undefined)[],
+  nodes: readonly Node[],
+  seqs: readonly number[],
+): GraphHistory {
+  if (nodes.length === 0) return history;
+  const met = history.met.slice();
+  const latest = new Map<number, readonly number[]>();
+  const fresh: Rewiring[] = [];
+  // Records that come again, after a lost connection, are no news.
+  const last = history.rewirings.at(-1)?.seq ?? 0;
+  nodes.forEach((node, i) => {
+    const seq = seqs[i] ?? 0;
+    const before = latest.get(node.id) ?? known[node.id]?.inputs;
+    latest.set(node.id, node.inputs);
+    if (before === undefined) met[node.id] = seq;
+    else if (seq >= last && !same(before, node.inputs)) {
+      fresh.push({ node: node.id, seq, before, after: node.inputs });
+    }
+  });
+  if (fresh.length === 0) return { ...history, met };
+  const all = [...history.rewirings, ...fresh];
+  const cut = all.length - MAX_REWIRINGS;
+  if (cut <= 0) return { ...history, met, rewirings: all };
+  return { met, rewirings: all.slice(cut), since: (all[cut - 1]?.seq ?? 0) + 1 };
+}
+
+/** The last rewiring of a node at or before a seq. */
+export function lastRewiring(
+  history: GraphHistory,
+  node: number,
+  until: number,
+): Rewiring | undefined {
+  return history.rewirings.findLast((each) => each.node === node && each.seq <= until);
+}
+
+/** Rewirings with `from <= seq < to`. */
+export function rewiringsIn(history: GraphHistory, from: number, to: number): readonly Rewiring[] {
+  return history.rewirings.slice(firstAt(history, from), firstAt(history, to));
+}
+
+function firstAt({ rewirings }: GraphHistory, seq: number): number {
+  let low = 0;
+  let high = rewirings.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((rewirings[middle]?.seq ?? 0) < seq) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+export function same(a: readonly number[], b: readonly number[]): boolean {
+  return a.length === b.length && a.every((value, i) => value === b[i]);
+}
