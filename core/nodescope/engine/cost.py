@@ -1,8 +1,8 @@
 """Cost: about how long a node will run, from its op's flops and the bytes that it moves.
 
-The constants are measured on one core of a server CPU of the 2020s (bench/execution.py prints what
-they give beside what is measured). They only decide where running nodes at the same time pays; no
-result depends on them.
+The constants are CPU times measured on one core of a server CPU (AMD EPYC, 2026, NumPy 2.4, arrays
+of 200,000 elements); bench/execution.py prints what they give beside what is measured. They only
+say where running nodes at the same time is worth a trial; no result depends on them.
 
 Invariant: a function of specs, never of values.
 """
@@ -11,26 +11,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from nodescope.engine.plan import Call, Scalar
 from nodescope.ir.graph import TensorSpec
 
-CALL_NS = 1_500.0
+CALL_NS = 1_000.0
 """A call of an impl on next to nothing."""
 
-NS_PER_FLOP = {
-    "matmul": 0.05, "elementwise": 0.3, "activation": 4.0, "reduction": 0.4, "norm": 2.0,
-    "loss": 4.0, "random": 6.0,
+NS_PER_FLOP = {"matmul": 0.02, "elementwise": 0.2, "reduction": 0.3}
+NS_PER_BYTE = 0.06
+PER_ELEMENT = {
+    "sqrt": (0.4, 1.4), "exp": (1.3, 5.0), "exp2": (1.3, 5.0), "log": (1.7, 4.1),
+    "sin": (1.6, 17.0), "cos": (1.6, 14.0), "tan": (15.0, 20.0), "tanh": (2.6, 13.0),
+    "power": (5.8, 13.0), "arctan": (8.0, 9.5), "sinh": (18.0, 17.0), "cosh": (6.2, 6.5),
+    "expm1": (11.0, 9.6), "log1p": (11.0, 11.0), "logaddexp": (2.2, 1.9), "erf": (10.0, 26.0),
+    "gelu": (12.0, 40.0), "sigmoid": (3.0, 18.0), "silu": (3.5, 19.0), "softmax": (2.4, 12.0),
+    "log_softmax": (2.3, 6.8), "sort": (20.0, 20.0), "argsort": (40.0, 40.0),
 }  # fmt: skip
-NS_PER_BYTE = 0.12
-SLOW = {
-    "exp": 4.0, "log": 4.0, "tanh": 6.0, "sin": 8.0, "cos": 8.0, "power": 15.0, "erf": 12.0,
-    "logaddexp": 20.0, "arctan": 8.0, "sinh": 12.0, "cosh": 12.0, "tan": 10.0, "expm1": 8.0,
-    "log1p": 8.0, "sqrt": 1.0, "divide": 0.6, "sort": 30.0, "argsort": 60.0,
-}  # fmt: skip
-"""Nanoseconds per element of ops that compute long on each."""
+"""Nanoseconds per element of ops that compute long on each: of up to four bytes, and of more."""
+OTHER = {"activation": 3.0, "norm": 3.0, "loss": 3.0, "random": 6.0}
+"""Nanoseconds per element of the other ops of these families."""
 
 SIDE_BY_SIDE = frozenset(
     {"elementwise", "activation", "reduction", "norm", "layout", "index", "random", "loss"}
@@ -50,17 +53,20 @@ def nanoseconds(call: Call, specs: Mapping[int, TensorSpec]) -> float:
     outputs = [specs[each] for each in call.node.outputs]
     if not outputs:
         return CALL_NS
-    elements = sum(math.prod(each.shape) for each in outputs)
-    moved = sum(_bytes(each) for each in (*inputs, *outputs) if isinstance(each, TensorSpec))
-    per = SLOW.get(call.node.op)
+    elements = max(math.prod(each.shape) for each in (*outputs, *_specs(inputs)))
+    per = PER_ELEMENT.get(call.node.op)
     if per is not None:
-        work = per * elements
-    else:
-        flops = call.op.flops(inputs, outputs[0])
-        work = flops * NS_PER_FLOP.get(call.op.family, 1.0)
+        return CALL_NS + per[np.dtype(outputs[0].dtype).itemsize > 4] * elements
+    if call.op.family in OTHER:
+        return CALL_NS + OTHER[call.op.family] * elements
+    moved = sum(map(_bytes, (*outputs, *_specs(inputs))))
+    work = call.op.flops(inputs, outputs[0]) * NS_PER_FLOP.get(call.op.family, 1.0)
     return CALL_NS + max(work, moved * NS_PER_BYTE if call.op.family != "layout" else 0.0)
 
 
+def _specs(inputs: tuple[Any, ...]) -> list[TensorSpec]:
+    return [each for each in inputs if isinstance(each, TensorSpec)]
+
+
 def _bytes(spec: TensorSpec) -> int:
-    size = 2 if spec.dtype == "bfloat16" else np.dtype(spec.dtype).itemsize
-    return math.prod(spec.shape) * size
+    return math.prod(spec.shape) * np.dtype(spec.dtype).itemsize

@@ -1,7 +1,8 @@
 """Parallel: nodes that are ready run at the same time, where the cost model says that it pays.
 
-Calls are joined to tasks (chains, and whatever is too short to be handed over), the tasks are
-scheduled on paper, and threads are used only if that comes out clearly shorter.
+Calls are joined to tasks (chains, and whatever is too short to be handed over) and the tasks are
+scheduled on paper. If that comes out clearly shorter, threads are tried, and kept if they are
+faster here and now: the machine may be busy, and the model wrong (`Trial`).
 
 Invariant: results are bit-equal to those of running the calls in order: each call is the same impl
 on the same arrays, and calls that touch the same variable stay in order.
@@ -117,6 +118,36 @@ class Schedule:
             pool.submit(contextvars.copy_context().run, run.work)  # np.errstate, for one
         run.work()
         return run.result()
+
+
+class Trial:
+    """Whether to use threads for a program: tried in turn with running in order, then decided.
+
+    Args:
+        schedule: The program's.
+    """
+
+    ROUNDS = 3
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._decided = None if schedule.pays else False
+        self._took: dict[bool, list[int]] = {True: [], False: []}
+
+    def threads(self) -> bool:
+        """Whether the next run is to use threads."""
+        if self._decided is not None:
+            return self._decided
+        return len(self._took[True]) <= len(self._took[False])
+
+    def took(self, threads: bool, nanoseconds: int) -> None:
+        """Note how long a run took."""
+        if self._decided is not None:
+            return
+        self._took[threads].append(nanoseconds)
+        one, other = self._took[True], self._took[False]
+        if min(len(one), len(other)) >= self.ROUNDS:
+            # The quickest of each: whatever else the machine does only makes runs slower.
+            self._decided = min(one) < 0.95 * min(other)
 
 
 def dependencies(plan: Plan, chains: Sequence[Sequence[int]] = ()) -> list[set[int]]:

@@ -35,6 +35,7 @@ from nodescope.ir.text import parse_graph, print_graph
 from nodescope.ir.verify import verify
 from nodescope.ops.checking import inferred
 from nodescope.ops.index import Port
+from nodescope.ops.lowprecision import bfloat16
 from nodescope.ops.op import Array
 
 VERSION = 1
@@ -118,6 +119,8 @@ def put_together(parts: Parts) -> Graph:
         GraphError: The parts do not fit together.
     """
     data = parts.graph
+    if any(each.spec.dtype == "bfloat16" for each in data.values):
+        bfloat16()  # from here on NumPy knows the name
     for each in with_bodies(data):
         verify(each, inferred)
     if [node.id for node in data.nodes] != list(range(1, len(data.nodes) + 1)) or [
@@ -325,8 +328,6 @@ def _array(raw: bytes, dtype: str) -> Array:
     if held.tell() != len(raw):
         raise GraphError("an array has more bytes than it needs")
     if dtype == "bfloat16":
-        from nodescope.ops.lowprecision import bfloat16
-
         found = found.view(bfloat16())
     if found.dtype.name != dtype:
         raise GraphError(f"an array is of {found.dtype}, not {dtype}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from nodescope.engine.default_graph import get_default_graph
 from nodescope.engine.executor import Effects, execute_observed, run_calls
 from nodescope.engine.fetches import Fetches, feed_array
 from nodescope.engine.graph import Graph, Variable
-from nodescope.engine.parallel import Schedule
+from nodescope.engine.parallel import Schedule, Trial
 from nodescope.engine.partition import Partition, canonical, cut, run_partitions
 from nodescope.engine.plan import Call, Plan, needed
 from nodescope.engine.source import where
@@ -88,6 +89,11 @@ class _Program:
             if call.node.id in self.homes:
                 chains.setdefault(self.homes[call.node.id], []).append(position)
         return Schedule(self.plan, tuple(chains.values()))
+
+    @functools.cached_property
+    def trial(self) -> Trial:
+        """Whether threads are faster."""
+        return Trial(self.schedule)
 
     @functools.cached_property
     def parts(self) -> tuple[tuple[Partition, ...], tuple[Plan, ...]]:
@@ -325,7 +331,21 @@ class Session:
             return self._in_places(program, dict(zip(program.plan.fed, feeds, strict=True)))
         if program.metadata.peak_bytes is None and not options.parallel:
             return run_calls(program.plan, feeds, effects=effects, measure=program.measured)
-        if options.parallel or (options.parallel is None and program.schedule.pays):
+        if options.parallel is None and program.schedule.pays:
+            return self._tried(program, feeds, effects)
+        return self._arrays(program, feeds, effects, threads=options.parallel is True)
+
+    def _tried(self, program: _Program, feeds: list[Array], effects: Effects) -> list[Array]:
+        threads = program.trial.threads()
+        start = time.perf_counter_ns()
+        found = self._arrays(program, feeds, effects, threads=threads)
+        program.trial.took(threads, time.perf_counter_ns() - start)
+        return found
+
+    def _arrays(
+        self, program: _Program, feeds: list[Array], effects: Effects, *, threads: bool
+    ) -> list[Array]:
+        if threads:
             program.metadata = replace(program.metadata, parallel=True)
             return program.schedule.run(feeds, effects)
         if program.stateful:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import nodescope as ns
 from nodescope.engine import parallel
-from nodescope.engine.parallel import Schedule
+from nodescope.engine.cost import nanoseconds
+from nodescope.engine.parallel import Schedule, Trial
 from nodescope.engine.plan import Plan
 
 SIDE_BY_SIDE = ns.RunOptions(parallel=True)
@@ -98,6 +99,32 @@ def test_threads_are_used_where_they_pay() -> None:
     assert first.tobytes() == second.tobytes()
     session.run(y, feed, IN_ORDER)
     assert not session.run_metadata.parallel
+
+
+@pytest.mark.parametrize(("threaded", "kept"), [(50, True), (99, False), (300, False)])
+def test_threads_are_kept_only_if_they_are_faster(threaded: int, kept: bool) -> None:
+    g, _, y = branches()
+    trial = Trial(Schedule(Plan(g.finish([y.data.value]), g.arrays)))
+    chosen = []
+    for _ in range(8):
+        chosen.append(trial.threads())
+        trial.took(chosen[-1], threaded if chosen[-1] else 100)
+    assert chosen == [True, False] * 3 + [kept, kept]
+
+
+def test_the_estimates_follow_sizes_and_dtypes() -> None:
+    with ns.Graph().as_default() as g:
+        for dtype in (np.float32, np.float64):
+            for size in (1_000, 100_000):
+                np.exp(ns.placeholder(dtype, (size,)))
+        ns.placeholder(np.float32, (64, 64)) @ ns.placeholder(np.float32, (64, 64))
+    data = g.finish(())
+    plan = Plan(data, g.arrays, (), [value.id for value in data.values], [n.id for n in data.nodes])
+    specs = {value.id: value.spec for value in data.values}
+    small, large, small64, large64, product = (nanoseconds(call, specs) for call in plan.calls)
+    assert small < small64 < large < large64
+    assert 50 * small64 < large64
+    assert product > 64**3 * 2 * 0.01
 
 
 @st.composite
