@@ -305,7 +305,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
     n = found.shape[0]
     spread = np.sqrt(np.real(found[np.arange(n), np.arange(n)]))
     scaled = found / spread.reshape(-1, 1) / spread
-    return scaled if scaled.dtype.kind == "c" else np.clip(scaled, -1, 1)  # type: ignore[no-any-return]
+    return scaled if scaled.dtype.kind == "c" else call("clip", scaled, low=-1, high=1)
 
 
 NUMPY: Table = {
