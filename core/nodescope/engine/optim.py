@@ -6,6 +6,7 @@ Invariant: parameters and state get new arrays; the arithmetic is the same obser
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -115,6 +116,7 @@ class Optimizer:
         """Change every parameter that has a gradient."""
         tracer, builder = modes.observer(), modes.builder()
         rates: dict[str, Any] = self.rates() if builder is not None else self._next()
+        reader = functools.partial(self._next)  # of this step: another one counts again
         with modes.recording(False) if tracer is not None else contextlib.nullcontext():
             for value, state, path in zip(self.parameters, self._state, self._paths, strict=True):
                 gradient = value.grad
@@ -130,7 +132,7 @@ class Optimizer:
                     changed(value)
                 else:
                     if builder is not None:
-                        rates = builder.host(self._next, rates, _working(value).name, "optimizer")
+                        rates = builder.host(reader, rates, _working(value).name, "optimizer")
                     with tracer.optimizer(path):
                         now = value.astype(_working(value), copy=False)
                         slope = gradient.astype(_working(value), copy=False)
