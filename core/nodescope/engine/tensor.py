@@ -270,6 +270,9 @@ class Tensor:
             )
         return int(self.data)
 
+    def __format__(self, spec: str) -> str:
+        return format(self._one("format"), spec) if spec else str(self)
+
     def _one(self, wanted: str) -> Any:
         check_known(self, wanted)
         if self.data.size != 1:

@@ -268,7 +268,11 @@ def _family(function: Function, entry: Entry, positions: tuple[int, ...]) -> Fam
     base = entry.traced
     shapes = [each.spec.shape for each in base.builder.values]
     own = _shape(base.form, positions[0])[0]
-    count = base.mark + (len(entry.joint.full.nodes) if entry.joint is not None else 0)
+    count = base.mark
+    if entry.joint is not None:
+        if entry.joint.full is None:
+            raise Unfit("the function has no derivative as a graph")
+        count += len(entry.joint.full.nodes)
     traces: list[Traced] = []
     for n in TRIED:
         watch = Watch()

@@ -79,6 +79,8 @@ class Entry:
         self._hosts = [
             (reader, {key.rpartition(":")[0] for key in ids}) for reader, ids in builder.hosts
         ]
+        owners: list[Any] = [_owner(reader) for reader, _ in builder.hosts]
+        self._owners = [each for each in owners if hasattr(each, "steps")]
         self._held = tuple(
             (tensor, tensor.data.shape, tensor.edge is None)
             for tensor in map(traced.binding, (each for each, _ in builder.captures))
@@ -293,8 +295,16 @@ class Entry:
 
     def _steps(self) -> list[tuple[Any, int]]:
         """The optimizers that count this call as a step, with their counts before it."""
-        owners: list[Any] = [getattr(reader, "__self__", None) for reader, _ in self._hosts]
-        return [(each, each.steps) for each in owners if hasattr(each, "steps")]
+        return [(each, each.steps) for each in self._owners]
+
+    def next_rates(self) -> list[dict[str, float]]:
+        """The numbers of the next call, which does not happen."""
+        before = self._steps()
+        try:
+            return self._rates()
+        finally:
+            for owner, steps in before:
+                owner.steps = steps
 
     def _rates(self) -> list[dict[str, float]]:
         found = []
@@ -334,6 +344,11 @@ def _store(target: Tensor, array: Any) -> None:
     target = settled(target)
     target.data = array
     changed(target)
+
+
+def _owner(reader: Any) -> Any:
+    """The optimizer whose numbers a function gives."""
+    return getattr(getattr(reader, "func", reader), "__self__", None)
 
 
 def _form(tensor: Tensor) -> tuple[Any, Any]:

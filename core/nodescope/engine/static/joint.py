@@ -23,6 +23,7 @@ from nodescope.engine.static.play import play
 from nodescope.engine.static.tracing import Traced, history
 from nodescope.engine.tape import alias_of, pull_many
 from nodescope.engine.tensor import Bundle, Tensor, make, next_seq, settled, spec_of
+from nodescope.errors import GradientError
 from nodescope.ir.graph import Graph, Node
 from nodescope.ops.op import Op
 
@@ -54,7 +55,7 @@ class Joint:
     Attributes:
         roots: Positions of the results with a history, among the trace's tensors.
         residuals: Value ids that the graph gives out besides, in order.
-        full: The derivative for cotangents through all roots.
+        full: The derivative for cotangents through all roots; None if there is none as a graph.
     """
 
     def __init__(
@@ -78,9 +79,17 @@ class Joint:
         everything = (True,) * len(roots)
         if full is not None:
             self._backwards[everything] = full
-        self.full = self.backward(everything)
-        given = set(traced.builder.inputs)
-        self.residuals = tuple(each for each in self.full.residuals if each not in given)
+        needed = set()
+        try:
+            self.full: Backward | None = self.backward(everything)
+            needed.update(self.full.residuals)
+        except GradientError:  # it matters only to those who ask for it
+            self.full = None
+            for i in range(len(roots)):
+                with contextlib.suppress(GradientError):
+                    alone = tuple(k == i for k in range(len(roots)))
+                    needed.update(self.backward(alone).residuals)
+        self.residuals = tuple(sorted(needed.difference(traced.builder.inputs)))
         self.op = Op(
             name=name, family="layout", infer=_unknown, impl=_unknown, vjp=(self._rule,),
             variadic=True, joint=True, partial=True,
@@ -108,6 +117,7 @@ class Joint:
             elsewhere: The derivative of a trace at that size, for other sets of results.
         """
         full, mark = self.full, traced.mark
+        assert full is not None
         graph = Graph(
             id=full.graph.id, kind="static", inputs=full.graph.inputs, outputs=full.graph.outputs,
             nodes=tuple(nodes), values=tuple(traced.builder.values),

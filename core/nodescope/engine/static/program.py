@@ -194,7 +194,7 @@ def program_of(entry: Entry) -> Program:
     arguments: list[tuple[str, int]] = [
         (traced.form.arguments[position].path, 0) for position in traced.form.dynamic
     ]
-    rates = [reader.__self__.rates() for reader, _ in builder.hosts]  # type: ignore[attr-defined]
+    rates = entry.next_rates()
     held: dict[int, int] = {}
     for value, (kind, place, name) in zip(entry.inputs, entry.feeding, strict=True):
         if kind == FROM_LEAF:

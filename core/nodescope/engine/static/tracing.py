@@ -112,6 +112,14 @@ class Tracing(Builder):
             hint="make it once outside of the function",
         )
 
+    def start_step(self) -> None:
+        """Refuse a training step that begins inside: a graph runs within one."""
+        raise TraceError(
+            "a training step begins inside a compiled function",
+            source=where(),
+            hint="compile what one step does, and loop with nodescope.steps around it",
+        )
+
     def _constant(self, tensor: Tensor) -> int:
         value = super()._constant(tensor)
         self.originals[value] = tensor
