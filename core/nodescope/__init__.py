@@ -44,25 +44,16 @@ from nodescope.engine.gradient_tape import GradientTape
 from nodescope.engine.graph import Graph
 from nodescope.engine.graph_api import (
     GraphKeys,
-    assign,
-    assign_add,
-    assign_sub,
     constant,
     control_dependencies,
     device,
-    global_variables,
-    global_variables_initializer,
-    gradients,
     group,
     identity,
     no_op,
-    parameter,
     placeholder,
     placeholder_with_default,
-    trainable_variables,
-    variable,
-    variables_initializer,
 )
+from nodescope.engine.graph_gradients import gradients
 from nodescope.engine.jacobian import hessian, hvp, jacfwd, jacobian, jacrev
 from nodescope.engine.modes import no_grad
 from nodescope.engine.numpy_functions.creation import geomspace, logspace, tri
@@ -76,10 +67,22 @@ from nodescope.engine.numpy_functions.index import (
     scatter_add,
 )
 from nodescope.engine.numpy_functions.ordering import bincount, topk
+from nodescope.engine.program import RunMetadata, RunOptions
 from nodescope.engine.scopes import name_scope, step, steps
-from nodescope.engine.session import RunMetadata, RunOptions, Session
+from nodescope.engine.session import Session
 from nodescope.engine.static import compile, disable_compile, get_mode, set_mode
 from nodescope.engine.tensor import Tensor
+from nodescope.engine.variables import (
+    assign,
+    assign_add,
+    assign_sub,
+    global_variables,
+    global_variables_initializer,
+    parameter,
+    trainable_variables,
+    variable,
+    variables_initializer,
+)
 from nodescope.errors import NodescopeError
 
 if TYPE_CHECKING:

@@ -17,12 +17,13 @@ from nodescope import ops
 from nodescope.engine import modes
 from nodescope.engine.abstract import Abstract
 from nodescope.engine.grad import store
-from nodescope.engine.graph_api import minimize, slot_variable
+from nodescope.engine.graph_gradients import minimize
 from nodescope.engine.nn import Module
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.tape import TRACED
 from nodescope.engine.tensor import Tensor, changed, make
+from nodescope.engine.variables import slot_variable
 from nodescope.errors import UsageError
 from nodescope.ir.scopes import join
 

@@ -6,12 +6,11 @@ after an update is read as it was when the run began.
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -22,9 +21,9 @@ from nodescope.engine.default_graph import get_default_graph
 from nodescope.engine.executor import Effects, execute_observed, run_calls
 from nodescope.engine.fetches import Fetches, feed_array
 from nodescope.engine.graph import Graph, Variable
-from nodescope.engine.parallel import Schedule, Trial
-from nodescope.engine.partition import Partition, canonical, cut, run_partitions
-from nodescope.engine.plan import Call, Plan, needed
+from nodescope.engine.partition import run_partitions
+from nodescope.engine.plan import Call
+from nodescope.engine.program import Program, RunMetadata, RunOptions, prepared
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor, make
 from nodescope.errors import UsageError
@@ -33,77 +32,6 @@ from nodescope.ops.op import Array
 from nodescope.ops.state import UPDATES
 
 _MOST_PLANS = 128
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How a run is executed.
-
-    Attributes:
-        parallel: Run ready nodes at the same time: True, False, or None for where the cost model
-            says that it pays.
-        partition: Cut the graph by device and run the parts as threads; None where there are
-            several devices.
-    """
-
-    parallel: bool | None = None
-    partition: bool | None = None
-
-
-@dataclass(frozen=True)
-class RunMetadata:
-    """What the last run of a session did.
-
-    Attributes:
-        executed: Names of the nodes that were run, in order (of their parts, if partitioned).
-        peak_bytes: The most bytes of intermediate results that were held at once; views hold
-            nothing. Measured at the first run of these fetches with these feeds.
-        parallel: Whether nodes were run at the same time.
-        partitions: Devices of the parts, if the graph was cut.
-    """
-
-    executed: tuple[str, ...] = ()
-    peak_bytes: int | None = None
-    parallel: bool = False
-    partitions: tuple[str, ...] = ()
-
-
-@dataclass
-class _Program:
-    """Fetches and feeds, made ready."""
-
-    plan: Plan
-    reads: tuple[Variable, ...]
-    hosts: tuple[tuple[Any, tuple[tuple[str, int, Any], ...]], ...]
-    stateful: bool
-    chained: bool
-    metadata: RunMetadata
-    homes: dict[int, int]
-    several_devices: bool
-
-    @functools.cached_property
-    def schedule(self) -> Schedule:
-        """The calls as tasks; those of one variable stay in order."""
-        chains: dict[int, list[int]] = {}
-        for position, call in enumerate(self.plan.calls):
-            if call.node.id in self.homes:
-                chains.setdefault(self.homes[call.node.id], []).append(position)
-        return Schedule(self.plan, tuple(chains.values()))
-
-    @functools.cached_property
-    def trial(self) -> Trial:
-        """Whether threads are faster."""
-        return Trial(self.schedule)
-
-    @functools.cached_property
-    def parts(self) -> tuple[tuple[Partition, ...], tuple[Plan, ...]]:
-        """The partitions, and their plans."""
-        found = cut(self.plan, self.homes)
-        return found, tuple(each.plan() for each in found)
-
-    def measured(self, peak_bytes: int) -> None:
-        """Note what a run held at most."""
-        self.metadata = replace(self.metadata, peak_bytes=peak_bytes)
 
 
 class Session:
@@ -127,7 +55,7 @@ class Session:
         self._values: dict[int, Array] = dict(self.graph.saved)
         self._lock = threading.RLock()
         self._drawing = threading.Lock()
-        self._programs: OrderedDict[Any, _Program] = OrderedDict()
+        self._programs: OrderedDict[Any, Program] = OrderedDict()
         self._closed = False
 
     def __enter__(self) -> Session:
@@ -220,67 +148,17 @@ class Session:
 
     # Programs
 
-    def _program(self, wanted: Fetches, fed: Mapping[int, Array]) -> _Program:
+    def _program(self, wanted: Fetches, fed: Mapping[int, Array]) -> Program:
         key = (wanted.values, wanted.nodes, frozenset(fed), self.graph.version)
         with self._lock:
             program = self._programs.get(key)
             if program is None:
-                program = self._programs[key] = self._prepared(wanted, frozenset(fed))
+                program = self._programs[key] = prepared(self.graph, wanted, frozenset(fed))
                 while len(self._programs) > _MOST_PLANS:
                     self._programs.popitem(last=False)
             else:
                 self._programs.move_to_end(key)
         return program
-
-    def _prepared(self, wanted: Fetches, fed: frozenset[int]) -> _Program:
-        graph = self.graph
-        data = graph.finish(())
-        outputs, also = wanted.values, set(wanted.nodes)
-        # Drawing from chained state moves it on.
-        while True:
-            nodes = needed(data, outputs, tuple(fed), tuple(also))
-            used = {value for node in nodes for value in node.inputs}
-            more = {graph.follow[each] for each in used if each in graph.follow} - also
-            if not more:
-                break
-            also |= more
-        made = {value for node in nodes for value in node.outputs}
-        reads = tuple(each for each in graph.variables.values() if each.value in made - fed)
-        hosts = []
-        rates: set[int] = set()
-        for reader, ids in graph.hosts:
-            mine = tuple(
-                (name.rpartition(":")[0], value, np.dtype(graph.values[value - 1].spec.dtype))
-                for name, value in ids.items()
-                if value in made
-            )
-            if mine:
-                hosts.append((reader, mine))
-                rates.update(each[1] for each in mine)
-        known = {each.value for each in reads} | rates | fed
-        for node in nodes:
-            if node.op == "placeholder" and node.outputs[0] not in known:
-                made_at = f", made at {node.source}," if node.source else ""
-                raise UsageError(
-                    f"the placeholder {node.name!r}{made_at} must be fed",
-                    source=where(), hint=f"run(fetches, {{{node.name}: value}})",
-                )  # fmt: skip
-        order = (*fed, *(each.value for each in reads), *rates)
-        plan = Plan(data, graph.arrays, outputs, order, tuple(also))
-        stateful = any(node.op in UPDATES or node.op == "read" for node in plan.nodes)
-        chained = any(each.chained for each in reads)
-        names = tuple(call.node.name for call in plan.calls)
-        homes = {
-            node.id: graph.producer(graph.state_of.get(node.inputs[0], node.inputs[0])).id
-            for node in plan.nodes
-            if node.op in UPDATES or node.op == "read"
-        }
-        devices = {
-            canonical(plan.by_id[homes.get(call.node.id, call.node.id)].device)
-            for call in plan.calls
-        }
-        return _Program(plan, reads, tuple(hosts), stateful, chained, RunMetadata(names), homes,
-                        len(devices) > 1)  # fmt: skip
 
     # Running
 
@@ -297,9 +175,7 @@ class Session:
         self.run_metadata = program.metadata
         return wanted.filled(dict(zip(wanted.values, arrays, strict=True)))
 
-    def _execute(
-        self, program: _Program, fed: dict[int, Array], options: RunOptions
-    ) -> list[Array]:
+    def _execute(self, program: Program, fed: dict[int, Array], options: RunOptions) -> list[Array]:
         values: dict[int, Array] = dict(fed)
         first = self._first_values(program)
         for variable in program.reads:
@@ -335,7 +211,7 @@ class Session:
             return self._tried(program, feeds, effects)
         return self._arrays(program, feeds, effects, threads=options.parallel is True)
 
-    def _tried(self, program: _Program, feeds: list[Array], effects: Effects) -> list[Array]:
+    def _tried(self, program: Program, feeds: list[Array], effects: Effects) -> list[Array]:
         threads = program.trial.threads()
         start = time.perf_counter_ns()
         found = self._arrays(program, feeds, effects, threads=threads)
@@ -343,7 +219,7 @@ class Session:
         return found
 
     def _arrays(
-        self, program: _Program, feeds: list[Array], effects: Effects, *, threads: bool
+        self, program: Program, feeds: list[Array], effects: Effects, *, threads: bool
     ) -> list[Array]:
         if threads:
             program.metadata = replace(program.metadata, parallel=True)
@@ -352,7 +228,7 @@ class Session:
             return run_calls(program.plan, feeds, effects=effects)
         return run_calls(program.plan, feeds)
 
-    def _in_places(self, program: _Program, feeds: dict[int, Array]) -> list[Array]:
+    def _in_places(self, program: Program, feeds: dict[int, Array]) -> list[Array]:
         """Run the program's partitions as threads."""
         parts, plans = program.parts
         metadata = program.metadata
@@ -369,7 +245,7 @@ class Session:
         found.update(feeds)
         return [found[each] for each in program.plan.outputs]
 
-    def _first_values(self, program: _Program) -> set[int]:
+    def _first_values(self, program: Program) -> set[int]:
         """Variables without a value that the run only assigns to."""
         found = {each.value for each in program.reads if self._value(each) is None}
         if not found:
@@ -384,7 +260,7 @@ class Session:
             return variable.outside.data
         return self._values.get(variable.value)
 
-    def _effects(self, program: _Program, *, observed: bool = False) -> Effects:
+    def _effects(self, program: Program, *, observed: bool = False) -> Effects:
         """What reads and updates of variables do in this run."""
         if not program.stateful:
             return Effects()

@@ -1,0 +1,86 @@
+"""Gradients in graphs that are built by hand: nodes that compute them, and train with them.
+
+Invariant: the nodes are those of the tape's own rules, in the order in which it runs them eagerly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodescope.engine import modes
+from nodescope.engine.backward import start
+from nodescope.engine.graph_api import GraphKeys, building, group, needed
+from nodescope.engine.operation import Operation
+from nodescope.engine.source import where
+from nodescope.engine.tape import TRACED, pull_many
+from nodescope.engine.tensor import (
+    LEAF,
+    Tensor,
+)
+from nodescope.errors import GradientError
+
+
+def gradients(ys: Any, xs: Any, grad_ys: Any = None) -> list[Tensor | None]:
+    """Add nodes that compute the gradients of the sum of ``ys`` by each of ``xs``.
+
+    Args:
+        ys: A tensor or several.
+        xs: A tensor or several: variables, placeholders, constants or values in between.
+        grad_ys: What to start from, for each of ``ys``; ones if None.
+
+    Returns:
+        A gradient for each of ``xs``; None where ``ys`` do not depend on it.
+
+    Raises:
+        GradientError: One of ``ys`` has no gradient.
+    """
+    graph = needed("gradients")
+    outputs = [ys] if isinstance(ys, Tensor) else list(ys)
+    inputs = [xs] if isinstance(xs, Tensor) else list(xs)
+    starts: list[Any] = [None] * len(outputs)
+    if grad_ys is not None:
+        starts = [grad_ys] if not isinstance(grad_ys, list | tuple) else list(grad_ys)
+    for y in outputs:
+        if y.dtype.kind not in "fV":
+            raise GradientError(f"gradients: {y.dtype} has no gradient to sum", source=where())
+    leaves = {id(each): each for each in inputs if each.edge is LEAF}
+    between = {id(each): each for each in inputs if each.edge not in (None, LEAF)}
+    with modes.recording(False), graph.backward() as differentiate:
+        cts = []
+        for y, given in zip(outputs, starts, strict=True):
+            differentiate(y)
+            cts.append(TRACED.ones_like(y) if given is None else start(y, given, True, "gradients"))
+    ends = pull_many(
+        outputs, cts, traced=True, create_graph=True, keep=True, targets=leaves, passed=between
+    )
+    found = {key: ct for key, (_, ct) in ends.items()}
+    for each in inputs:
+        if id(each) in found:
+            graph.pair(each, found[id(each)])
+    return [found.get(id(each)) for each in inputs]
+
+
+def minimize(optimizer: Any, loss: Tensor, name: str = "train") -> Operation | None:
+    """Compute gradients of ``loss`` and let ``optimizer`` use them.
+
+    Returns:
+        In a graph, the operation that does it, which is in the collection ``TRAIN_OP``, too.
+        Eagerly None: it is done.
+    """
+    graph = building()
+    if graph is None:
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return None
+    found = gradients(loss, optimizer.parameters)
+    if all(each is None for each in found):
+        raise GradientError("minimize: the loss does not depend on any of the parameters",
+                            source=where())  # fmt: skip
+    for parameter_, gradient in zip(optimizer.parameters, found, strict=True):
+        graph.write_grad(parameter_, gradient)
+    with graph.updates() as nodes:
+        optimizer.step()
+    train = group(*(Operation(graph, node) for node in nodes), name=name)
+    graph.add_to_collection(GraphKeys.TRAIN_OP, train)
+    return train

@@ -1,0 +1,147 @@
+"""Programs: fetches and feeds of a session, made ready to run again and again.
+
+Invariant: a program belongs to one version of its graph; running it changes nothing of it but what
+was measured.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.fetches import Fetches
+from nodescope.engine.graph import Graph, Variable
+from nodescope.engine.parallel import Schedule, Trial
+from nodescope.engine.partition import Partition, canonical, cut
+from nodescope.engine.plan import Plan, needed
+from nodescope.engine.source import where
+from nodescope.errors import UsageError
+from nodescope.ops.state import UPDATES
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run is executed.
+
+    Attributes:
+        parallel: Run ready nodes at the same time: True, False, or None for where the cost model
+            says that it pays.
+        partition: Cut the graph by device and run the parts as threads; None where there are
+            several devices.
+    """
+
+    parallel: bool | None = None
+    partition: bool | None = None
+
+
+@dataclass(frozen=True)
+class RunMetadata:
+    """What the last run of a session did.
+
+    Attributes:
+        executed: Names of the nodes that were run, in order (of their parts, if partitioned).
+        peak_bytes: The most bytes of intermediate results that were held at once; views hold
+            nothing. Measured at the first run of these fetches with these feeds.
+        parallel: Whether nodes were run at the same time.
+        partitions: Devices of the parts, if the graph was cut.
+    """
+
+    executed: tuple[str, ...] = ()
+    peak_bytes: int | None = None
+    parallel: bool = False
+    partitions: tuple[str, ...] = ()
+
+
+@dataclass
+class Program:
+    """Fetches and feeds, made ready."""
+
+    plan: Plan
+    reads: tuple[Variable, ...]
+    hosts: tuple[tuple[Any, tuple[tuple[str, int, Any], ...]], ...]
+    stateful: bool
+    chained: bool
+    metadata: RunMetadata
+    homes: dict[int, int]
+    several_devices: bool
+
+    @functools.cached_property
+    def schedule(self) -> Schedule:
+        """The calls as tasks; those of one variable stay in order."""
+        chains: dict[int, list[int]] = {}
+        for position, call in enumerate(self.plan.calls):
+            if call.node.id in self.homes:
+                chains.setdefault(self.homes[call.node.id], []).append(position)
+        return Schedule(self.plan, tuple(chains.values()))
+
+    @functools.cached_property
+    def trial(self) -> Trial:
+        """Whether threads are faster."""
+        return Trial(self.schedule)
+
+    @functools.cached_property
+    def parts(self) -> tuple[tuple[Partition, ...], tuple[Plan, ...]]:
+        """The partitions, and their plans."""
+        found = cut(self.plan, self.homes)
+        return found, tuple(each.plan() for each in found)
+
+    def measured(self, peak_bytes: int) -> None:
+        """Note what a run held at most."""
+        self.metadata = replace(self.metadata, peak_bytes=peak_bytes)
+
+
+def prepared(graph: Graph, wanted: Fetches, fed: frozenset[int]) -> Program:
+    """What a session has to run.
+
+    Raises:
+        UsageError: A placeholder that is needed is not fed.
+    """
+    data = graph.finish(())
+    outputs, also = wanted.values, set(wanted.nodes)
+    # Drawing from chained state moves it on.
+    while True:
+        nodes = needed(data, outputs, tuple(fed), tuple(also))
+        used = {value for node in nodes for value in node.inputs}
+        more = {graph.follow[each] for each in used if each in graph.follow} - also
+        if not more:
+            break
+        also |= more
+    made = {value for node in nodes for value in node.outputs}
+    reads = tuple(each for each in graph.variables.values() if each.value in made - fed)
+    hosts = []
+    rates: set[int] = set()
+    for reader, ids in graph.hosts:
+        mine = tuple(
+            (name.rpartition(":")[0], value, np.dtype(graph.values[value - 1].spec.dtype))
+            for name, value in ids.items()
+            if value in made
+        )
+        if mine:
+            hosts.append((reader, mine))
+            rates.update(each[1] for each in mine)
+    known = {each.value for each in reads} | rates | fed
+    for node in nodes:
+        if node.op == "placeholder" and node.outputs[0] not in known:
+            made_at = f", made at {node.source}," if node.source else ""
+            raise UsageError(
+                f"the placeholder {node.name!r}{made_at} must be fed",
+                source=where(), hint=f"run(fetches, {{{node.name}: value}})",
+            )  # fmt: skip
+    order = (*fed, *(each.value for each in reads), *rates)
+    plan = Plan(data, graph.arrays, outputs, order, tuple(also))
+    stateful = any(node.op in UPDATES or node.op == "read" for node in plan.nodes)
+    chained = any(each.chained for each in reads)
+    names = tuple(call.node.name for call in plan.calls)
+    homes = {
+        node.id: graph.producer(graph.state_of.get(node.inputs[0], node.inputs[0])).id
+        for node in plan.nodes
+        if node.op in UPDATES or node.op == "read"
+    }
+    devices = {
+        canonical(plan.by_id[homes.get(call.node.id, call.node.id)].device) for call in plan.calls
+    }
+    return Program(plan, reads, tuple(hosts), stateful, chained, RunMetadata(names), homes,
+                    len(devices) > 1)  # fmt: skip
