@@ -13,24 +13,27 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from nodescope.engine import modes
 from nodescope.engine.abstract import Abstract
 from nodescope.engine.phases import recompute_phase
 from nodescope.engine.reach import behind
-from nodescope.engine.source import defined
+from nodescope.engine.source import defined, where
 from nodescope.engine.state import current
 from nodescope.engine.tensor import (
+    LEAF,
     PICK,
     Bundle,
     Edge,
     Tensor,
     Written,
     alias,
+    changed,
     next_seq,
     settled,
+    written_at,
 )
 from nodescope.engine.trees import Structure, flatten, unflatten
 from nodescope.errors import GradientError
@@ -74,6 +77,8 @@ def checkpoint(f: Function) -> Function:
             return result
         reached = behind(made, lambda each: each.edge[0] < begin)
         sources = tuple(each for each in reached.values() if each.edge[0] < begin)
+        given = [each for each in flatten([args, kwargs])[0] if isinstance(each, Tensor)]
+        writes.keep(each for each in (*sources, *given) if isinstance(each, Tensor))
         run = functools.partial(f, *args, **kwargs)
         again = _Again(run, f, state.scope, writes, form, leaves)
         edge: Edge = (next_seq(), CHECKPOINT, sources, {"unfold": again})
@@ -118,6 +123,20 @@ class _Again:
 
     def __call__(self, F: Any, bundle: Bundle, parts: list[Any]) -> list[tuple[Tensor, Any]]:
         """The results, with their history, and the cotangents that arrived."""
+        assert bundle.edge is not None
+        then, _, sources, _ = bundle.edge
+        for each in sources:
+            if (
+                isinstance(each, Tensor)
+                and each.edge is LEAF
+                and getattr(each, "_history", 0) > then
+            ):
+                raise GradientError(
+                    f"checkpoint: the leaf {each.name!r} has changed since "
+                    f"{getattr(self.written, '__name__', 'f')} used it, which has to run again",
+                    source=where(),
+                    hint="call backward before the leaf is changed",
+                )
         with (
             recompute_phase(current(), self.scope),
             modes.recording(True),
@@ -174,13 +193,21 @@ class _Writes:
         finally:
             state.noted = around
 
+    def keep(self, tensors: Iterable[Tensor]) -> None:
+        """Note computed tensors and constants that the function reads; they may change later."""
+        for each in tensors:
+            if each.edge is not LEAF and id(each) not in self.before:
+                self.before[id(each)] = (each, _state_of(each))
+
     @contextlib.contextmanager
     def undone(self) -> Iterator[None]:
         """Inside, all tensors are as they were before; afterwards as they are now."""
         later = _Writes()
         for key, (target, state) in self.before.items():
-            later.before[key] = (target, _state_of(target))
-            _put(target, state)
+            now = _state_of(target)
+            if not _same(now, state):
+                later.before[key] = (target, now)
+                _put(target, state)
         try:
             # A run that takes another way may write to more, which is put back as well.
             with later.noting():
@@ -188,6 +215,10 @@ class _Writes:
         finally:
             for target, state in later.before.values():
                 _put(target, state)
+                # What ran inside has read other elements than are there now, as after any write.
+                written_at[0] = next_seq()
+                if target.__class__ is Tensor:
+                    changed(target)
 
 
 _NOTHING: Any = None
@@ -201,6 +232,17 @@ def _state_of(target: Tensor) -> Any:
     if target.__class__ is Written:
         return Written, {"_history": history}, now
     return Tensor, {slot: getattr(target, slot) for slot in _SLOTS if hasattr(target, slot)}, now
+
+
+def _same(one: Any, other: Any) -> bool:
+    slots = [tuple(each[1].get(slot) for slot in ("data", "edge")) for each in (one, other)]
+    written = one[0] is Written and one[1]["_history"] is not other[1].get("_history")
+    return (
+        one[0] is other[0]
+        and all(a is b for a, b in zip(*slots, strict=True))
+        and not written
+        and one[2] == other[2]
+    )
 
 
 def _put(target: Any, state: Any) -> None:

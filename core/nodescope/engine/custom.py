@@ -35,6 +35,7 @@ from nodescope.engine.tensor import (
     make,
     next_seq,
     operand,
+    origin,
     settled,
 )
 from nodescope.engine.trees import Structure, difference, flatten, unflatten
@@ -188,7 +189,7 @@ def _wants(leaf: Any) -> bool:
 
 def _check_closed(outputs: list[Any], own: list[Any], begin: int, name: str) -> None:
     """Refuse outputs that depend on something else that wants a gradient, which would get none."""
-    inside = {id(each) for each in own}
+    inside = {id(origin(each)) for each in own}
     roots = [each for each in outputs if isinstance(each, Tensor)]
     reached = behind(roots, lambda each: id(each) in inside or each.edge[0] < begin)
     for key, each in reached.items():

@@ -189,20 +189,21 @@ def _pull(
             if seq < written[0]:
                 inputs = _inputs_then(seq, op, inputs)
             rules = op.vjp
-            if rules is None and op is not PICK:
-                if observed is not None:
-                    observed[1](tensor)
-                    if op is HOOKED:
-                        observed[0].pair(tensor, ct)
-                arrived = attrs["unfold"](F, tensor, ct)
-                if op is HOOKED and id(tensor) in notes:
-                    notes[id(tensor)] = (tensor, arrived[0][1])
-                for each, found in arrived:
-                    _arrive(each, found, add, cts, ends, heap, targets)
-                if not keep:
-                    tensor.edge = freed
-                continue
-            if rules is None:  # one output of an op with several, which wait for each other
+            if rules is None:
+                if op is not PICK:
+                    if observed is not None:
+                        observed[1](tensor)
+                        if op is HOOKED:
+                            observed[0].pair(tensor, ct)
+                    arrived = attrs["unfold"](F, tensor, ct)
+                    if op is HOOKED and id(tensor) in notes:
+                        notes[id(tensor)] = (tensor, arrived[0][1])
+                    for each, found in arrived:
+                        _arrive(each, found, add, cts, ends, heap, targets)
+                    if not keep:
+                        tensor.edge = freed
+                    continue
+                # One output of an op with several, which wait for each other.
                 if observed is not None:
                     observed[0].pair(tensor, ct)
                 bundle, port = inputs[0], attrs["port"]

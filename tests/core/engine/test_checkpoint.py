@@ -208,3 +208,44 @@ def test_a_function_that_does_something_else_is_refused() -> None:
     z = ns.checkpoint(lambda h: h * 2.0 if next(turns) else h.detach() * 2.0)(x)
     with pytest.raises(GradientError, match="a result that wants no gradient when it ran again"):
         z.sum().backward()
+
+
+def test_what_it_reads_may_be_written_to_inside_and_later() -> None:
+    def run(wrap: Callable[[Any], Any]) -> Any:
+        count = ns.tensor([1.0, 2.0])
+        x = ns.tensor([1.0, 2.0], requires_grad=True)
+        h = x * 3.0
+
+        def f(h: Any, k: Any) -> Any:
+            nonlocal count
+            before = h * count * k
+            count += 1.0
+            return before * h
+
+        k = ns.tensor([5.0, 7.0])
+        y = wrap(f)(h, k)
+        k *= 100.0
+        h *= 100.0
+        (y.sum() + h.sum()).backward()
+        assert x.grad is not None
+        return [x.grad.tolist(), count.tolist(), k.tolist(), h.tolist()]
+
+    assert run(ns.checkpoint) == run(lambda f: f)
+
+
+def test_a_parameter_that_has_changed_is_refused() -> None:
+    w = ns.parameter([2.0], name="w")
+    y = ns.checkpoint(lambda x: x * w * w)(ns.tensor([3.0]))
+    ns.assign(w, np.array([5.0]))
+    with pytest.raises(GradientError, match="the leaf 'w' has changed since <lambda> used it"):
+        y.sum().backward()
+
+    def inside(x: Any) -> Any:
+        y = x * w * w
+        ns.assign(w, w * 2.0)
+        return y
+
+    for wrap in (lambda f: f, ns.checkpoint):
+        z = wrap(inside)(ns.tensor([3.0]))
+        with pytest.raises(GradientError, match="the leaf 'w' has changed since"):
+            z.sum().backward()

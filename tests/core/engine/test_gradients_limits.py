@@ -190,3 +190,20 @@ def test_errors_in_rules_say_where() -> None:
     number = events.nodes["broken"].id
     note = f"nodescope: in the gradient of broken(float64 2), node {number}"
     assert caught.value.__notes__ == [note]
+
+
+def test_functions_that_write_to_their_argument() -> None:
+    def f(x: Any) -> Any:
+        x *= 3.0
+        return (x * x * x).sum()
+
+    def g(x: Any) -> Any:
+        return f(x * 1.0)
+
+    x = np.array([2.0])
+    assert ns.grad(g)(x).tolist() == [27.0 * 3 * 4.0]
+    # The inner function's argument is computed, so it may be written to.
+    inner = ns.grad(lambda x: ns.grad(f)(x * 1.0).sum())
+    assert inner(x).tolist() == [27.0 * 6 * 2.0]
+    assert ns.jvp(g, (x,), (np.ones(1),))[1].item() == 27.0 * 3 * 4.0
+    assert ns.jacobian(lambda x: ns.jacobian(f)(x * 1.0))(x).tolist() == [[27.0 * 6 * 2.0]]
