@@ -15,7 +15,8 @@ import numpy as np
 from nodescope import ops
 from nodescope.engine import grad, modes
 from nodescope.engine.functions import tensor_of
-from nodescope.engine.graph import Graph, split_name
+from nodescope.engine.graph import Graph
+from nodescope.engine.graph_names import split_name
 from nodescope.engine.numpy_functions.creation import identity as matrix
 from nodescope.engine.operation import Operation
 from nodescope.engine.run import apply

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from nodescope.engine.fetches import Fetches
-from nodescope.engine.graph import Graph, Variable
+from nodescope.engine.graph import Graph
+from nodescope.engine.graph_names import Variable
 from nodescope.engine.parallel import Schedule, Trial
 from nodescope.engine.partition import Partition, canonical, cut
 from nodescope.engine.plan import Plan, needed

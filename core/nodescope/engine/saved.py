@@ -24,7 +24,8 @@ import numpy as np
 
 from nodescope.engine.abstract import Abstract
 from nodescope.engine.control.scan_op import Reverse
-from nodescope.engine.graph import Graph, Variable
+from nodescope.engine.graph import Graph
+from nodescope.engine.graph_names import Variable
 from nodescope.engine.operation import Operation, tensor_of
 from nodescope.engine.source import where
 from nodescope.engine.tensor import LEAF, SMOOTH, Tensor, make

@@ -20,7 +20,8 @@ from nodescope.engine import modes
 from nodescope.engine.default_graph import get_default_graph
 from nodescope.engine.executor import Effects, execute_observed, run_calls
 from nodescope.engine.fetches import Fetches, feed_array
-from nodescope.engine.graph import Graph, Variable
+from nodescope.engine.graph import Graph
+from nodescope.engine.graph_names import Variable
 from nodescope.engine.partition import run_partitions
 from nodescope.engine.plan import Call
 from nodescope.engine.program import Program, RunMetadata, RunOptions, prepared

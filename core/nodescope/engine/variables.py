@@ -13,8 +13,8 @@ import numpy as np
 from nodescope import ops
 from nodescope.engine import grad, modes
 from nodescope.engine.default_graph import get_default_graph
-from nodescope.engine.graph import Variable, split_name
 from nodescope.engine.graph_api import GraphKeys, building, group, needed
+from nodescope.engine.graph_names import Variable, split_name
 from nodescope.engine.operation import Operation
 from nodescope.engine.run import apply
 from nodescope.engine.scopes import name_scope

@@ -1,0 +1,66 @@
+"""Names of what is in a graph that is built by hand: of operations, devices, variables.
+
+Invariant: pure; nothing here knows a graph.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from nodescope.engine.source import where
+from nodescope.engine.tensor import Tensor
+from nodescope.errors import UsageError
+from nodescope.ir.graph import TensorSpec
+from nodescope.ir.scopes import join
+
+
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """What a session keeps a value of.
+
+    Attributes:
+        value: The value id of what it is at the start of a run.
+        name: Its node's name.
+        spec: Shape and dtype.
+        trainable: Whether optimizers change it.
+        initializer: Id of the node that gives it its first value; 0 for an ``outside`` one.
+        outside: The program's own parameter, which sessions share with the program.
+        chained: Each draw or update goes on from the one before, as a random generator's state.
+    """
+
+    value: int
+    name: str
+    spec: TensorSpec
+    trainable: bool = True
+    initializer: int = 0
+    outside: Tensor | None = None
+    chained: bool = False
+
+
+def merged(outer: str, inner: str) -> str:
+    """A device inside of another: what the inner one leaves open stays as it was.
+
+    A device is ``cpu:0``, ``worker:1`` or ``worker:1/cpu:0``.
+    """
+    parts: dict[str, str] = {}
+    for each in (outer, inner):
+        for part in filter(None, each.split("/")):
+            kind = "worker" if part.split(":")[0] == "worker" else "device"
+            parts[kind] = part
+    return "/".join(parts[kind] for kind in ("worker", "device") if kind in parts)
+
+
+def split_name(name: str, scope: str) -> tuple[str, str]:
+    """The last part of a name, and the scope that it stands in.
+
+    Raises:
+        UsageError: It is not a name.
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9.][\w.\-]*(/[\w.\-]+)*", name):
+        raise UsageError(
+            f"{name!r} is not a name for an operation", source=where(),
+            hint="use letters, digits, '_', '.', '-', and '/' between scopes",
+        )  # fmt: skip
+    before, _, label = name.rpartition("/")
+    return label, join(scope, before) if before else scope
