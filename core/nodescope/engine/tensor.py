@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nodescope.engine.abstract import Abstract, refused
+from nodescope.engine.signatures import Operators
 from nodescope.engine.source import where
 from nodescope.engine.state import current
 from nodescope.errors import DtypeError, ShapeError, UnsupportedError, UsageError
@@ -39,7 +40,7 @@ SMOOTH = "fcV"
 """Kinds of dtypes that have gradients; V is how NumPy sees bfloat16."""
 
 
-class Tensor:
+class Tensor(Operators):
     """An n-dimensional array of numbers that is traced and differentiated.
 
     Made by `nodescope.tensor`, `nodescope.parameter` and by every operation on tensors; NumPy's
@@ -60,44 +61,6 @@ class Tensor:
     _kind: str
     _name: str
     _vid: int
-
-    if TYPE_CHECKING:  # put on the class by engine.operators
-
-        def __add__(self, other: Any) -> Tensor: ...
-        def __radd__(self, other: Any) -> Tensor: ...
-        def __sub__(self, other: Any) -> Tensor: ...
-        def __rsub__(self, other: Any) -> Tensor: ...
-        def __mul__(self, other: Any) -> Tensor: ...
-        def __rmul__(self, other: Any) -> Tensor: ...
-        def __truediv__(self, other: Any) -> Tensor: ...
-        def __rtruediv__(self, other: Any) -> Tensor: ...
-        def __pow__(self, other: Any) -> Tensor: ...
-        def __rpow__(self, other: Any) -> Tensor: ...
-        def __matmul__(self, other: Any) -> Tensor: ...
-        def __rmatmul__(self, other: Any) -> Tensor: ...
-        def __floordiv__(self, other: Any) -> Tensor: ...
-        def __mod__(self, other: Any) -> Tensor: ...
-        def __lt__(self, other: Any) -> Tensor: ...
-        def __le__(self, other: Any) -> Tensor: ...
-        def __gt__(self, other: Any) -> Tensor: ...
-        def __ge__(self, other: Any) -> Tensor: ...
-        def __and__(self, other: Any) -> Tensor: ...
-        def __or__(self, other: Any) -> Tensor: ...
-        def __xor__(self, other: Any) -> Tensor: ...
-        def __eq__(self, other: object) -> Tensor: ...  # type: ignore[override]
-        def __ne__(self, other: object) -> Tensor: ...  # type: ignore[override]
-        def __getitem__(self, index: Any) -> Tensor: ...
-        def __setitem__(self, index: Any, value: Any) -> None: ...
-        def __neg__(self) -> Tensor: ...
-        def __pos__(self) -> Tensor: ...
-        def __abs__(self) -> Tensor: ...
-        def __invert__(self) -> Tensor: ...
-        def __array_ufunc__(
-            self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
-        ) -> Any: ...
-        def __array_function__(
-            self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-        ) -> Any: ...
 
     # What it is
 
@@ -302,45 +265,6 @@ class Tensor:
             hint="say so with .numpy()",
         )
 
-    # Methods that are ops, with NumPy's arguments; put on the class by engine.operators.
-    sum: Callable[..., Tensor]
-    prod: Callable[..., Tensor]
-    mean: Callable[..., Tensor]
-    max: Callable[..., Tensor]
-    min: Callable[..., Tensor]
-    any: Callable[..., Tensor]
-    all: Callable[..., Tensor]
-    argmax: Callable[..., Tensor]
-    argmin: Callable[..., Tensor]
-    var: Callable[..., Tensor]
-    std: Callable[..., Tensor]
-    squeeze: Callable[..., Tensor]
-    cumsum: Callable[..., Tensor]
-    reshape: Callable[..., Tensor]
-    ravel: Callable[..., Tensor]
-    flatten: Callable[..., Tensor]
-    transpose: Callable[..., Tensor]
-    astype: Callable[..., Tensor]
-    copy: Callable[..., Tensor]
-    T: Tensor
-
-    # Put on the class by engine.methods.
-    clip: Callable[..., Tensor]
-    conj: Callable[..., Tensor]
-    diagonal: Callable[..., Tensor]
-    dot: Callable[..., Tensor]
-    nonzero: Callable[..., tuple[Tensor, ...]]
-    repeat: Callable[..., Tensor]
-    round: Callable[..., Tensor]
-    swapaxes: Callable[..., Tensor]
-    take: Callable[..., Tensor]
-    mT: Tensor
-    real: Tensor
-    imag: Tensor
-    device: str
-    itemsize: int
-    nbytes: int
-
 
 class Written(Tensor):
     """A tensor that was written to; `engine.inplace` makes a `Tensor` one of these.
@@ -358,7 +282,7 @@ class Written(Tensor):
         return self._history[1].data  # type: ignore[no-any-return]
 
     @property
-    def edge(self) -> Edge | None:  # type: ignore[override]
+    def edge(self) -> Edge | None:
         """Where the present elements come from."""
         return self._history[1].edge  # type: ignore[no-any-return]
 
