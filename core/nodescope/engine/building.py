@@ -265,7 +265,7 @@ class Builder:
         One reader is called once per call, however many dtypes its numbers are wanted in.
         """
         found = {}
-        with self.lock:
+        with self.lock, optimizer_phase(current(), ""):
             for name in names:
                 key = f"{name}:{dtype}"
                 ids = next((ids for known, ids in self.hosts if known == reader), None)
