@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from nodescope import ops
@@ -25,6 +25,7 @@ from nodescope.engine.source import where
 from nodescope.engine.state import current
 from nodescope.engine.tensor import LEAF, SMOOTH, Attrs, Tensor, make, spec_of
 from nodescope.errors import UsageError
+from nodescope.ir import graph as ir
 from nodescope.ir.graph import Node, TensorSpec
 from nodescope.ir.scopes import ancestors, join
 from nodescope.ops.op import Array, Op
@@ -195,6 +196,21 @@ class Graph(Lookup, Collections, Builder):
         )  # fmt: skip
         return value
 
+    def host(
+        self, reader: Callable[[], dict[str, float]], names: Iterable[str], dtype: Any, scope: str
+    ) -> dict[str, Tensor]:
+        """See `Builder.host`.
+
+        Raises:
+            UsageError: The numbers are for updates that no operation would run.
+        """
+        if not self._here.updates:
+            raise UsageError(
+                "step() in a graph makes no operation that a session could run", source=where(),
+                hint="write train = optimizer.minimize(loss), and run train",
+            )  # fmt: skip
+        return super().host(reader, names, dtype, scope)
+
     def read_grad(self, tensor: Tensor) -> Tensor | None:
         """See `Builder.read_grad`: what ``backward`` gave in this graph."""
         known = self._grads.get(id(tensor))
@@ -335,6 +351,11 @@ class Graph(Lookup, Collections, Builder):
             self._here.updates.remove(found)
 
     # Forms; the work is `nodescope.engine.saved`'s
+
+    @property
+    def data(self) -> ir.Graph:
+        """The graph so far as frozen data: nodes, values, inputs."""
+        return self.finish(())
 
     def to_text(self) -> str:
         """The graph as text; equal for graphs that were built alike by the same lines."""

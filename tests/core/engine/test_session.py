@@ -416,3 +416,55 @@ def test_two_graphs_are_two_sets_of_nodes() -> None:
         ns.Session(g).run(y, {x: np.ones((2, 3))})
         ns.Session(h).run(y2, {x2: np.ones((2, 3))})
     assert events.ran == ["x", "multiply", "y", "x_1", "multiply_1", "y_1"]
+
+
+def test_modules_made_in_a_graph_train_as_they_do_eagerly() -> None:
+    x = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
+    labels = np.arange(8) % 3
+
+    def network() -> Any:
+        rng = np.random.default_rng(7)
+        return ns.nn.Sequential(ns.nn.Linear(4, 5, rng=rng), ns.relu, ns.nn.Linear(5, 3, rng=rng))
+
+    eager = network()
+    optimizer = ns.optim.Adam(eager, 0.01)
+    for _ in range(4):
+        optimizer.minimize(ns.cross_entropy(eager(x), labels))
+
+    with ns.Graph().as_default() as g:
+        net = network()
+        images = ns.placeholder(np.float32, x.shape, name="images")
+        loss = ns.cross_entropy(net(images), labels)
+        train = ns.optim.Adam(net, 0.01).minimize(loss)
+    session = ns.Session(g)
+    for _ in range(4):
+        session.run(train, {images: x})
+    for one, other in zip(eager.parameters(), net.parameters(), strict=True):
+        assert one.data.tobytes() == other.data.tobytes()
+
+
+def test_a_step_that_nobody_could_run_is_refused() -> None:
+    with ns.Graph().as_default():
+        w = ns.variable(np.ones(2), name="w")
+        optimizer = ns.optim.SGD([w], 0.1)
+        np.sum(w * w).backward()
+        assert w.grad is not None
+        with pytest.raises(UsageError, match="no operation that a session could run") as error:
+            optimizer.step()
+    assert "minimize" in error.value.hint
+    assert __file__ in error.value.source
+
+
+def test_compiled_functions_and_graphs_do_not_get_in_each_others_way() -> None:
+    with ns.Graph().as_default() as g:
+        x = ns.placeholder(np.float64, (3,), name="x")
+        y = np.sum(x * 2)
+    session = ns.Session(g)
+
+    @ns.compile
+    def twice(t: Any) -> Any:
+        return t * 2
+
+    with g.as_default():
+        assert session.run(y, {x: np.ones(3)}) == 6.0
+    assert twice(ns.tensor([1.0])).item() == 2.0
