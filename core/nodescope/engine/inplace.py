@@ -43,122 +43,13 @@ from nodescope.engine.tensor import (
     settled,
     written_at,
 )
-from nodescope.errors import DtypeError, GradientError, ShapeError, TraceError, UnsupportedError
-from nodescope.ops.lowprecision import low
+from nodescope.engine.writable import check_writable, fitted, is_state
+from nodescope.errors import GradientError, TraceError, UnsupportedError
 from nodescope.ops.op import Array, Op
 
 _SET, _ASSIGN = ops.get("index_set"), ops.get("assign")
 _GETITEM, _WHERE = ops.get("getitem"), ops.get("where")
-_RESHAPE, _ASTYPE = ops.get("reshape"), ops.get("astype")
-_BROADCAST = ops.get("broadcast_to")
-
-
-def check_writable(target: Tensor, what: str) -> None:
-    """Refuse to write where it could not be right.
-
-    Args:
-        target: What is to be written to.
-        what: The writing expression, for the message.
-
-    Raises:
-        GradientError: It is a leaf that wants a gradient, and the tape is on.
-        UnsupportedError: Its elements cannot be told apart, as those of `numpy.broadcast_to`.
-        TraceError: A graph is being built, and the tensor is none of its values.
-    """
-    data: Any = target.data
-    builder = modes.builder()
-    if data.__class__ is Abstract:
-        _check_traced(target, what, builder)
-    if target.edge is LEAF and current().recording:
-        name = f" {target.name!r}" if target.name else ""
-        raise GradientError(
-            f"{what} would write to the leaf{name}, whose gradient is wanted",
-            source=where(),
-            hint="make a new tensor, as in x = x + y; or use nodescope.assign, or write inside "
-            "`with nodescope.no_grad():`",
-        )
-    if data.__class__ is Abstract:
-        return
-    if builder is not None:
-        _check_traced(target, what, builder)
-    elif not data.flags.writeable:
-        raise UnsupportedError(
-            f"{what}: the tensor is a read-only view", source=where(), hint="copy it: x = x.copy()"
-        )
-
-
-def _check_traced(target: Tensor, what: str, builder: Any) -> None:
-    data: Any = target.data
-    if data.__class__ is not Abstract:
-        if id(target) not in builder.made and not _is_state(target):
-            raise TraceError(
-                f"{what} would write to a tensor from outside of the graph",
-                source=where(),
-                hint="return the new value; or make it a parameter and use nodescope.assign",
-            )
-        return
-    if data.graph is not builder:
-        raise TraceError(
-            f"{what} would write to a value of another graph, or of the graph around this body",
-            source=where(),
-            hint="make a new tensor, as in x = x + y, and return it",
-        )
-    if builder.producer(data.value).op in ("placeholder", "parameter"):
-        raise TraceError(
-            f"{what} would write to an argument of the graph",
-            source=where(),
-            hint="make a new tensor, as in x = x + y, or copy it first: x = x.copy()",
-        )
-
-
-def _is_state(target: Tensor) -> bool:
-    return target.edge is LEAF or getattr(target, "_kind", "") == "parameter"
-
-
-def fitted(target: Tensor, result: Tensor, what: str, *, wider: bool = False) -> Tensor:
-    """A result in the shape and dtype of what it is written to.
-
-    Args:
-        target: What is to be written to; it keeps its dtype.
-        result: What is to be written.
-        what: The writing expression, for messages.
-        wider: The target may be larger: the result broadcasts.
-
-    Raises:
-        ShapeError: It does not fit.
-        DtypeError: NumPy's "same kind" rule forbids the conversion, such as float to int.
-    """
-    if result.shape != target.shape:
-        if not wider or not _broadcasts(result.shape, target.shape):
-            raise ShapeError(
-                f"{what}: a result of shape {result.shape} does not fit into {target.shape}",
-                source=where(),
-                hint="make a new tensor, as in x = x + y",
-            )
-        result = apply(_BROADCAST, (result,), {"shape": target.shape})
-    old, new = target.dtype, result.dtype
-    if old != new:
-        if not _same_kind(new, old):
-            raise DtypeError(
-                f"{what}: a tensor of {old} cannot hold {new}",
-                source=where(),
-                hint=f"make a new tensor, as in x = x + y, or convert: x = x.astype({new.name!r})",
-            )
-        result = apply(_ASTYPE, (result,), {"dtype": old.name})
-    return result
-
-
-def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    pairs = zip(reversed(shape), reversed(wanted), strict=False)
-    return len(shape) <= len(wanted) and all(n in (1, m) for n, m in pairs)
-
-
-def _same_kind(old: np.dtype[Any], new: np.dtype[Any]) -> bool:
-    if low(new):
-        return old.kind in "fiub" or low(old)
-    if low(old):
-        return new.kind in "fc"
-    return np.can_cast(old, new, "same_kind")
+_RESHAPE = ops.get("reshape")
 
 
 def write(target: Tensor, result: Tensor) -> None:
@@ -259,7 +150,7 @@ def _placed(arrays: list[Array], values: list[Array]) -> list[Array]:
 
 def _rebind(target: Tensor, result: Tensor) -> None:
     note(target)
-    if _is_state(target) and target.__class__ is Tensor:
+    if is_state(target) and target.__class__ is Tensor:
         target.data = result.data
         if hasattr(result, "_vid"):
             target._vid = result._vid
