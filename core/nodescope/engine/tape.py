@@ -20,7 +20,6 @@ from nodescope.engine import modes
 from nodescope.engine.hooks import HOOKED, hooks_of
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
-from nodescope.engine.state import current
 from nodescope.engine.tensor import (
     FREED,
     LEAF,
@@ -32,12 +31,11 @@ from nodescope.engine.tensor import (
     alias,
     next_seq,
     operand,
-    origin,
     settled,
-    spec_of,
     written_at,
 )
-from nodescope.errors import GradientError, NodescopeError
+from nodescope.engine.turns import arrive, blame, inputs_then, known, used_twice
+from nodescope.errors import NodescopeError
 from nodescope.ops.op import Op
 from nodescope.ops.rules import same, times_left, times_right, unbroadcast
 
@@ -158,7 +156,7 @@ def _pull(
     sums: set[int] = set()
     edge: Edge | None = root.edge
     if edge is FREED:
-        raise _used_twice()
+        raise used_twice()
     if edge is LEAF or (targets and id(root) in targets):
         return {id(root): (root, ct)}
     assert edge is not None
@@ -187,7 +185,7 @@ def _pull(
             args: Any
             seq, op, inputs, attrs = tensor.edge
             if seq < written[0]:
-                inputs = _inputs_then(seq, op, inputs)
+                inputs = inputs_then(seq, op, inputs)
             rules = op.vjp
             if rules is None:
                 if op is not PICK:
@@ -199,7 +197,7 @@ def _pull(
                     if op is HOOKED and id(tensor) in notes:
                         notes[id(tensor)] = (tensor, arrived[0][1])
                     for each, found in arrived:
-                        _arrive(each, found, add, cts, ends, heap, targets)
+                        arrive(each, found, add, cts, ends, heap, targets)
                     if not keep:
                         tensor.edge = freed
                     continue
@@ -210,7 +208,7 @@ def _pull(
                 parts = waiting(id(bundle))
                 if parts is None:
                     if bundle.edge is freed:
-                        raise _used_twice()
+                        raise used_twice()
                     parts = cts[id(bundle)] = [None] * len(bundle.data)
                     push(heap, (-bundle.edge[0], bundle))
                 parts[port] = ct if parts[port] is None else add(parts[port], ct)
@@ -246,7 +244,7 @@ def _pull(
             if op.variadic:
                 if op.joint:
                     every = rules[0](F, ct, out, *args, **attrs)
-                    rules = [functools.partial(_known, each) for each in every]
+                    rules = [functools.partial(known, each) for each in every]
                 else:
                     rules = [functools.partial(rules[0], port=port) for port in range(len(inputs))]
             for each, rule in zip(inputs, rules):  # noqa: B905 (a rule per input; strict costs time)
@@ -297,7 +295,7 @@ def _pull(
                 if edge is leaf or (targets is not None and key in targets):
                     ends[key] = each
                 elif edge is freed:
-                    raise _used_twice()
+                    raise used_twice()
                 elif heap:
                     push(heap, (-edge[0], each))
                 elif only is None:
@@ -309,76 +307,9 @@ def _pull(
             if not keep:
                 tensor.edge = freed
     except Exception as error:
-        _blame(error, tensor, op)
+        blame(error, tensor, op)
         raise
     return notes | {key: (tensor, cts[key]) for key, tensor in ends.items()}
-
-
-def _arrive(
-    tensor: Tensor,
-    ct: Any,
-    add: Any,
-    cts: dict[int, Any],
-    ends: dict[int, Tensor],
-    heap: list[tuple[Any, Any]],
-    targets: dict[int, Tensor] | None,
-) -> None:
-    """What the loop does with a cotangent, for the few that do not come from rules."""
-    key, edge = id(tensor), tensor.edge
-    if edge is None:
-        return
-    if edge is FREED:
-        raise _used_twice()
-    if key in cts:
-        cts[key] = add(cts[key], ct)
-        return
-    cts[key] = ct
-    if edge is LEAF or (targets is not None and key in targets):
-        ends[key] = tensor
-    else:
-        heapq.heappush(heap, (-edge[0], tensor))
-
-
-def _blame(error: Exception, tensor: Any, op: Op | None) -> None:
-    """Say on an error whose gradient it comes from."""
-    if op is None or isinstance(error, GradientError):
-        return
-    inputs = ", ".join(str(spec_of(each)) for each in tensor.edge[2])
-    # The node is known by its id while its rules run, if anybody looks.
-    number = current().forward
-    at = "" if number is None else f", node {number}"
-    error.add_note(f"nodescope: in the gradient of {op.name}({inputs}){at}")
-
-
-def _inputs_then(seq: float, op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The inputs of an op as they were when it ran."""
-    for each in inputs:
-        if each.__class__ is Tensor and getattr(each, "_history", 0) > seq:
-            rules = op.vjp or ()
-            if op.family == "layout" or all(rule is None or rule is same for rule in rules):
-                continue  # the gradient does not depend on its elements
-            name = f" {each.name!r}" if each.name else ""
-            raise GradientError(
-                f"backward: the leaf{name} has changed since {op.name} used it, and its gradient "
-                "needs the old elements",
-                source=where(),
-                hint="call backward before the leaf is changed (by an optimizer, assign or in "
-                "place), or compute the loss again",
-            )
-    return tuple(map(origin, inputs))
-
-
-def _known(found: Any, *_: Any, **__: Any) -> Any:
-    """The rule of an input whose cotangent came with the others."""
-    return found
-
-
-def _used_twice() -> GradientError:
-    return GradientError(
-        "backward: part of this tape was already used and freed",
-        source=where(),
-        hint="call the first backward with retain_graph=True, or compute the loss again",
-    )
 
 
 def alias_of(tensor: Tensor) -> Tensor:

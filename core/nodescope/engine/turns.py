@@ -1,0 +1,84 @@
+"""The rarer turns of the tape's loop: what it calls where speed does not matter.
+
+Invariant: nothing here runs for an ordinary op whose inputs nobody has written to.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+from nodescope.engine.source import where
+from nodescope.engine.state import current
+from nodescope.engine.tensor import FREED, LEAF, Tensor, origin, spec_of
+from nodescope.errors import GradientError
+from nodescope.ops.op import Op
+from nodescope.ops.rules import same
+
+
+def arrive(
+    tensor: Tensor,
+    ct: Any,
+    add: Any,
+    cts: dict[int, Any],
+    ends: dict[int, Tensor],
+    heap: list[tuple[Any, Any]],
+    targets: dict[int, Tensor] | None,
+) -> None:
+    """What the loop does with a cotangent, for the few that do not come from rules."""
+    key, edge = id(tensor), tensor.edge
+    if edge is None:
+        return
+    if edge is FREED:
+        raise used_twice()
+    if key in cts:
+        cts[key] = add(cts[key], ct)
+        return
+    cts[key] = ct
+    if edge is LEAF or (targets is not None and key in targets):
+        ends[key] = tensor
+    else:
+        heapq.heappush(heap, (-edge[0], tensor))
+
+
+def blame(error: Exception, tensor: Any, op: Op | None) -> None:
+    """Say on an error whose gradient it comes from."""
+    if op is None or isinstance(error, GradientError):
+        return
+    inputs = ", ".join(str(spec_of(each)) for each in tensor.edge[2])
+    # The node is known by its id while its rules run, if anybody looks.
+    number = current().forward
+    at = "" if number is None else f", node {number}"
+    error.add_note(f"nodescope: in the gradient of {op.name}({inputs}){at}")
+
+
+def inputs_then(seq: float, op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The inputs of an op as they were when it ran."""
+    for each in inputs:
+        if each.__class__ is Tensor and getattr(each, "_history", 0) > seq:
+            rules = op.vjp or ()
+            if op.family == "layout" or all(rule is None or rule is same for rule in rules):
+                continue  # the gradient does not depend on its elements
+            name = f" {each.name!r}" if each.name else ""
+            raise GradientError(
+                f"backward: the leaf{name} has changed since {op.name} used it, and its gradient "
+                "needs the old elements",
+                source=where(),
+                hint="call backward before the leaf is changed (by an optimizer, assign or in "
+                "place), or compute the loss again",
+            )
+    return tuple(map(origin, inputs))
+
+
+def known(found: Any, *_: Any, **__: Any) -> Any:
+    """The rule of an input whose cotangent came with the others."""
+    return found
+
+
+def used_twice() -> GradientError:
+    """The error for a tape that is not there any more."""
+    return GradientError(
+        "backward: part of this tape was already used and freed",
+        source=where(),
+        hint="call the first backward with retain_graph=True, or compute the loss again",
+    )
