@@ -31,20 +31,16 @@ from nodescope.engine.source import where
 from nodescope.engine.tensor import LEAF, SMOOTH, Tensor, make
 from nodescope.errors import GraphError, NodescopeError
 from nodescope.ir import graph as ir
-from nodescope.ir.literals import fields, named
+from nodescope.ir.literals import fields
 from nodescope.ir.text import parse_graph, print_graph
 from nodescope.ir.verify import verify
 from nodescope.ops.checking import inferred
-from nodescope.ops.index import Port
 from nodescope.ops.lowprecision import bfloat16
 from nodescope.ops.op import Array
 
 VERSION = 1
 _LARGEST_TEXT = 256 << 20
 _MOST_MEMBERS = 1_000_000
-
-named("port", Port)
-named("reverse", Reverse)
 
 
 @dataclass

@@ -15,6 +15,7 @@ import numpy as np
 
 from nodescope.errors import BoundsError, DtypeError, ShapeError
 from nodescope.ir.graph import TensorSpec
+from nodescope.ir.literals import named
 from nodescope.ops import register
 from nodescope.ops.op import Array, Op, Operand, Sample
 from nodescope.ops.shapes import axes, shape_of
@@ -28,6 +29,8 @@ class Port(NamedTuple):
     def __repr__(self) -> str:
         return f"index_{self.port}"
 
+
+named("port", Port)
 
 Index = tuple[Any, ...]
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodescope.engine.saved import Port
 from nodescope.errors import GraphError
 from nodescope.ir import literals
 from nodescope.ir.graph import PHASES, Graph, Node, SourceLocation, TensorSpec, Value
 from nodescope.ir.text import parse_graph, print_graph
+from nodescope.ops.index import Port
 
 FLOATS = st.floats(allow_nan=True, allow_infinity=True)
 TEXTS = st.text(max_size=12)

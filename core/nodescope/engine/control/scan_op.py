@@ -27,6 +27,7 @@ from nodescope.engine.tape import TRACED
 from nodescope.engine.tensor import SMOOTH, Tensor
 from nodescope.errors import GradientError
 from nodescope.ir.graph import Graph, TensorSpec
+from nodescope.ir.literals import named
 from nodescope.ops.op import Array, Op, Operand, Sample
 
 
@@ -53,6 +54,9 @@ class Reverse:
     columns: tuple[int, ...]
     around: tuple[int, ...]
     reached: tuple[int, ...]
+
+
+named("reverse", Reverse)
 
 
 def record_scan(
