@@ -245,6 +245,8 @@ def _pull(
                 if op.joint:
                     every = rules[0](F, ct, out, *args, **attrs)
                     rules = [functools.partial(known, each) for each in every]
+                    if op.partial:  # each of its outputs is used up by itself
+                        tensor = Bundle((), tensor.edge, ())
                 else:
                     rules = [functools.partial(rules[0], port=port) for port in range(len(inputs))]
             for each, rule in zip(inputs, rules):  # noqa: B905 (a rule per input; strict costs time)
