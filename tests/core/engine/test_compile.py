@@ -463,3 +463,89 @@ def test_threads_share_traces() -> None:
         each.join()
     assert sorted(calls) == [1, 2, 3]
     assert found == {i: [3.0 * i * n for n in (1, 2, 3) for _ in range(20)] for i in range(8)}
+
+
+def test_an_argument_that_is_captured_too() -> None:
+    x = ns.tensor(np.array([1.0, 2.0]), requires_grad=True)
+    y = ns.tensor(np.array([5.0, 6.0]), requires_grad=True)
+
+    def through(a: Any) -> Any:
+        return (a * a * x).sum()
+
+    def inside(a: Any) -> None:
+        (a * a * x).sum().backward()
+
+    for function in (through, inside):
+        f = ns.compile(function)
+        for given, both in ((y, False), (x, True), (x, True), (y, False)):
+            found = []
+            for g in (f, function):
+                x.grad = y.grad = None
+                result = g(given)
+                if result is not None:
+                    result.backward()
+                found.append([None if t.grad is None else t.grad.numpy() for t in (x, y)])
+            np.testing.assert_equal(found[0], found[1])
+            if both:
+                np.testing.assert_array_equal(found[0][0], 3 * np.array([1.0, 4.0]))
+        assert len(f.explain().traces) == 2
+
+
+def test_two_steps_of_an_optimizer_in_one_call() -> None:
+    found = []
+    for static in (False, True):
+        w = ns.parameter(np.ones(3), name="w")
+        opt = optim.Adam([w], lr=0.1)
+
+        def twice(x: Any, w: Any = w, opt: Any = opt) -> None:
+            for _ in range(2):
+                opt.zero_grad()
+                ((w - x) ** 2).sum().backward()
+                opt.step()
+
+        run = ns.compile(twice) if static else twice
+        for i in range(3):
+            run(np.full(3, float(i)))
+        found.append((w.numpy(), opt.steps))
+    assert found[1][1] == 6
+    np.testing.assert_equal(found[1], found[0])
+
+
+def test_training_steps_do_not_begin_inside() -> None:
+    @ns.compile
+    def f(x: Any) -> Any:
+        for _ in ns.steps(range(2)):
+            x = x * 2.0
+        return x
+
+    with pytest.raises(TraceError, match="a training step begins inside.*nodescope.steps around"):
+        f(ones(1))
+
+
+def test_writes_to_values_of_the_function() -> None:
+    def f(x: Any) -> Any:
+        h = x * 2.0
+        h[0] = x.sum()
+        h += 1.0
+        return h, ns.grad(lambda v: (v * v).sum())(h)
+
+    found, expected = ns.compile(f)(ones(3)), f(ones(3))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+def test_a_loop_of_unknown_length_runs_and_has_no_gradient() -> None:
+    w = ns.parameter(np.ones(()), name="w")
+    f = ns.compile(lambda x: (ns.while_loop(lambda v: v < 50.0, lambda v: v * 2.0, x * w), w * 3.0))
+    grown, other = f(ns.tensor(3.0))
+    assert grown.item() == 96.0
+    other.backward()
+    assert w.grad.item() == 3.0
+    with pytest.raises(GradientError, match="while_loop: the number of iterations is not known"):
+        grown.backward()
+
+
+def test_formats_of_traced_values_are_refused() -> None:
+    with pytest.raises(TraceError, match="format: the elements of a traced value"):
+        ns.compile(lambda x: f"{x:.3f}")(ns.tensor(1.0))
+    assert f"{ns.tensor(1.5):.3f}" == "1.500"

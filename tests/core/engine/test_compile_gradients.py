@@ -206,3 +206,14 @@ def test_observing_begins_between_forward_and_backward() -> None:
         loss.backward()
     assert any(node.phase == "backward" for node in events.nodes.values())
     np.testing.assert_array_equal(w.grad.numpy(), ns.grad(lambda v: np.tanh(v).sum())(W).numpy())
+
+
+def test_results_are_used_up_one_by_one() -> None:
+    w = ns.parameter(W, name="w")
+    f = ns.compile(lambda: ((w * 2.0).sum(), (w * 3.0).sum()))
+    one, other = f()
+    one.backward()
+    other.backward()
+    np.testing.assert_array_equal(w.grad.numpy(), np.full_like(W, 5.0))
+    with pytest.raises(GradientError, match="already used"):
+        one.backward()

@@ -3,7 +3,8 @@
 Invariant: nothing here is on the road of eager operations.
 """
 
-from nodescope.engine.static.compiled import Compiled, compile
+from nodescope.engine.static.compiled import Compiled
+from nodescope.engine.static.decorate import compile
 from nodescope.engine.static.explain import Explanation
 from nodescope.engine.static.mode import disable_compile, get_mode, set_mode
 

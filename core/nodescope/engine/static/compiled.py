@@ -1,4 +1,4 @@
-"""`compile`: functions that run as static graphs.
+"""Compiled functions: what `compile` makes.
 
 A call looks for a trace with its signature whose guards hold, runs that graph, and writes back the
 state that it changes; where there is none, the function is traced.
@@ -17,15 +17,15 @@ import types
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from nodescope.engine.source import user_source, where
 from nodescope.engine.state import current
 from nodescope.engine.static import mode
-from nodescope.engine.static.dynamic import Dynamic, Wanted, check_wanted
+from nodescope.engine.static.dynamic import Dynamic, Wanted
 from nodescope.engine.static.entry import Entry, Stale
-from nodescope.engine.static.explain import Explanation, Record, explained
+from nodescope.engine.static.explain import Explanation, Record
 from nodescope.engine.static.guards import Guards
 from nodescope.engine.static.program import program_of
 from nodescope.engine.static.signature import (
@@ -37,7 +37,6 @@ from nodescope.engine.static.signature import (
     required_key,
 )
 from nodescope.engine.static.tracing import trace
-from nodescope.errors import UsageError
 
 _WARN_AFTER = 12  # traces of one function
 _MOST_SIZES = 64  # graphs that are kept of one with a dynamic dimension
@@ -65,7 +64,7 @@ class Compiled:
         self.__wrapped__ = function
         self.name = name or str(getattr(function, "__name__", type(function).__name__))
         self._static, self._donate, self._wanted = frozenset(static), donate, dynamic
-        self._names = _parameters(function)
+        self._names = parameters_of(function)
         self._lock = threading.RLock()
         self._entries: dict[Key, tuple[Entry, ...]] = {}
         self._records: list[Record] = []
@@ -159,7 +158,8 @@ class Compiled:
         if found is not None:
             return found[0]
         start = time.perf_counter()
-        entries = [each.entry for each in self._records if not each.entry.stale(leaves)]
+        every = [each.entry for each in self._records if each.entry is not None]
+        entries = [each for each in every if not each.stale(leaves)]
         if not dynamic.grow(self._weak(owner), entries, form, recording):
             return None
         found = dynamic.find(form, recording, leaves)
@@ -173,9 +173,9 @@ class Compiled:
         """Why a call with these arguments needs a trace."""
         if not self._records:
             return "the first call"
-        said = [differences(record.entry.traced.form, form) for record in reversed(self._records)]
+        said = [differences(record.form, form) for record in reversed(self._records)]
         found = min(said, key=len)
-        recorded = self._records[-1].entry.traced.recording
+        recorded = self._records[-1].recording
         if not found and recorded is not current().recording:
             return "gradients are recorded now" if not recorded else "gradients are not recorded"
         return "; ".join(found) or "the same tensor stands in other places of the arguments"
@@ -195,7 +195,7 @@ class Compiled:
             entry = Entry(traced, guards, self.name, donated)
             said = self._dynamic.begin(self._weak(owner), entry) if not self._records else ""
             took = (time.perf_counter() - start) * 1e3
-            self._entries[key] = (*self._entries.get(key, ()), entry)[-_MOST_VARIANTS:]
+            self._keep(key, (*self._entries.get(key, ()), entry)[-_MOST_VARIANTS:])
             self._records.append(Record(entry, reason, self._calls, where(), took, said))
             self._warn()
             return entry
@@ -214,8 +214,16 @@ class Compiled:
             return lambda: types.MethodType(function, owner)
         return lambda: types.MethodType(function, found())
 
+    def _keep(self, key: Key, entries: tuple[Entry, ...]) -> None:
+        """The entries of a key, from now on; others are let go, and only told of."""
+        gone = {id(each) for each in self._entries.get(key, ())} - {id(each) for each in entries}
+        self._entries[key] = entries
+        for i, record in enumerate(self._records):
+            if record.entry is not None and id(record.entry) in gone:
+                record.let_go(i + 1)
+
     def _forget(self, key: Key, entry: Entry) -> None:
-        self._entries[key] = tuple(each for each in self._entries[key] if each is not entry)
+        self._keep(key, tuple(each for each in self._entries[key] if each is not entry))
 
     def _given_away(self, form: Form) -> tuple[int, ...]:
         found = []
@@ -265,7 +273,7 @@ class Compiled:
         return Explanation(
             self.name,
             self._calls,
-            tuple(explained(i + 1, each) for i, each in enumerate(records)),
+            tuple(each.said(i + 1) for i, each in enumerate(records)),
             self._dynamic.notes(),
         )
 
@@ -326,69 +334,7 @@ class Method:
         return self._compiled.explain()
 
 
-def compile(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    static_argnames: str | Iterable[str] = (),
-    donate: str | Iterable[str] = (),
-    dynamic: bool | str | Iterable[str] | None = None,
-    name: str | None = None,
-) -> Any:
-    """A function that is traced once per signature and then runs as a static graph.
-
-    Tensors, arrays and NumPy scalars in the arguments, in any nest of containers, are traced; all
-    other values are part of the signature. Tensors that the function takes from around are read
-    afresh on each call, and what it assigns to them, or to ``.grad``, is written back when a call
-    has succeeded. Other things that it does to Python objects happen while it is traced, not on
-    each call. Also a decorator, with or without arguments.
-
-    Args:
-        function: What to compile; a method has traces of its own for each instance.
-        static_argnames: Arguments that are part of the signature as they are.
-        donate: Arguments whose tensors are given away: their arrays are let go as soon as nothing
-            in the graph needs them, and the tensors cannot be used afterwards, not even if the call
-            fails.
-        dynamic: Whether the leading dimension of arguments may differ from call to call without
-            another trace: None for as soon as a second size comes, True, False, or names of the
-            arguments that have it.
-        name: What it is called in `explain`; the function's own name if None.
-
-    Raises:
-        UsageError: An argument that is named does not exist.
-    """
-    if function is None:
-        return functools.partial(
-            compile, static_argnames=static_argnames, donate=donate, dynamic=dynamic, name=name
-        )
-    if isinstance(function, Compiled | Method):
-        return function
-    if not callable(function):
-        raise UsageError(
-            f"compile: {type(function).__name__} is not a function", source=where(),
-            hint="use it as @nodescope.compile, or pass the function",
-        )  # fmt: skip
-    static, given = _as_names(static_argnames), _as_names(donate)
-    wanted = check_wanted(dynamic)
-    known = _parameters(function)
-    named = wanted if isinstance(wanted, tuple) else ()
-    if known and not _takes_any(function):
-        for each in (*static, *given, *named):
-            if each not in known:
-                raise UsageError(
-                    f"compile: {getattr(function, '__name__', 'the function')} has no argument "
-                    f"{each!r}",
-                    source=where(),
-                    hint=f"it has {', '.join(known)}",
-                )
-    return Compiled(function, static, given, wanted, name)
-
-
-def _as_names(names: str | Iterable[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
-
-
-def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+def parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
     """Names of the arguments, as far as they are known."""
     try:
         found = inspect.signature(function).parameters.values()
@@ -396,8 +342,3 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
         return ()
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return tuple(each.name for each in found if each.kind not in several)
-
-
-def _takes_any(function: Callable[..., Any]) -> bool:
-    found = inspect.signature(function).parameters.values()
-    return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in found)

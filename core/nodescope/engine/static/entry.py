@@ -87,6 +87,7 @@ class Entry:
             if isinstance(tensor, Tensor)
         )
         self._held_ids = {id(each) for each, _, _ in self._held}
+        self._tied = tuple((self.order[position], tensor) for position, tensor in traced.tied)
         self._grads = tuple(
             (self._place(binding), None if stand_in is None else _form(stand_in))
             for binding, stand_in in traced.reads
@@ -148,6 +149,9 @@ class Entry:
                 return f"{_called(tensor)}.grad was {before}, and is not now"
             if found is not None and _form(found) != form:
                 return f"{_called(tensor)}.grad has another shape or dtype"
+        for i, tensor in self._tied:
+            if leaves[i] is not tensor:
+                return "an argument is another tensor than the one that is captured, too"
         if self._held_ids:
             for each in leaves:
                 if id(each) in self._held_ids:

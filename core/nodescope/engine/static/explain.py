@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from nodescope.engine.static.entry import Entry
+from nodescope.engine.static.tracing import Traced
 from nodescope.engine.tensor import Tensor
 from nodescope.ir.graph import TensorSpec
 
@@ -110,20 +111,38 @@ class Explanation:
     __repr__ = __str__
 
 
-@dataclass
 class Record:
-    """What is kept of a trace until somebody asks."""
+    """What is kept of a trace until somebody asks.
 
-    entry: Entry
-    reason: str
-    call: int
-    source: str
-    trace_ms: float
-    dynamic: str = ""
+    Attributes:
+        entry: Its graph, None once that was let go.
+        form: The arguments.
+        recording: Whether gradients were recorded.
+    """
+
+    def __init__(
+        self, entry: Entry, reason: str, call: int, source: str, trace_ms: float, dynamic: str = ""
+    ) -> None:
+        self.entry: Entry | None = entry
+        self.reason, self.call, self.source, self.trace_ms = reason, call, source, trace_ms
+        self.dynamic = dynamic
+        self.form = entry.traced.form
+        self.recording = entry.traced.recording
+        self._said: Trace | None = None
+
+    def let_go(self, number: int) -> None:
+        """Keep only what there is to say."""
+        self._said, self.entry = explained(number, self), None
+        self.form = self.form.forgotten(everything=True)
+
+    def said(self, number: int) -> Trace:
+        """What there is to say."""
+        return self._said or explained(number, self)
 
 
 def explained(number: int, record: Record) -> Trace:
     """A record as a `Trace`."""
+    assert record.entry is not None
     entry, traced = record.entry, record.entry.traced
     builder = traced.builder
     own = set(traced.own)
@@ -145,16 +164,16 @@ def explained(number: int, record: Record) -> Trace:
                  tensor.data.nbytes, str(builder.producer(value).source or ""))
             for tensor, value in builder.captures if id(tensor) not in own
         ),
-        writes=tuple(_called(each, record) for each, _ in traced.writes),
-        grads=tuple(_called(each, record) for each, _ in traced.grads),
+        writes=tuple(_called(each, traced) for each, _ in traced.writes),
+        grads=tuple(_called(each, traced) for each, _ in traced.grads),
         phases=dict(Counter(node.phase for node in entry.graph.nodes)),
         dynamic=record.dynamic,
     )  # fmt: skip
 
 
-def _called(binding: int | Tensor, record: Record) -> str:
+def _called(binding: int | Tensor, traced: Traced) -> str:
     if isinstance(binding, int):
-        return record.entry.traced.form.arguments[binding].path
+        return traced.form.arguments[binding].path
     return binding.name or "a tensor"
 
 

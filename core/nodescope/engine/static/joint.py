@@ -79,7 +79,7 @@ class Joint:
         everything = (True,) * len(roots)
         if full is not None:
             self._backwards[everything] = full
-        needed = set()
+        needed: set[int] = set()
         try:
             self.full: Backward | None = self.backward(everything)
             needed.update(self.full.residuals)
@@ -234,8 +234,7 @@ class Joint:
         for known, value in builder.captures:
             if known is tensor:
                 return value
-        data: Any = tensor.data
-        return data.value  # type: ignore[no-any-return]
+        return builder.value_of(tensor)  # a stand-in
 
 
 def freed_root(traced: Traced, tensor: Tensor) -> bool:

@@ -198,13 +198,14 @@ class Form:
     arguments: tuple[Argument, ...]
     same: tuple[int, ...]
 
-    def forgotten(self) -> Form:
-        """The same without the arrays that it was called with."""
+    def forgotten(self, *, everything: bool = False) -> Form:
+        """The same without the arrays that it was called with; of parameters, too, if asked."""
         leaves = tuple(
-            _Absent(self.same[i]) if each.spec is not None and each.role not in (OWN, HELD)
+            _Absent(self.same[i])
+            if each.spec is not None and (everything or each.role not in (OWN, HELD))
             else leaf
             for i, (leaf, each) in enumerate(zip(self.leaves, self.arguments, strict=True))
-        )  # fmt: skip
+        )
         return dataclasses.replace(self, leaves=leaves)
 
     @property

@@ -44,6 +44,8 @@ class Tracing(Builder):
             a history.
         written: Outside tensors that were written to, by ``id`` of what they were when captured.
         originals: The tensors that constants were made of, by value id.
+        arguments: The stand-ins of arguments, by ``id`` of what they stand for.
+        tied: Arguments that the function takes from around as well, by ``id``.
         foreign: Stand-ins of arguments that were computed from what wants a gradient, by ``id``.
     """
 
@@ -53,6 +55,8 @@ class Tracing(Builder):
         self.taped: dict[int, tuple[bool, tuple[bool, ...]]] = {}
         self.written: dict[int, Tensor] = {}
         self.originals: dict[int, Tensor] = {}
+        self.arguments: dict[int, Tensor] = {}
+        self.tied: dict[int, Tensor] = {}
         self.foreign: dict[int, Any] = {}
         self.resize: Callable[[int, TensorSpec], TensorSpec] | None = None
 
@@ -94,7 +98,19 @@ class Tracing(Builder):
         now = settled(tensor)
         if now is not tensor:
             self.written[id(now)] = tensor
-        return super().value_of(now, made_here=made_here)
+        return super().value_of(self._tie(now), made_here=made_here)
+
+    def _tie(self, tensor: Tensor) -> Tensor:
+        """What stands for a tensor from outside that is an argument, too."""
+        stand_in = self.arguments.get(id(tensor))
+        if stand_in is None:
+            return tensor
+        self.tied[id(tensor)] = tensor
+        return stand_in
+
+    def read_grad(self, tensor: Tensor) -> Tensor | None:
+        """See `Builder.read_grad`."""
+        return super().read_grad(self._tie(tensor))
 
     def new_parameter(self, tensor: Tensor) -> None:
         """Refuse a parameter that the function makes: each call would make another one."""
@@ -129,7 +145,7 @@ class Tracing(Builder):
         """See `Builder.write_grad`."""
         if id(tensor) in self.foreign:
             raise _history(self.foreign[id(tensor)])
-        super().write_grad(tensor, gradient)
+        super().write_grad(self._tie(tensor), gradient)
 
     @contextlib.contextmanager
     def backward(self) -> Iterator[Callable[[Any], None]]:
@@ -178,6 +194,7 @@ class Traced:
         grads: What gets another ``.grad``, with the tensor that it becomes.
         reads: Whose ``.grad`` is read, with the stand-in, None where it has to be None.
         inputs: What gradients may flow to, with the tensors that stand for it.
+        tied: Arguments, by position, that are tensors which the function takes from around, too.
         mark: How many nodes the forward graph has.
     """
 
@@ -193,6 +210,7 @@ class Traced:
     reads: list[tuple[Binding, Tensor | None]] = field(default_factory=list)
     inputs: list[tuple[Binding, Tensor]] = field(default_factory=list)
     own: dict[int, int] = field(default_factory=dict)
+    tied: list[tuple[int, Tensor]] = field(default_factory=list)
     mark: int = 0
 
     def binding(self, tensor: Tensor) -> Binding:
@@ -238,6 +256,8 @@ def trace(
                 known = builder.placeholder(spec, _label(argument.path))
                 stand_ins[form.same[position]] = known
                 found.fed[_value(known)] = position
+                if value.__class__ is Tensor:
+                    builder.arguments[id(value)] = known
                 if argument.role == ASKS:
                     known.edge = LEAF
                     known._grad = getattr(value, "_grad", None)
@@ -314,6 +334,9 @@ def _position(found: Traced, tensor: Tensor, positions: dict[int, int]) -> int:
 
 def _state(found: Traced) -> None:
     builder = found.builder
+    found.tied = [
+        (found.fed[_value(builder.arguments[key])], tensor) for key, tensor in builder.tied.items()
+    ]
     made = builder.made
     found.writes = [
         (found.binding(tensor), value) for tensor, value in builder.writes if id(tensor) not in made
@@ -334,6 +357,9 @@ def _state(found: Traced) -> None:
             _position(found, gradient, positions)
         found.grads.append((found.binding(tensor), gradient))
     if found.recording:
+        for position, tensor in found.tied:
+            if tensor.edge is not None:
+                found.inputs.append((position, tensor))
         seen = {id(tensor) for _, tensor in found.inputs}
         for tensor, _ in builder.captures:
             if tensor.edge is not None and id(tensor) not in seen:
