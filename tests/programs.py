@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 import nodescope as ns
@@ -332,8 +332,9 @@ def for_each_program(part: int, check: Callable[[Program], None]) -> None:
 
     @seed(part)
     @settings(
-        max_examples=50, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-    )
+        max_examples=50, deadline=None, database=None, phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
     @given(programs())
     def checked(program: Program) -> None:
         check(program)

@@ -17,6 +17,19 @@ jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_disable_most_optimizations", True)
 
 
+def _extreme(where: Any, x: Any, axis: int | None, keepdims: bool) -> Any:
+    """The largest or smallest by its place.
+
+    The gradient of `jnp.max` compares with the maximum again; compiled, both may be computed with
+    different rounding, then nothing is equal and the gradient is 0 / 0.
+    """
+    if axis is None:
+        found = x.ravel()[where(x)]
+        return found.reshape((1,) * x.ndim) if keepdims else found
+    found = jnp.take_along_axis(x, where(x, axis=axis, keepdims=True), axis)
+    return found if keepdims else jnp.squeeze(found, axis)
+
+
 JAX: Table = {
     "constant": jnp.asarray,
     "negative": lambda x: -x, "sin": jnp.sin, "cos": jnp.cos, "tanh": jnp.tanh, "exp": jnp.exp,
@@ -34,8 +47,8 @@ JAX: Table = {
     "where": lambda x, y, apart: jnp.where(apart > 0, x + apart, y),
     "matmul": jnp.matmul,
     "sum": jnp.sum, "mean": jnp.mean, "var": jnp.var,
-    "max": lambda x, apart, **how: jnp.max(x + apart, **how),
-    "min": lambda x, apart, **how: jnp.min(x + apart, **how),
+    "max": lambda x, apart, **how: _extreme(jnp.argmax, x + apart, **how),
+    "min": lambda x, apart, **how: _extreme(jnp.argmin, x + apart, **how),
     "logsumexp": jax.nn.logsumexp, "softmax": jax.nn.softmax, "log_softmax": jax.nn.log_softmax,
     "cumsum": lambda x, axis: jnp.cumsum(x, axis),
     "reshape": lambda x, shape: x.reshape(shape),
