@@ -518,7 +518,7 @@ def test_training_steps_do_not_begin_inside() -> None:
             x = x * 2.0
         return x
 
-    with pytest.raises(TraceError, match="a training step begins inside.*nodescope.steps around"):
+    with pytest.raises(TraceError, match=r"a training step begins inside.*nodescope.steps around"):
         f(ones(1))
 
 

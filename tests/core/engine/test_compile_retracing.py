@@ -215,6 +215,8 @@ def model(x: Any, y: Any) -> Any:
     mean = h.sum() / x.shape[0]
     spread = np.var(h, axis=0, ddof=1).sum()
     tail = h[1 : x.shape[0] - 1] * (1.0 / x.shape[0])
+    n = int(x.shape[0])
+    mean = mean + h[np.arange(n), 0].sum() * (n / (n + 1)) + (h * np.zeros((n, 4))).sum()
     return mean + spread + ((h - y) ** 2).mean(), tail, x.shape[0], np.concatenate([h, h])
 
 
@@ -260,7 +262,7 @@ def loops(x: Any) -> Any:
 
 
 def counts(x: Any) -> Any:
-    return x * np.ones((x.shape[0], 1))
+    return np.eye(x.shape[0]) @ x
 
 
 def roots(x: Any) -> Any:
@@ -320,7 +322,8 @@ def test_training_with_a_last_batch_of_another_size() -> None:
 @pytest.mark.parametrize(
     "rule",
     [lambda n: 3 * n - 4, lambda n: (n, [2 * n], {"a": slice(1, n)}), lambda n: 1.0 / (n - 1),
-     lambda n: float(n * 2), lambda n: -0.5 / n, lambda n: 1.0 / (12 * n), lambda n: "same"],
+     lambda n: float(n * 2), lambda n: -0.5 / n, lambda n: 1.0 / (12 * n), lambda n: n / (n - 1),
+     lambda n: n * 36 / (n * 36 - 1), lambda n: "same"],
 )  # fmt: skip
 def test_numbers_that_follow_from_a_size(rule: Any) -> None:
     sizes = (2, 3, 251, 1021)

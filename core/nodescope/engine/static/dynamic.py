@@ -19,11 +19,12 @@ from nodescope.engine.abstract import Abstract
 from nodescope.engine.static.entry import Entry
 from nodescope.engine.static.joint import Joint
 from nodescope.engine.static.signature import HELD, OWN, Form, differences, static_key
-from nodescope.engine.static.sizes import Fitted, Size, Unfit, Watch, fit
+from nodescope.engine.static.sizes import Fitted, Size, Unfit, Watch, fit, fit_array
 from nodescope.engine.static.tracing import TooLong, Traced, Tracing, trace
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import NodescopeError
 from nodescope.ir.graph import Node, TensorSpec, Value
+from nodescope.ops.op import Array
 
 Wanted = None | bool | tuple[str, ...]
 Function = Callable[[], Callable[..., Any]]
@@ -43,10 +44,18 @@ def check_wanted(dynamic: Any) -> Wanted:
 class Resized(Tracing):
     """A trace's builder with the numbers of another size."""
 
-    def __init__(self, other: Tracing, nodes: list[Node], values: list[Value]) -> None:
+    def __init__(
+        self, other: Tracing, nodes: list[Node], values: list[Value], arrays: dict[int, Array]
+    ) -> None:
         vars(self).update(vars(other))
         self.other = other
         self.nodes, self.values = nodes, values
+        self.arrays = {**other.arrays, **arrays}
+        self.originals = dict(other.originals)
+        for value, array in arrays.items():
+            stand_in = self.originals[value].detach()
+            stand_in.data = array
+            self.originals[value] = stand_in
 
     def value_of(self, tensor: Tensor, *, made_here: bool = False) -> int:
         """See `Builder.value_of`."""
@@ -65,6 +74,8 @@ class Family:
         attrs: By index of node, how its attributes depend on the size.
         shapes: By index of value, how its shape does.
         static: By index in the result, how numbers in it do.
+        arrays: By value id, how constants do.
+        count: How many nodes there are, those of the derivative included.
     """
 
     function: Function
@@ -73,6 +84,7 @@ class Family:
     attrs: dict[int, Fitted]
     shapes: dict[int, Fitted]
     static: dict[int, Fitted]
+    arrays: dict[int, Fitted]
     count: int
 
     @property
@@ -101,12 +113,13 @@ class Family:
             else dataclass_like(value, spec=TensorSpec(shape(n), value.spec.dtype))
             for i, value in enumerate(base.builder.values)
         ]  # fmt: skip
+        arrays = {value: found(n) for value, found in self.arrays.items()}
         results = [
             (kind, self.static[i](n)) if i in self.static else (kind, each)
             for i, (kind, each) in enumerate(base.results)
         ]
         traced = dataclasses.replace(
-            base, form=form.forgotten(), builder=Resized(base.builder, nodes, values),
+            base, form=form.forgotten(), builder=Resized(base.builder, nodes, values, arrays),
             results=results,
         )  # fmt: skip
         own = self.entry
@@ -297,13 +310,21 @@ def _family(function: Function, entry: Entry, positions: tuple[int, ...]) -> Fam
         found = fit([each.builder.values[i].spec.shape for each in every], sizes, "a shape")
         if found is not None:
             moved[i] = found
+    arrays = {}
+    for node in nodes[0]:
+        if node.op == "constant":
+            value = node.outputs[0]
+            held = [each.builder.arrays[value] for each in every]
+            found = fit_array(held, sizes, _called(node, "an array made"))
+            if found is not None:
+                arrays[value] = found
     static = {}
     for i, (kind, _) in enumerate(base.results):
         if kind == "static":
             found = fit([each.results[i][1] for each in every], sizes, "a number that it returns")
             if found is not None:
                 static[i] = found
-    return Family(function, entry, positions, attrs, moved, static, count)
+    return Family(function, entry, positions, attrs, moved, static, arrays, count)
 
 
 def _tried(
@@ -353,10 +374,6 @@ def _check_alike(base: Traced, other: Traced, count: int) -> None:
             raise Unfit(_called(a, "the operation") + " depends on it")
     if len(one) != len(two) or base.mark != other.mark:
         raise Unfit("the number of operations depends on it")
-    arrays = base.builder.arrays, other.builder.arrays
-    for value in arrays[0].keys() & {v for node in one for v in node.outputs}:
-        node = base.builder.producer(value)
-        fit([arrays[0][value], arrays[1][value]], (0, 1), _called(node, "an array made"))
     if _state(base) != _state(other):
         raise Unfit("what it returns or changes depends on it")
 

@@ -5,6 +5,7 @@ Invariant: `fit` gives a function that is right for every size that it was fitte
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nodescope.engine.source import is_ours
+from nodescope.ops.op import Array
 
 Fitted = Callable[[int], Any]
 """What a number (or a nest of numbers) is for a size."""
@@ -161,6 +163,14 @@ def _float(values: Sequence[float], sizes: Sequence[int], what: str) -> Fitted |
             continue
         if divisor is not None:
             return _quotient(k, divisor)
+    for more in (1, -1):  # as n / (n - 1), by which a variance is corrected
+        near = [round(1.0 / (each - 1.0)) if each != 1.0 else 0 for each in values]
+        ones = [more * each for each in near]
+        if all(n and (n + more) / n == each for n, each in zip(ones, values, strict=True)):
+            with contextlib.suppress(Unfit):
+                divisor = _integer(ones, sizes, what)
+                if divisor is not None:
+                    return _ratio(more, divisor)
     raise Unfit(f"{what} depends on it in a way that is not known")
 
 
@@ -170,6 +180,33 @@ def _floating(whole: Fitted) -> Fitted:
 
 def _quotient(k: float, divisor: Fitted) -> Fitted:
     return lambda n: k / divisor(n)
+
+
+def _ratio(more: int, divisor: Fitted) -> Fitted:
+    return lambda n: (divisor(n) + more) / divisor(n)
+
+
+def fit_array(values: Sequence[Array], sizes: Sequence[int], what: str) -> Fitted | None:
+    """`fit` for arrays: the same, or of one element throughout, or counting from 0.
+
+    Raises:
+        Unfit: They depend on the size in another way.
+    """
+    first = values[0]
+    shapes = fit([each.shape for each in values], sizes, what)
+    if shapes is None:
+        return _same(values, what)
+    if all(each.dtype == first.dtype and each.size for each in values):
+        dtype, element = first.dtype, first.flat[0]
+        if all(each.tobytes() == np.full(each.shape, element, dtype).tobytes() for each in values):
+            return lambda n: np.full(shapes(n), element, dtype)
+        if first.ndim == 1 and all(_counts(each) for each in values):
+            return lambda n: np.arange(shapes(n)[0], dtype=dtype)
+    raise Unfit(f"{what} depends on it")
+
+
+def _counts(array: Array) -> bool:
+    return array.tobytes() == np.arange(len(array), dtype=array.dtype).tobytes()
 
 
 def _nest(values: Sequence[Any], sizes: Sequence[int], what: str) -> Fitted | None:
