@@ -21,6 +21,7 @@ export function followAddress(store: Store, ui: Ui): void {
       open: store.model() === undefined ? undefined : [...store.folds().open],
       seq: cursor.kind === "past" ? cursor.seq : undefined,
       tab: ui.dockTab() === "timeline" ? undefined : ui.dockTab(),
+      changes: ui.showChanges(),
     });
   };
   // Browsers limit how often an address may change.

@@ -19,6 +19,7 @@ import { pageCommands } from "@/app/commands";
 import { listen } from "@/app/keyboard";
 import { toggled } from "@/store/breakpoints";
 import { PANES, type Pane, type Preferences } from "@/store/preferences";
+import { createChanges } from "@/store/changes_query";
 import type { Store } from "@/store/store";
 import type { DockTab, OutlineTab, Ui } from "@/store/ui";
 import type { Item } from "@/store/url";
@@ -59,6 +60,7 @@ export function App(props: AppProps): JSX.Element {
   const [adding, setAdding] = createSignal(false);
   const [timelineWords, setTimelineWords] = createSignal("");
   const problems = createProblems(store);
+  const changes = createChanges(store);
   let root!: HTMLDivElement;
   let searchField!: HTMLInputElement;
 
@@ -89,6 +91,7 @@ export function App(props: AppProps): JSX.Element {
     ui,
     preferences,
     view,
+    changes,
     go,
     toggleBreakpoint,
     exportSvg,
@@ -230,6 +233,7 @@ export function App(props: AppProps): JSX.Element {
             <Outline
               store={store}
               ui={ui}
+              changes={ui.showChanges() || ui.peekChanges() ? changes() : undefined}
               toggleBreakpoint={toggleBreakpoint}
               toggleScopeBreakpoint={(path) => toggle(path, "scope")}
               reveal={(row) =>
@@ -260,6 +264,7 @@ export function App(props: AppProps): JSX.Element {
           ui={ui}
           theme={preferences.theme()}
           slice={slice()}
+          changes={changes()}
           toggleBreakpoint={toggleBreakpoint}
           onView={(made) => {
             setView(() => made);
@@ -302,7 +307,7 @@ export function App(props: AppProps): JSX.Element {
               <Tabs label="Dock" tabs={dockTabs()} active={ui.dockTab()} onSelect={ui.setDockTab} />
               <span class="sp" />
               <Show when={ui.dockTab() === "timeline"}>
-                <PhaseKey />
+                <PhaseKey store={store} />
                 <span class="m t3 ell timeline-words" title={timelineWords()}>
                   {timelineWords()}
                 </span>

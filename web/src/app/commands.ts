@@ -5,6 +5,7 @@
  */
 
 import type { GraphView } from "@/render/types";
+import type { StepChanges } from "@/store/changes";
 import type { Preferences } from "@/store/preferences";
 import type { Store } from "@/store/store";
 import type { Ui } from "@/store/ui";
@@ -25,6 +26,8 @@ export interface CommandScope {
   readonly ui: Ui;
   readonly preferences: Preferences;
   view(): GraphView | undefined;
+  /** Of the step shown; undefined if there are none. */
+  changes(): StepChanges | undefined;
   go(item: Item): void;
   toggleBreakpoint(node: number): void;
   exportSvg(): void;
@@ -102,6 +105,13 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       group: "Graph",
       enabled: ALWAYS,
       run: () => nextProblem(page),
+    },
+    {
+      title: "Show graph changes of this step",
+      keys: "G",
+      group: "Graph",
+      enabled: () => page.changes() !== undefined || ui.showChanges(),
+      run: () => void ui.setShowChanges(!ui.showChanges()),
     },
     {
       title: "Out to the enclosing scope",

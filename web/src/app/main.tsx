@@ -44,7 +44,7 @@ function streamAddress(): string {
 function main(): void {
   const address = readAddress(location.hash);
   const store = new Store(address);
-  const ui = createUi(address.tab);
+  const ui = createUi(address.tab, address.changes);
   const preferences = createPreferences(
     globalThis.localStorage,
     matchMedia("(prefers-color-scheme: light)").matches,

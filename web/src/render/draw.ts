@@ -5,6 +5,7 @@
  */
 
 import type { Point, Rect } from "@/base/geometry";
+import type { SceneChanges } from "@/render/changes";
 import type { LiveState } from "@/render/live";
 import type { SceneModel } from "@/render/model";
 import type { Painter } from "@/render/painter";
@@ -33,6 +34,8 @@ export interface Drawing {
   readonly colourBy: ColourBy;
   /** Boxes that match a search; undefined = no search. */
   readonly matches: ReadonlySet<number> | undefined;
+  /** What a step changed, while that is shown. */
+  readonly changes: SceneChanges | undefined;
   /** Shapes beside edges, where there is room. */
   readonly labels: readonly EdgeLabel[];
   /** The box drawn by the current mark instead. */

@@ -20,6 +20,7 @@ import {
 } from "@/layout/sizes";
 import { BOX_FOLD, BOX_INPUT, BOX_SCOPE, BOX_STUB } from "@/layout/types";
 import { detailAt, DIMMED, drawChevron, drawNabla, type Drawing } from "@/render/draw";
+import { SKIPPED_ALPHA, skipped } from "@/render/draw_changes";
 import { drawFarBoxes } from "@/render/draw_far";
 import { rightText } from "@/render/draw_scopes";
 import { formatTime } from "@/render/format";
@@ -34,11 +35,11 @@ export function drawBoxes(drawing: Drawing, boxes: readonly number[]): void {
     drawFarBoxes(drawing, boxes);
     return;
   }
-  const { painter, model, matches } = drawing;
+  const { painter, model } = drawing;
   for (const box of boxes) {
     const kind = model.scene.kind[box]!;
     if (kind === BOX_SCOPE || box === drawing.raised || hiddenBySmallScope(drawing, box)) continue;
-    painter.alpha(matches === undefined || matches.has(box) ? 1 : DIMMED);
+    painter.alpha(currentAlpha(drawing, box));
     if (kind === BOX_FOLD) drawFold(drawing, box);
     else if (kind === BOX_INPUT || kind === BOX_STUB) drawInput(drawing, box);
     else drawNode(drawing, box);
@@ -59,7 +60,7 @@ function drawNode(drawing: Drawing, box: number): void {
   const near = detailAt(zoom) === "near";
   const hue = nodeColour(drawing, node);
   const tint = drawing.colourBy === "family" ? undefined : hue;
-  drawBody(drawing, x, y, width, height, done, tint, 5);
+  drawBody(drawing, box, done, tint, 5);
   const lines = detailLines(hierarchy, node);
   const pill = lines.length === 0;
   painter.alpha(currentAlpha(drawing, box) * (done ? 1 : 0.55));
@@ -106,20 +107,20 @@ function drawLines(
 }
 
 function currentAlpha(drawing: Drawing, box: number): number {
-  return drawing.matches === undefined || drawing.matches.has(box) ? 1 : DIMMED;
+  const found = drawing.matches === undefined || drawing.matches.has(box);
+  return (found ? 1 : DIMMED) * (skipped(drawing, box) ? SKIPPED_ALPHA : 1);
 }
 
 function drawBody(
   drawing: Drawing,
-  x: number,
-  y: number,
-  width: number,
-  height: number,
+  box: number,
   done: boolean,
   tint: string | undefined,
   radius: number,
 ): void {
   const { painter, palette, zoom } = drawing;
+  const { x, y, width, height } = drawing.model.rect(box);
+  const left = skipped(drawing, box);
   const ground = palette[done ? "bg-raised" : "bg-canvas"];
   painter.rect(
     x + 0.5,
@@ -129,9 +130,9 @@ function drawBody(
     radius,
     tint === undefined || !done ? ground : mix(ground, tint, 0.22),
     {
-      colour: palette[done ? "line-node" : "line-strong"],
-      width: Math.max(1, 0.6 / zoom),
-      dash: done ? "solid" : "dashed",
+      colour: palette[left ? "text-3" : done ? "line-node" : "line-strong"],
+      width: Math.max(left ? 1.5 : 1, 0.6 / zoom),
+      dash: left ? "dotted" : done ? "solid" : "dashed",
     },
   );
 }
@@ -177,7 +178,7 @@ function drawFold(drawing: Drawing, box: number): void {
     drawing.colourBy === "finite" && isNotFinite(live.groupFlags[group.index]!)
       ? palette.nan
       : undefined;
-  drawBody(drawing, x, y, width, scene.height[box]!, done, tint, 5);
+  drawBody(drawing, box, done, tint, 5);
   drawStrip(drawing, box, group.index, currentAlpha(drawing, box) * (done ? 0.9 : 0.45));
   painter.alpha(currentAlpha(drawing, box));
   const nabla = model.gradientMark(box) ? NABLA_WIDTH : 0;
@@ -229,7 +230,7 @@ function drawInput(drawing: Drawing, box: number): void {
   const width = scene.width[box]!;
   const height = scene.height[box]!;
   const done = live.done[node] === 1;
-  drawBody(drawing, x, y, width, height, done, undefined, height / 2);
+  drawBody(drawing, box, done, undefined, height / 2);
   const ink = palette[done ? "text-2" : "text-3"];
   const label = hierarchy.nodes[node]!.label;
   if (detailAt(zoom) !== "near") {

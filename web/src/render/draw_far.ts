@@ -6,6 +6,7 @@
 
 import { BOX_FOLD, BOX_SCOPE } from "@/layout/types";
 import { DIMMED, type Drawing } from "@/render/draw";
+import { SKIPPED_ALPHA, skipped } from "@/render/draw_changes";
 import { SHARES } from "@/render/live";
 import { hiddenBySmallScope, nodeColour } from "@/render/box_look";
 import { FAMILIES, familyColour, mix } from "@/render/palette";
@@ -28,7 +29,9 @@ export function drawFarBoxes(drawing: Drawing, boxes: readonly number[]): void {
     const fold = kind === BOX_FOLD;
     const done = (fold ? live.groupDone : live.done)[ref] === 1;
     const hue = fold ? palette["text-off"] : nodeColour(drawing, ref);
-    const strength = (done ? 0.8 : 0.3) * (matches === undefined || matches.has(box) ? 1 : DIMMED);
+    const found = matches === undefined || matches.has(box);
+    const strength =
+      (done ? 0.8 : 0.3) * (found ? 1 : DIMMED) * (skipped(drawing, box) ? SKIPPED_ALPHA : 1);
     put(mix(palette["bg-canvas"], hue, strength), [
       scene.x[box]!,
       scene.y[box]! + 2,

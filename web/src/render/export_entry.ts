@@ -48,6 +48,7 @@ export function renderSvg(json: string): string {
       zoom: 1,
       colourBy: "family",
       matches: undefined,
+      changes: undefined,
       raised: -1,
       labels: placeLabels(model),
     },

@@ -49,6 +49,7 @@ import type {
   BreakpointMark,
   ColourBy,
   CurrentMark,
+  GraphChanges,
   GraphItem,
   GraphModel,
   GraphView,
@@ -184,6 +185,10 @@ class CanvasGraphView implements GraphView {
 
   setMatches(ids: ReadonlySet<number> | undefined): void {
     this.set({ matchIds: ids }, "still");
+  }
+
+  setChanges(changes: GraphChanges | undefined): void {
+    this.set({ changes }, "still");
   }
 
   themeChanged(): void {

@@ -7,6 +7,7 @@
 import { buildHierarchy } from "@/layout/hierarchy";
 import { EMPTY_SCENE } from "@/layout/types";
 import { seen, type Camera, type Viewport } from "@/render/camera";
+import { type SceneChanges, sceneChanges } from "@/render/changes";
 import { detailAt, type Drawing, type EdgeLabel, type Marks } from "@/render/draw";
 import { sceneBounds } from "@/render/follow";
 import { NOWHERE, type Pointed } from "@/render/hit";
@@ -18,6 +19,7 @@ import type {
   BreakpointMark,
   ColourBy,
   CurrentMark,
+  GraphChanges,
   GraphItem,
   NodeBadge,
   NodeStates,
@@ -33,6 +35,7 @@ export interface Look {
   readonly selection: GraphItem | undefined;
   readonly colourBy: ColourBy;
   readonly matchIds: ReadonlySet<number> | undefined;
+  readonly changes: GraphChanges | undefined;
 }
 
 export function plainLook(palette: Palette): Look {
@@ -46,7 +49,20 @@ export function plainLook(palette: Palette): Look {
     selection: undefined,
     colourBy: "family",
     matchIds: undefined,
+    changes: undefined,
   };
+}
+
+/** Found once per scene: a frame of a tween shares its boxes. */
+const found = new WeakMap<GraphChanges, { scene: unknown; changes: SceneChanges }>();
+
+function onScene(model: SceneModel, changes: GraphChanges): SceneChanges {
+  const known = found.get(changes);
+  // A tween moves the boxes, and leaves their kinds alone.
+  if (known?.scene === model.scene.kind) return known.changes;
+  const made = sceneChanges(model, changes);
+  found.set(changes, { scene: model.scene.kind, changes: made });
+  return made;
 }
 
 export function drawingOf(
@@ -71,6 +87,7 @@ export function drawingOf(
     view: seen(place.camera, place.view),
     raised,
     live: live ?? liveState(model.hierarchy, look.states, look.step),
+    changes: look.changes === undefined ? undefined : onScene(model, look.changes),
     matches: look.matchIds === undefined ? undefined : model.boxesOf(look.matchIds),
   };
 }

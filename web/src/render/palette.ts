@@ -36,6 +36,7 @@ export const FAMILIES: readonly Family[] = [
   "random",
   "loss",
   "update",
+  "control",
   "leaf",
 ];
 

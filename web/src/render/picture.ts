@@ -6,6 +6,7 @@
 
 import type { Drawing, Marks } from "@/render/draw";
 import { drawBoxes } from "@/render/draw_boxes";
+import { drawChangedEdges, drawChanges } from "@/render/draw_changes";
 import { drawEdges, drawLabels } from "@/render/draw_edges";
 import { drawMarks } from "@/render/draw_marks";
 import { drawHeaders, drawScopes } from "@/render/draw_scopes";
@@ -18,9 +19,11 @@ export function drawStill(drawing: Drawing): void {
   const boxes = drawing.model.boxesIn(drawing.view);
   drawScopes(drawing, boxes);
   drawEdges(drawing);
+  drawChangedEdges(drawing);
   drawHeaders(drawing, boxes);
   drawLabels(drawing);
   drawBoxes(drawing, boxes);
+  drawChanges(drawing, boxes);
 }
 
 export function drawOverlay(drawing: Drawing, marks: Marks): void {

@@ -17,6 +17,7 @@ export type Family =
   | "random"
   | "loss"
   | "update"
+  | "control"
   | "leaf";
 
 export type Phase = "forward" | "backward" | "optimizer" | "recompute" | "other";
@@ -93,6 +94,18 @@ export interface NodeBadge {
   readonly text: string;
 }
 
+export type ChangeKind = "new" | "rewired" | "skipped";
+
+/** What a step changed, by node id. */
+export interface GraphChanges {
+  readonly marks: ReadonlyMap<number, ChangeKind>;
+  /** Value ids by input port, before and after. */
+  readonly rewired: ReadonlyMap<
+    number,
+    { readonly before: readonly number[]; readonly after: readonly number[] }
+  >;
+}
+
 /** What is under the pointer or selected. Scopes are named by their path. */
 export type GraphItem =
   | { readonly kind: "node"; readonly id: number }
@@ -124,6 +137,8 @@ export interface GraphView {
   setColourBy(mode: ColourBy): void;
   /** Nodes that match a search, dimming the others; undefined = no search. */
   setMatches(ids: ReadonlySet<number> | undefined): void;
+  /** Shows what a step changed; undefined = not now. */
+  setChanges(changes: GraphChanges | undefined): void;
   /** Re-reads the theme's CSS variables. */
   themeChanged(): void;
   /** Shows the whole graph, or as much as is readable around the current node. */

@@ -18,6 +18,7 @@ const COLOURED = new Set([
   "random",
   "loss",
   "update",
+  "control",
 ]);
 
 /** The CSS variable of a family's colour. */

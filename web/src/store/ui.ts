@@ -31,11 +31,14 @@ interface UiState {
   zoom: number;
   layoutBusy: boolean;
   outlineOpen: boolean;
+  /** Whether a step's changes are shown: until turned off, and while the pointer asks for it. */
+  showChanges: boolean;
+  peekChanges: boolean;
 }
 
 export type Ui = Signals<UiState> & Setters<UiState>;
 
-export function createUi(tab: string | undefined): Ui {
+export function createUi(tab: string | undefined, changes = false): Ui {
   const [outlineTab, setOutlineTab] = createSignal<OutlineTab>("outline");
   const [inspectorTab, setInspectorTab] = createSignal<InspectorTab>("value");
   const [dockTab, setDockTab] = createSignal<DockTab>(
@@ -49,6 +52,8 @@ export function createUi(tab: string | undefined): Ui {
   const [zoom, setZoom] = createSignal(1);
   const [layoutBusy, setLayoutBusy] = createSignal(false);
   const [outlineOpen, setOutlineOpen] = createSignal(false);
+  const [showChanges, setShowChanges] = createSignal(changes);
+  const [peekChanges, setPeekChanges] = createSignal(false);
   return {
     outlineTab,
     setOutlineTab,
@@ -72,5 +77,9 @@ export function createUi(tab: string | undefined): Ui {
     setLayoutBusy,
     outlineOpen,
     setOutlineOpen,
+    showChanges,
+    setShowChanges,
+    peekChanges,
+    setPeekChanges,
   };
 }

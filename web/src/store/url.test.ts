@@ -7,6 +7,7 @@ const EMPTY: PageAddress = {
   open: undefined,
   seq: undefined,
   tab: undefined,
+  changes: false,
 };
 
 test.each<PageAddress>([
@@ -14,6 +15,7 @@ test.each<PageAddress>([
   { ...EMPTY, run: "0123456789abcdef", selection: { kind: "node", id: 12 }, seq: 0 },
   { ...EMPTY, selection: { kind: "scope", path: "a b/ü&#%2C,c" }, open: [] },
   { ...EMPTY, open: ["net/a,b", "x%2Cy", "100%"], tab: "console" },
+  { ...EMPTY, changes: true },
 ])("what was written is read: %j", (address) => {
   expect(readAddress(`#${writeAddress(address)}`)).toEqual(address);
 });

@@ -17,6 +17,8 @@ export interface PageAddress {
   /** A moment in the past; undefined = live. */
   readonly seq: number | undefined;
   readonly tab: string | undefined;
+  /** Whether a step's changes are shown. */
+  readonly changes: boolean;
 }
 
 const MAX_OPEN = 200;
@@ -32,6 +34,7 @@ export function writeAddress(address: PageAddress): string {
   }
   if (address.seq !== undefined) parts.set("seq", String(address.seq));
   if (address.tab !== undefined) parts.set("tab", address.tab);
+  if (address.changes) parts.set("changes", "1");
   return parts.toString();
 }
 
@@ -52,6 +55,7 @@ export function readAddress(hash: string): PageAddress {
     open: open === null ? undefined : open === "" ? [] : open.split(",").map(unescapePath),
     seq: whole(parts.get("seq")),
     tab: parts.get("tab") ?? undefined,
+    changes: parts.get("changes") === "1",
   };
 }
 

@@ -4,20 +4,24 @@
  * Invariant: one tab stop; the focused row is the selection; only rows in sight exist.
  */
 
-import { createEffect, createMemo, createSignal, type JSX, on, Show } from "solid-js";
-import { formatDuration } from "@/base/numbers";
+import { createEffect, createMemo, createSignal, For, type JSX, on, Show } from "solid-js";
+import { formatCount, formatDuration } from "@/base/numbers";
 import { markOf, nodeMarks } from "@/store/breakpoints";
+import { CHANGE_KINDS, type ChangeKind, countsByScope, type StepChanges } from "@/store/changes";
 import type { Store } from "@/store/store";
 import { throttled } from "@/store/throttled";
 import { parseQuery, type Row, search, visibleRows } from "@/store/tree";
 import type { Ui } from "@/store/ui";
 import { HAS_INF, HAS_NAN } from "@/wire/types.gen";
+import { ChangeSign } from "@/widgets/change_sign";
 import { Icon } from "@/widgets/icon";
 import { VirtualList, type VirtualListHandle } from "@/widgets/virtual_list";
 
 export interface OutlineProps {
   readonly store: Store;
   readonly ui: Ui;
+  /** The step's changes, while they are marked. */
+  readonly changes: StepChanges | undefined;
   toggleBreakpoint(node: number): void;
   toggleScopeBreakpoint(path: string): void;
   /** Brings an item into sight on the canvas. */
@@ -54,6 +58,12 @@ export function Outline(props: OutlineProps): JSX.Element {
           .map((each) => [each.breakpoint.target, markOf(each)] as const),
       ),
   );
+  const inside = createMemo(() => {
+    const graph = props.store.model()?.graph;
+    return graph === undefined || props.changes === undefined
+      ? undefined
+      : countsByScope(graph, props.changes);
+  });
   const current = createMemo(() => {
     beat();
     const cursor = props.store.cursor();
@@ -184,6 +194,22 @@ export function Outline(props: OutlineProps): JSX.Element {
           for (const id of entry.members) total += columns.durationNs[id] ?? 0;
           return total;
         });
+        /** Kinds of change, for a scope with how many inside. */
+        const signs = createMemo((): readonly (readonly [ChangeKind, string])[] => {
+          const entry = row().entry;
+          if (props.changes === undefined) return [];
+          if (entry.kind === "node") {
+            const kind = props.changes.marks.get(entry.id);
+            return kind === undefined ? [] : [[kind, ""]];
+          }
+          const counts = inside()?.get(entry.path);
+          return counts === undefined
+            ? []
+            : CHANGE_KINDS.filter((kind) => counts[kind] > 0).map((kind) => [
+                kind,
+                formatCount(counts[kind]),
+              ]);
+        });
         const mark = () => {
           const entry = row().entry;
           return entry.kind === "node" ? marks().get(entry.id) : scopeMarks().get(entry.path);
@@ -266,6 +292,14 @@ export function Outline(props: OutlineProps): JSX.Element {
             </Show>
             <span class="ell tr-name">{row().label}</span>
             <span class="sp" />
+            <For each={signs()}>
+              {([kind, count]) => (
+                <span class={`tr-change mi ${kind}`} data-testid={`outline-${kind}`} title={kind}>
+                  <ChangeSign kind={kind} title={kind} />
+                  {count}
+                </span>
+              )}
+            </For>
             <Show when={(flags() & HAS_NAN) !== 0}>
               <span class="mi nan">NaN</span>
             </Show>

@@ -22,6 +22,7 @@ const FAMILIES: ReadonlySet<string> = new Set<Family>([
   "random",
   "loss",
   "update",
+  "control",
   "leaf",
 ]);
 

@@ -16,18 +16,20 @@ import {
   onMount,
   Show,
 } from "solid-js";
-import { elementCount, tensorBytes } from "@/base/dtypes";
-import { formatBytes, formatDuration, formatNumber, plural } from "@/base/numbers";
+import { elementCount } from "@/base/dtypes";
+import { formatNumber } from "@/base/numbers";
 import { createGraphView } from "@/render/graph_view";
 import type { ColourBy, CurrentMark, GraphView, NodeBadge } from "@/render/types";
 import { nodeMarks } from "@/store/breakpoints";
-import { familyColour } from "@/store/node_words";
+import type { StepChanges } from "@/store/changes";
 import type { Store } from "@/store/store";
 import { throttled } from "@/store/throttled";
 import { parseQuery, search } from "@/store/tree";
 import type { Ui } from "@/store/ui";
 import { graphModel } from "@/views/graph/graph_model";
-import { HAS_INF, HAS_NAN, type ValueSlice } from "@/wire/types.gen";
+import type { ValueSlice } from "@/wire/types.gen";
+import { ChangesChip } from "@/views/graph/changes_chip";
+import { Legend } from "@/views/graph/legend";
 import { Segmented } from "@/widgets/controls";
 import { IconButton } from "@/widgets/icon";
 
@@ -37,6 +39,8 @@ export interface GraphPaneProps {
   readonly theme: string;
   /** The value last seen in the inspector, for the badge in the current node. */
   readonly slice: { readonly node: number; readonly slice: ValueSlice | undefined } | undefined;
+  /** Of the step shown; undefined if it changed nothing. */
+  readonly changes: StepChanges | undefined;
   toggleBreakpoint(node: number): void;
   onView(view: GraphView | undefined): void;
 }
@@ -52,6 +56,8 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
   let host!: HTMLDivElement;
   let strip!: HTMLDivElement;
   const [view, setView] = createSignal<GraphView | undefined>();
+  const marked = () =>
+    props.ui.showChanges() || props.ui.peekChanges() ? props.changes : undefined;
   onMount(() => {
     const made = createGraphView(host, {
       select: (item) => props.store.select(item),
@@ -74,6 +80,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
       <div class="head canvas-head">
         <Breadcrumb store={props.store} />
         <span class="sp" />
+        <ChangesChip ui={props.ui} changes={props.changes} />
         <span class="t3 small wide">Colour</span>
         <Segmented
           label="Colour by"
@@ -96,15 +103,20 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
         <div class="overview" ref={strip}>
           <span class="overview-count mi t3">{props.store.model()?.graph.count ?? 0} ops</span>
         </div>
-        <Legend mode={props.ui.colourBy()} store={props.store} />
-        <Show when={view()}>{(now) => <Feed {...props} view={now()} />}</Show>
+        <Legend mode={props.ui.colourBy()} store={props.store} changes={marked()} />
+        <Show when={view()}>{(now) => <Feed {...props} marked={marked()} view={now()} />}</Show>
       </div>
     </>
   );
 }
 
 /** Carries the store's state into the canvas; draws nothing itself. */
-function Feed(props: GraphPaneProps & { readonly view: GraphView }): JSX.Element {
+function Feed(
+  props: GraphPaneProps & {
+    readonly view: GraphView;
+    readonly marked: StepChanges | undefined;
+  },
+): JSX.Element {
   const { store, ui } = props;
   const view = props.view;
   const model = createMemo(() => store.model()?.graph);
@@ -141,6 +153,7 @@ function Feed(props: GraphPaneProps & { readonly view: GraphView }): JSX.Element
   );
   createEffect(on([mark, store.stops], ([now]) => view.setCurrent(now, true)));
   createEffect(() => view.setSelection(store.selection()));
+  createEffect(() => view.setChanges(props.marked));
   createEffect(() => view.setColourBy(ui.colourBy()));
   createEffect(
     on(
@@ -194,11 +207,13 @@ function Breadcrumb(props: { readonly store: Store }): JSX.Element {
   });
   return (
     <nav class="crumbs ell" aria-label="Selection">
-      <span class="t3">{props.store.model()?.info.name ?? ""}</span>
+      <span class="t3 wide">{props.store.model()?.info.name ?? ""}</span>
       <For each={parts()}>
         {(part, i) => (
           <>
-            <span class="t3 crumb-sep">›</span>
+            <span class="t3 crumb-sep" classList={{ wide: i() === 0 }}>
+              ›
+            </span>
             <Show when={i() < parts().length - 1} fallback={<b>{part.name}</b>}>
               <button
                 type="button"
@@ -212,107 +227,5 @@ function Breadcrumb(props: { readonly store: Store }): JSX.Element {
         )}
       </For>
     </nav>
-  );
-}
-
-function Legend(props: { readonly mode: ColourBy; readonly store: Store }): JSX.Element {
-  const families = createMemo(
-    () => {
-      const found = new Set<string>();
-      for (const node of props.store.model()?.graph.nodes ?? []) if (node) found.add(node.family);
-      return [...found].filter((each) => each !== "leaf").sort();
-    },
-    undefined,
-    { equals: (a, b) => a.join() === b.join() },
-  );
-  const beat = throttled(() => props.store.tick(), 500);
-  const most = createMemo(() => {
-    beat();
-    const graph = props.store.model()?.graph;
-    const columns = props.store.shown();
-    let found = 0;
-    for (const node of graph?.nodes ?? []) {
-      if (node === undefined || node.family === "leaf") continue;
-      const bytes = (value: number): number => {
-        const spec = graph?.values.get(value)?.value.spec;
-        return spec === undefined ? 0 : tensorBytes(spec.shape, spec.dtype);
-      };
-      const size =
-        props.mode === "time"
-          ? (columns.durationNs[node.id] ?? 0)
-          : node.outputs.reduce((sum, value) => sum + bytes(value), 0);
-      found = Math.max(found, size);
-    }
-    return found;
-  });
-  const amount = (size: number) =>
-    props.mode === "time" ? formatDuration(size) : formatBytes(Math.ceil(size));
-  const counts = createMemo(() => {
-    beat();
-    let nan = 0;
-    let inf = 0;
-    for (const flags of props.store.shown().flags) {
-      if ((flags & HAS_NAN) !== 0) nan += 1;
-      if ((flags & HAS_INF) !== 0) inf += 1;
-    }
-    return { nan, inf };
-  });
-  return (
-    <Show when={families().length > 0}>
-      <aside class="legend" data-testid="legend" aria-label="Legend">
-        <Show when={props.mode === "family"}>
-          <h4>Op family</h4>
-          <For each={families()}>
-            {(each) => (
-              <div>
-                <span class="sw" style={{ background: `var(${familyColour(each)})` }} />
-                {each}
-              </div>
-            )}
-          </For>
-        </Show>
-        <Show when={props.mode === "time" || props.mode === "memory"}>
-          <h4>{props.mode === "time" ? "Time of one execution" : "Memory of the outputs"}</h4>
-          <div class="legend-scale" />
-          <div class="legend-ends mi">
-            <span>≤ {amount(most() / 1000)}</span>
-            <span>{amount(most())}</span>
-          </div>
-          <div class="t3">logarithmic</div>
-        </Show>
-        <Show when={props.mode === "finite"}>
-          <h4>Values</h4>
-          <div>
-            <span class="sw ok" />
-            all finite
-          </div>
-          <div>
-            <span class="dia" />
-            NaN, {plural(counts().nan, "node")}
-          </div>
-          <div>
-            <span class="dia inf" />
-            Inf, {plural(counts().inf, "node")}
-          </div>
-        </Show>
-        <h4>State</h4>
-        <div>
-          <span class="key-box done" />
-          executed
-        </div>
-        <div>
-          <span class="key-box here" />
-          here
-        </div>
-        <div>
-          <span class="key-box not" />
-          not yet
-        </div>
-        <div>
-          <span class="bdot enabled" />
-          breakpoint
-        </div>
-      </aside>
-    </Show>
   );
 }

@@ -4,21 +4,48 @@
  * Invariant: shows the node as it was defined last; values over time are elsewhere.
  */
 
-import { For, type JSX, Show } from "solid-js";
+import { createMemo, For, type JSX, Show } from "solid-js";
+import { printable } from "@/base/printable";
 import { attributeText } from "@/store/node_words";
+import { stepAt } from "@/store/run_model";
 import type { Store } from "@/store/store";
 import type { Item } from "@/store/url";
 import type { Node } from "@/wire/types.gen";
+
+/** Longer texts, such as a nested graph, get lines of their own. */
+const LONG = 24;
+const MOST_TEXT = 20_000;
+
+/** Line by line, so that its lines stay. */
+function shown(text: string): string {
+  const kept = text.length > MOST_TEXT ? `${text.slice(0, MOST_TEXT)}…` : text;
+  return kept
+    .split("\n")
+    .map((line) => printable(line, MOST_TEXT + 1))
+    .join("\n");
+}
+
+function isLong(text: string): boolean {
+  return text.length > LONG || text.includes("\n");
+}
 
 export function Attributes(props: {
   readonly node: Node;
   readonly store: Store;
   go(item: Item): void;
 }): JSX.Element {
-  const rows = () => [
-    ...Object.entries(props.node.attrs).map(
-      ([name, value]) => [name, attributeText(value)] as const,
+  const attributes = createMemo(() =>
+    Object.entries(props.node.attrs).map(
+      ([name, value]) => [name, shown(attributeText(value))] as const,
     ),
+  );
+  const met = () => {
+    const model = props.store.model();
+    return stepAt(model?.steps ?? [], model?.graph.history.met[props.node.id] ?? 0)?.step;
+  };
+  const rows = () => [
+    ...attributes().filter(([, text]) => !isLong(text)),
+    ...(met() === undefined ? [] : [["first met", `step ${met()}`] as const]),
     ["phase", props.node.phase] as const,
     ["device", props.node.device] as const,
     ["node", `#${props.node.id}`] as const,
@@ -41,6 +68,16 @@ export function Attributes(props: {
           )}
         </For>
       </dl>
+      <For each={attributes().filter(([, text]) => isLong(text))}>
+        {([name, text]) => (
+          <div class="long-attribute">
+            <span class="t3 small">{name}</span>
+            <pre data-testid="long-attribute" tabindex={0}>
+              {text}
+            </pre>
+          </div>
+        )}
+      </For>
       <Show when={forward()}>
         {(of) => (
           <p class="t3 small">

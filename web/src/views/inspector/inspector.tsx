@@ -25,6 +25,7 @@ import { familyColour } from "@/store/node_words";
 import { Attributes } from "@/views/inspector/attributes_panel";
 import { createHistory, StepsPanel, TimePanel } from "@/views/inspector/history_panel";
 import { InputsPanel } from "@/views/inspector/inputs_panel";
+import { RewiredNote } from "@/views/inspector/rewired_note";
 import { ScopeInspector } from "@/views/inspector/scope_inspector";
 import { SourcePanel } from "@/views/inspector/source_panel";
 import { ValuePanel } from "@/views/inspector/value_panel";
@@ -209,6 +210,7 @@ function NodeInspector(
           </div>
         )}
       </Show>
+      <RewiredNote store={props.store} node={props.node} go={props.go} />
       <div class="head insp-tabs">
         <Tabs
           label="Inspector"

@@ -116,11 +116,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
   }
 
   function phaseColour(bar: Bar): string {
-    const name =
-      bar.phase === "forward" || bar.phase === "backward" || bar.phase === "optimizer"
-        ? `--ph-${bar.phase}`
-        : "--text-off";
-    return colour(name);
+    return colour(bar.phase === "other" ? "--text-off" : `--ph-${bar.phase}`);
   }
 
   function familyColour(family: string): string {

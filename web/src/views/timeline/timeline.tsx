@@ -27,7 +27,7 @@ import { drawTimeline, hitBar, type Placed } from "@/views/timeline/draw";
 import { mapRows, mapStep, pausesOf } from "@/views/timeline/pauses";
 import { type Bar, lanesOf, type TimelineRows } from "@/views/timeline/spans";
 import { decodeExecutions } from "@/wire/decode";
-import type { GetTimeline } from "@/wire/types.gen";
+import { type GetTimeline, PHASES } from "@/wire/types.gen";
 import { Canvas } from "@/widgets/canvas";
 
 const LIMIT = 4000;
@@ -263,10 +263,20 @@ export function Timeline(props: TimelineProps): JSX.Element {
 }
 
 /** The phases by name and colour: what the uppermost bars are. */
-export function PhaseKey(): JSX.Element {
+export function PhaseKey(props: { readonly store: Store }): JSX.Element {
+  // Recomputing is rare: only the runs that do it have to know.
+  const phases = createMemo(
+    () => {
+      const nodes = props.store.model()?.graph.nodes ?? [];
+      const recomputes = nodes.some((node) => node?.phase === "recompute");
+      return PHASES.filter((each) => each !== "other" && (each !== "recompute" || recomputes));
+    },
+    undefined,
+    { equals: (a, b) => a.join() === b.join() },
+  );
   return (
     <span class="phase-key wide">
-      <For each={["forward", "backward", "optimizer"]}>
+      <For each={phases()}>
         {(phase) => (
           <span>
             <span class={`sw ph-${phase}`} aria-hidden="true" />
