@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -266,6 +266,7 @@ class _ObservedRun:
         cursor.step = tracer.epoch
         cursor.label = node.name.rpartition("/")[2] if node.scope else node.name
         cursor.slots[node.op] = [0, self.entries(node)]
+        cursor.device, cursor.control = node.device, tuple(self._waits(node))
         state.cursor, state.scope, state.phase = cursor, node.scope, node.phase
         state.source, state.forward = node.source, None
         if inside:
@@ -274,6 +275,14 @@ class _ObservedRun:
             forward = self.plan.by_id.get(node.forward)
             known = self.entries(forward) if forward is not None else []
             state.forward = known[0].node.id if known else None
+
+    def _waits(self, node: Node) -> Iterator[int]:
+        """Ids, in this run, of the nodes that a node waits for."""
+        for each in node.control_inputs:
+            before = self.plan.by_id.get(each)
+            known = self.entries(before) if before is not None else []
+            if known:
+                yield known[0].node.id
 
     def leaves(self, feeds: Sequence[Array | Tensor]) -> dict[int, Any]:
         """Tensors of constants and feeds by value id."""
@@ -307,6 +316,7 @@ class _ObservedRun:
                 entries, 0, op=node.op if leaf else "placeholder", family="leaf", inputs=(),
                 specs=(TensorSpec(array.shape, array.dtype.name),), attrs={}, scope=node.scope,
                 phase=node.phase, source=node.source, label=node.name.rpartition("/")[2],
+                device=node.device,
             )  # fmt: skip
             if values is not None:
                 version = tracer.identity.version

@@ -196,6 +196,6 @@ def consumers(tensor: Tensor) -> list[Operation]:
     return [Operation(graph, node) for node in list(graph.nodes) if value in node.inputs]
 
 
-Tensor.op = property(operation_of)  # type: ignore[attr-defined]
-Tensor.graph = property(lambda self: place_of(self)[0])  # type: ignore[attr-defined]
-Tensor.consumers = consumers  # type: ignore[attr-defined]
+Tensor.op = property(operation_of)
+Tensor.graph = property(lambda self: place_of(self)[0])
+Tensor.consumers = consumers  # type: ignore[assignment]

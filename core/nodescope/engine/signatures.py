@@ -95,3 +95,8 @@ class Operators:
     device: str
     itemsize: int
     nbytes: int
+
+    # Of tensors in graphs built by hand; put on the class by engine.operation.
+    op: Any
+    graph: Any
+    consumers: Callable[[], list[Any]]

@@ -250,6 +250,8 @@ class Tracer:
             source=state.source or user_source(),
             forward=state.forward,
             label=cursor.label,
+            device=cursor.device,
+            control_inputs=cursor.control,
         )
         if values is not None:
             self.bus.emit(GraphExtended((entry.node,), values, self.identity.version))

@@ -39,9 +39,11 @@ class Cursor:
         slots: By op (or leaf key): how many calls so far, and the entries of that key.
         label: What its nodes are called, instead of their ops: for the node of a static graph,
             which has a cursor of its own.
+        device: Where its nodes run.
+        control: Ids of the nodes that they wait for.
     """
 
-    __slots__ = ("label", "owner", "phase", "scope", "slots", "step")
+    __slots__ = ("control", "device", "label", "owner", "phase", "scope", "slots", "step")
 
     def __init__(self, owner: Identity, scope: str, phase: Phase) -> None:
         self.owner = owner
@@ -50,6 +52,8 @@ class Cursor:
         self.step: object = None
         self.slots: dict[str, list[Any]] = {}
         self.label = ""
+        self.device = "cpu"
+        self.control: tuple[int, ...] = ()
 
     def restart(self, step: object) -> None:
         """Count from zero again: a step has begun."""
@@ -99,6 +103,8 @@ class Identity:
         source: SourceLocation | None,
         forward: int | None = None,
         label: str = "",
+        device: str = "cpu",
+        control_inputs: tuple[int, ...] = (),
     ) -> tuple[Entry, tuple[Value, ...] | None]:
         """Define the ``nth`` entry, anew or with other inputs.
 
@@ -131,6 +137,8 @@ class Identity:
                 attrs=attrs,
                 scope=scope,
                 phase=phase,
+                device=device,
+                control_inputs=control_inputs,
                 source=source,
                 forward=forward,
             )

@@ -299,3 +299,30 @@ def test_many_entered_at_once_by_an_exit_stack() -> None:
         graphs = [stack.enter_context(ns.Graph().as_default()) for _ in range(3)]
         assert ns.get_default_graph() is graphs[-1]
     assert ns.get_default_graph() not in graphs
+
+
+def test_writing_in_place_in_a_graph() -> None:
+    with ns.Graph().as_default() as g:
+        x = ns.placeholder(np.float64, (3,), name="x")
+        w = ns.variable(np.ones(3), name="w")
+        y = x * 2
+        before = y + 0
+        y += 1
+        y[0] = 7.0
+        for write in (lambda: w.__setitem__(0, 5.0), lambda: w.__iadd__(1)):
+            with pytest.raises(TraceError, match="variable of the graph") as error:
+                write()
+            assert "nodescope.assign" in error.value.hint
+    found = ns.Session(g).run([before, y], {x: np.ones(3)})
+    assert [each.tolist() for each in found] == [[2, 2, 2], [7, 3, 3]]
+
+
+def test_eager_tensors_have_no_operation() -> None:
+    with pytest.raises(UsageError, match="computed eagerly has no operation"):
+        ns.tensor(1.0).op  # noqa: B018
+    with ns.Graph().as_default() as g:
+        data = ns.tensor([1.0, 2.0], name="data")
+        total = np.sum(data)
+        assert data.op.name == "data"
+        assert data.consumers() == [total.op]
+    assert ns.Session(g).run([total, data])[0] == 3.0

@@ -409,6 +409,24 @@ def test_observed_runs_keep_names_phases_and_identity() -> None:
     assert events.of(GradientComputed)
 
 
+def test_observed_nodes_show_devices_and_control_edges() -> None:
+    with ns.Graph().as_default() as g:
+        with ns.device("worker:1"):
+            v = ns.variable(np.zeros(2), name="v")
+            up = ns.assign_add(v, np.ones(2))
+        with ns.device("worker:0"), ns.control_dependencies([up]):
+            seen = ns.identity(v, name="seen")
+        init = ns.global_variables_initializer()
+    session = ns.Session(g)
+    session.run(init)
+    with observed() as events:
+        assert session.run(seen).tolist() == [1, 1]
+    nodes = events.nodes
+    assert nodes["assign_add"].device == nodes["v"].device == "worker:1"
+    assert nodes["seen"].device == "worker:0"
+    assert nodes["seen"].control_inputs == (nodes["assign_add"].id,)
+
+
 def test_two_graphs_are_two_sets_of_nodes() -> None:
     g, x, y = graph()
     h, x2, y2 = graph()
