@@ -102,6 +102,32 @@ def test_scan_carries_what_its_body_assigns() -> None:
     check(total, X[:, 0])
 
 
+def test_rules_that_use_constants() -> None:
+    def f(h: Any, x: Any) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            low = np.linalg.cholesky(np.outer(x, x) + 2.0 * np.eye(3))
+            wave = np.fft.rfft(x * h)
+            return np.tanh(low @ h + x), np.abs(wave) ** 2
+
+        last, rows = ns.scan(step, h, x)
+        return np.sum(last) + np.sum(rows)
+
+    check(lambda h, x: ns.grad(f, (0, 1))(h, x), H, X)
+    check(
+        lambda h, x: ns.grad(lambda h: ns.cond(x[0, 0] > 9, lambda: h[0], lambda: f(h, x)))(h), H, X
+    )
+    twice, _ = recorded(lambda h, x: ns.hessian(lambda h: f(h, x))(h), H, X)
+    assert np.allclose(twice, ns.hessian(lambda h: f(h, ns.tensor(X)))(H).numpy(), rtol=1e-10)
+
+
+def test_complex_carry() -> None:
+    def f(h: Any, x: Any) -> Any:
+        last, _ = ns.scan(lambda c, x: (c * (1 + 0.5j) + x * 1j, None), h, x)
+        return np.sum(np.abs(last) ** 2)
+
+    check(lambda h, x: ns.grad(f, (0, 1))(h, x), H + 1j, X + 2j)
+
+
 def test_map() -> None:
     check(lambda x: ns.map(lambda row: {"sum": np.sum(row)}, x), X)
     check(lambda x: ns.grad(lambda x: np.sum(ns.map(lambda row: np.tanh(row @ W), x)))(x), X)

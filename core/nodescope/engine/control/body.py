@@ -1,4 +1,4 @@
-"""Bodies: the functions of branches and loops, as graphs, and their derivatives as graphs.
+"""Bodies: the functions of branches and loops, as graphs.
 
 A body is closed: what its function takes from around it (parameters, constants, values of the graph
 around) is captured and becomes inputs behind the given ones, so that the node can hand it in.
@@ -8,6 +8,7 @@ Invariant: building a body changes nothing around it.
 
 from __future__ import annotations
 
+import base64
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,12 +23,13 @@ from nodescope.engine.building import Builder
 from nodescope.engine.plan import Plan
 from nodescope.engine.replay import replay
 from nodescope.engine.source import where
-from nodescope.engine.tape import TRACED, pull_many
-from nodescope.engine.tensor import SMOOTH, Tensor, make, operand, spec_of
+from nodescope.engine.tensor import Tensor, make, operand, spec_of
 from nodescope.engine.trees import Structure, Tree, difference, flatten, unflatten
 from nodescope.errors import TraceError, UsageError
-from nodescope.ir.graph import Graph, TensorSpec
-from nodescope.ops.op import Array
+from nodescope.ir.graph import Graph, Node, TensorSpec
+from nodescope.ops import register
+from nodescope.ops.lowprecision import as_dtype
+from nodescope.ops.op import Array, Op
 
 
 @dataclass
@@ -170,7 +172,7 @@ def plan_of(graph: Graph) -> Plan:
     """The graph's plan, made once."""
     found = _plans.get(id(graph))
     if found is None:
-        found = _plans[id(graph)] = (graph, Plan(graph, {}))
+        found = _plans[id(graph)] = (graph, Plan(graph, constants_of(graph)))
         while len(_plans) > _MOST:
             _plans.popitem(last=False)
     return found[1]
@@ -181,119 +183,48 @@ def run_body(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     return plan_of(graph).run(arrays)
 
 
-# Derivatives
-
-
-@dataclass(frozen=True)
-class Pullback:
-    """The derivative of a body, split in two.
-
-    Attributes:
-        forward: The body again, with other ids.
-        handed: Its values, inputs among them, that the backward part needs.
-        backward: From those, and the cotangents of the smooth outputs behind them, to the
-            cotangents of the reached inputs.
-        reached: Positions of the inputs that get a cotangent.
-        smooth: Positions of the outputs that have one.
-    """
-
-    forward: Graph
-    handed: tuple[int, ...]
-    backward: Graph
-    reached: tuple[int, ...]
-    smooth: tuple[int, ...]
-
-
-def pullback(graph: Graph, wanted: Sequence[bool]) -> Pullback:
-    """Differentiate a body by its wanted inputs.
-
-    Body and rules are recorded in one graph, which is then cut between the two.
-    """
-    specs = {value.id: value.spec for value in graph.values}
-    builder = Builder("static")
-    with modes.building(builder):
-        inputs = [
-            builder.placeholder(specs[value], "argument", grad=want)
-            for value, want in zip(graph.inputs, wanted, strict=True)
-        ]
-        outputs = replay(graph, inputs)
-        smooth = tuple(i for i, each in enumerate(outputs) if each.dtype.kind in SMOOTH)
-        border = len(builder.nodes)
-        roots = [outputs[i] for i in smooth]
-        cts = [builder.placeholder(spec_of(each), "cotangent") for each in roots]
-        found = pull_many(roots, cts, traced=True, create_graph=False, keep=True)
-        reached = tuple(i for i, each in enumerate(inputs) if id(each) in found)
-        results = [builder.value_of(found[id(inputs[i])][1]) for i in reached]
-        ends = [builder.value_of(each) for each in outputs]
-    ahead, behind = builder.nodes[:border], builder.nodes[border:]
-    ours = {value for node in ahead for value in node.outputs}
-    used = {value for node in behind for value in node.inputs} | set(results)
-    handed = tuple(sorted(used & ours))
-    forward = msgspec.structs.replace(
-        builder.finish(ends),
-        inputs=tuple(cast_value(each.data) for each in inputs),
-        nodes=tuple(ahead),
-        values=tuple(each for each in builder.values if each.id in ours),
-    )
-    backward = msgspec.structs.replace(
-        builder.finish(results),
-        inputs=(*handed, *(cast_value(each.data) for each in cts)),
-        nodes=tuple(behind),
-    )
-    return Pullback(forward, handed, backward, reached, smooth)
-
-
-@dataclass(frozen=True)
-class Cotangents:
-    """A body's derivative in one graph: from its inputs, and the cotangents of its smooth outputs
-    behind them, to the cotangents of the reached inputs."""
-
-    graph: Graph
-    reached: tuple[int, ...]
-    smooth: tuple[int, ...]
-
-
-def cotangents(
-    graph: Graph, wanted: Sequence[bool], reached: tuple[int, ...] | None = None
-) -> Cotangents:
-    """Differentiate a body by its wanted inputs, computing it again.
-
-    Args:
-        graph: The body.
-        wanted: For each input, whether it is asked for.
-        reached: Give cotangents of these inputs, zeros where none arrives; of those where some
-            arrives if None.
-    """
-    specs = {value.id: value.spec for value in graph.values}
-    builder = Builder("static")
-    with modes.building(builder):
-        inputs = [
-            builder.placeholder(specs[value], "argument", grad=want)
-            for value, want in zip(graph.inputs, wanted, strict=True)
-        ]
-        outputs = replay(graph, inputs)
-        smooth = tuple(i for i, each in enumerate(outputs) if each.dtype.kind in SMOOTH)
-        roots = [outputs[i] for i in smooth]
-        cts = [builder.placeholder(spec_of(each), "cotangent") for each in roots]
-        found = pull_many(roots, cts, traced=True, create_graph=False, keep=True)
-        if reached is None:
-            reached = tuple(i for i, each in enumerate(inputs) if id(each) in found)
-        results = [
-            found[id(inputs[i])][1] if id(inputs[i]) in found else TRACED.zeros_like(inputs[i])
-            for i in reached
-        ]
-        made = builder.finish([builder.value_of(each) for each in results])
-    return Cotangents(made, reached, smooth)
-
-
 def evaluate(graph: Graph, tensors: Sequence[Any]) -> list[Tensor]:
     """A body run node by node, each operation on its own."""
-    return replay(graph, tensors)
+    return replay(graph, tensors, constants_of(graph))
 
 
-def wants(tensors: Sequence[Any]) -> list[bool]:
-    """Which of them get a gradient."""
-    return [
-        each.__class__ is Tensor and each.edge is not None and each.dtype.kind in SMOOTH
-        for each in tensors
-    ]
+# Constants. A body that is traced takes them from the graph around; only rules of ops make some.
+
+
+def finished(builder: Builder, outputs: Sequence[int]) -> Graph:
+    """The graph of a builder, with the elements of its constants in their nodes' attributes."""
+    graph = builder.finish(outputs)
+    if not builder.arrays:
+        return graph
+    return msgspec.structs.replace(
+        graph, nodes=tuple(_with_elements(builder, n) for n in graph.nodes)
+    )
+
+
+def _with_elements(builder: Builder, node: Node) -> Node:
+    if node.op != "constant":
+        return node
+    array = builder.arrays[node.outputs[0]]
+    elements = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+    return msgspec.structs.replace(node, attrs={"elements": elements})
+
+
+def constants_of(graph: Graph) -> dict[int, Array]:
+    """Arrays of a body's constants by value id."""
+    if not graph.constants:
+        return {}
+    specs = {each.id: each.spec for each in graph.values}
+    found = {}
+    for node in graph.nodes:
+        if node.op == "constant":
+            spec = specs[node.outputs[0]]
+            elements = base64.b64decode(node.attrs["elements"])
+            flat = np.frombuffer(elements, as_dtype(spec.dtype))
+            found[node.outputs[0]] = flat.reshape(spec.shape)
+    return found
+
+
+def control_op(name: str, **fields: Any) -> Op:
+    """Register an op that holds bodies: any number of inputs and outputs, one rule for all."""
+    made = Op(name=name, family="control", variadic=True, joint=True, outputs=0, **fields)
+    return register(made)

@@ -15,13 +15,15 @@ from nodescope.engine import modes
 from nodescope.engine.control.body import (
     Body,
     check_form,
-    cotangents,
+    control_op,
     evaluate,
     graph_of,
     run_body,
     tensor_of,
     trace,
+    with_unused,
 )
+from nodescope.engine.control.derivative import cotangents
 from nodescope.engine.run import apply
 from nodescope.engine.scopes import name_scope
 from nodescope.engine.source import where
@@ -29,7 +31,7 @@ from nodescope.engine.tensor import SMOOTH, Tensor
 from nodescope.engine.trees import Tree, flatten, map_leaves, unflatten
 from nodescope.errors import DtypeError, ShapeError, TraceError
 from nodescope.ir.graph import Graph, TensorSpec
-from nodescope.ops.op import Array, Op, Operand, Sample
+from nodescope.ops.op import Array, Operand, Sample
 
 
 def cond(
@@ -129,14 +131,17 @@ def _vjp(
     reached = tuple(sorted({*yes.reached, *no.reached}))
     if not reached:
         return [None] * (1 + len(operands))
+    yes = yes if yes.reached == reached else cotangents(then, wanted, reached)
+    no = no if no.reached == reached else cotangents(otherwise, wanted, reached)
+    count = len(operands) + len(yes.smooth)
     found = F.cond(
         pred,
         *operands,
         *(ct[i] for i in yes.smooth),
-        then=yes.graph if yes.reached == reached else cotangents(then, wanted, reached).graph,
-        otherwise=no.graph
-        if no.reached == reached
-        else cotangents(otherwise, wanted, reached).graph,
+        *yes.constants,
+        *no.constants,
+        then=with_unused(yes.graph, no.constants, count + len(yes.constants)),
+        otherwise=with_unused(no.graph, yes.constants, count),
     )
     cts: list[Any] = [None] * (1 + len(operands))
     for position, each in zip(reached, found, strict=True):
@@ -153,18 +158,12 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
     return [Sample((np.array(flag), x, y), attrs) for flag in (True, False)]
 
 
-COND = ops.register(
-    Op(
-        name="cond",
-        family="control",
-        infer=_infer,
-        impl=_impl,
-        vjp=(_vjp,),
-        ports=("pred",),
-        variadic=True,
-        joint=True,
-        outputs=0,
-        inline=_inline,
-        samples=_samples,
-    )
+COND = control_op(
+    "cond",
+    ports=("pred",),
+    infer=_infer,
+    impl=_impl,
+    vjp=(_vjp,),
+    inline=_inline,
+    samples=_samples,
 )

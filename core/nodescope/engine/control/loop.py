@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from nodescope import ops
 from nodescope.engine import modes
 from nodescope.engine.control.body import (
     check_form,
     check_same,
+    control_op,
     evaluate,
     graph_of,
     run_body,
@@ -30,7 +30,7 @@ from nodescope.engine.tensor import Tensor, spec_of
 from nodescope.engine.trees import Tree, flatten, unflatten
 from nodescope.errors import GradientError, ShapeError, UsageError
 from nodescope.ir.graph import Graph, TensorSpec
-from nodescope.ops.op import Array, Op, Operand, Sample
+from nodescope.ops.op import Array, Operand, Sample
 
 
 def while_loop(
@@ -190,18 +190,12 @@ def _vjp(F: Any, ct: Any, out: Any, *inputs: Any, **attrs: Any) -> Any:
     )
 
 
-WHILE = ops.register(
-    Op(
-        name="while_loop",
-        family="control",
-        infer=_infer,
-        impl=_impl,
-        vjp=(_vjp,),
-        variadic=True,
-        joint=True,
-        outputs=0,
-        inline=_inline,
-        samples=_samples,
-        smooth=False,
-    )
+WHILE = control_op(
+    "while_loop",
+    infer=_infer,
+    impl=_impl,
+    vjp=(_vjp,),
+    inline=_inline,
+    samples=_samples,
+    smooth=False,
 )

@@ -15,11 +15,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from nodescope import ops
 from nodescope.engine import modes
 from nodescope.engine.building import Builder
-from nodescope.engine.control.body import evaluate, graph_of, plan_of, pullback
-from nodescope.engine.replay import replay
+from nodescope.engine.control.body import control_op, evaluate, finished, graph_of, plan_of
+from nodescope.engine.control.derivative import pullback
 from nodescope.engine.run import apply
 from nodescope.engine.scopes import name_scope
 from nodescope.engine.state import current
@@ -28,7 +27,7 @@ from nodescope.engine.tensor import SMOOTH, Tensor
 from nodescope.errors import GradientError
 from nodescope.ir.graph import Graph, TensorSpec
 from nodescope.ir.literals import named
-from nodescope.ops.op import Array, Op, Operand, Sample
+from nodescope.ops.op import Array, Operand, Sample
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,14 +69,19 @@ def record_scan(
     tracked = [each.__class__ is Tensor and each.edge is not None for each in inputs]
     if any(tracked) and current().recording:
         try:
-            attrs = _keeping(attrs, inputs)
+            attrs, inputs = _keeping(attrs, inputs)
         except GradientError:
             pass  # its body has no derivative, which matters only to who asks for one
     return apply(SCAN, tuple(inputs), attrs)  # type: ignore[return-value]
 
 
-def _keeping(attrs: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
-    """The attributes of a scan that also gives the values that its derivative needs."""
+def _keeping(
+    attrs: dict[str, Any], inputs: Sequence[Any]
+) -> tuple[dict[str, Any], tuple[Any, ...]]:
+    """The attributes of a scan that also gives the values that its derivative needs; its inputs.
+
+    Constants of the body's derivative are inputs from around, which the body itself does not use.
+    """
     body: Graph = attrs["body"]
     carries, columns = attrs["carries"], attrs["columns"]
     wanted = [
@@ -107,8 +111,8 @@ def _keeping(attrs: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
         values |= {ins[i]: builder.placeholder(specs[ins[i]], "around") for i in around}
         found = dict(zip(
             split.reached,
-            replay(split.backward,
-                   [*(values[each] for each in split.handed), *(cts[i] for i in split.smooth)]),
+            evaluate(split.backward,
+                     [*(values[each] for each in split.handed), *(cts[i] for i in split.smooth)]),
             strict=True,
         ))  # fmt: skip
         after = [found[i] if i in found else TRACED.zeros_like(cts[i]) for i in smooth_carries]
@@ -116,7 +120,7 @@ def _keeping(attrs: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
         after += [found[i] for i in reached]
         ends = [builder.value_of(each) for each in after]
     derivative = Reverse(
-        builder.finish(ends), smooth_carries, sums, results, along, around, reached
+        finished(builder, ends), smooth_carries, sums, results, along, around, reached
     )
     forward = msgspec.structs.replace(split.forward, outputs=(*outputs, *kept))
     return {**attrs, "body": forward, "kept": len(kept), "derivative": derivative}
@@ -175,8 +179,8 @@ def _inline(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[Tensor, ...
 
 
 def _vjp(F: Any, ct: Any, out: Any, *inputs: Any, **attrs: Any) -> list[Any]:
-    known = attrs["derivative"] is not None
-    attrs = attrs if known else _keeping(attrs, inputs)
+    known, count = attrs["derivative"] is not None, len(inputs)
+    attrs, inputs = (attrs, inputs) if known else _keeping(attrs, inputs)
     if not known or (F is TRACED and current().recording):
         # Once more: to keep what was not kept; or, for a second derivative, with the kept values
         # as results like any other, through which gradients flow.
@@ -198,7 +202,7 @@ def _vjp(F: Any, ct: Any, out: Any, *inputs: Any, **attrs: Any) -> list[Any]:
         kept=0,
         derivative=None,
     )
-    cts: list[Any] = [None] * len(inputs)
+    cts: list[Any] = [None] * count
     for i, each in zip((*how.carries, *how.sums, *how.reached), found, strict=True):
         cts[i] = each
     return cts
@@ -219,17 +223,11 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
     ]
 
 
-SCAN = ops.register(
-    Op(
-        name="scan",
-        family="control",
-        infer=_infer,
-        impl=_impl,
-        vjp=(_vjp,),
-        variadic=True,
-        joint=True,
-        outputs=0,
-        inline=_inline,
-        samples=_samples,
-    )
+SCAN = control_op(
+    "scan",
+    infer=_infer,
+    impl=_impl,
+    vjp=(_vjp,),
+    inline=_inline,
+    samples=_samples,
 )

@@ -1,0 +1,131 @@
+"""The derivatives of bodies, as bodies.
+
+Invariant: what they compute is what the tape would, rule by rule in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from nodescope.engine import modes
+from nodescope.engine.building import Builder
+from nodescope.engine.control.body import cast_value, evaluate, finished
+from nodescope.engine.tape import TRACED, pull_many
+from nodescope.engine.tensor import SMOOTH, Tensor, spec_of
+from nodescope.ir.graph import Graph
+
+
+@dataclass(frozen=True)
+class Pullback:
+    """The derivative of a body, split in two.
+
+    Attributes:
+        forward: The body again, with other ids.
+        handed: Its values, inputs among them, that the backward part needs.
+        backward: From those, and the cotangents of the smooth outputs behind them, to the
+            cotangents of the reached inputs.
+        reached: Positions of the inputs that get a cotangent.
+        smooth: Positions of the outputs that have one.
+    """
+
+    forward: Graph
+    handed: tuple[int, ...]
+    backward: Graph
+    reached: tuple[int, ...]
+    smooth: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Cotangents:
+    """A body's derivative in one graph: from its inputs, and the cotangents of its smooth outputs
+    behind them, to the cotangents of the reached inputs."""
+
+    graph: Graph
+    reached: tuple[int, ...]
+    smooth: tuple[int, ...]
+
+
+class _Recorded:
+    """A body and its rules, recorded in ``builder``, which must be the thread's."""
+
+    def __init__(self, builder: Builder, graph: Graph, wanted: Sequence[bool]) -> None:
+        specs = {value.id: value.spec for value in graph.values}
+        self.inputs = [
+            builder.placeholder(specs[value], "argument", grad=want)
+            for value, want in zip(graph.inputs, wanted, strict=True)
+        ]
+        self.outputs = evaluate(graph, self.inputs)
+        self.smooth = tuple(i for i, each in enumerate(self.outputs) if each.dtype.kind in SMOOTH)
+        self.border = len(builder.nodes)
+        roots = [self.outputs[i] for i in self.smooth]
+        self.cts = [builder.placeholder(spec_of(each), "cotangent") for each in roots]
+        self.found = pull_many(
+            roots, self.cts, traced=True, create_graph=False, keep=True, conjugate=False
+        )
+        self.reached = tuple(i for i, each in enumerate(self.inputs) if id(each) in self.found)
+
+    def cotangent(self, i: int) -> Tensor:
+        """What arrived at an input; zeros if nothing did."""
+        key = id(self.inputs[i])
+        if key in self.found:
+            return self.found[key][1]  # type: ignore[no-any-return]
+        return TRACED.zeros_like(self.inputs[i])  # type: ignore[no-any-return]
+
+
+def pullback(graph: Graph, wanted: Sequence[bool]) -> Pullback:
+    """Differentiate a body by its wanted inputs.
+
+    Body and rules are recorded in one graph, which is then cut between the two.
+    """
+    builder = Builder("static")
+    with modes.building(builder):
+        both = _Recorded(builder, graph, wanted)
+        results = [builder.value_of(both.cotangent(i)) for i in both.reached]
+        ends = [builder.value_of(each) for each in both.outputs]
+    whole = finished(builder, results)
+    ahead, behind = whole.nodes[: both.border], whole.nodes[both.border :]
+    ours = {value for node in ahead for value in node.outputs}
+    used = {value for node in behind for value in node.inputs} | set(results)
+    handed = tuple(sorted(used & ours))
+    forward = msgspec.structs.replace(
+        whole,
+        inputs=tuple(_ids(both.inputs)),
+        outputs=tuple(ends),
+        nodes=ahead,
+        values=tuple(each for each in whole.values if each.id in ours),
+        constants=tuple(each for each in whole.constants if each in ours),
+    )
+    backward = msgspec.structs.replace(
+        whole,
+        inputs=(*handed, *_ids(both.cts)),
+        nodes=behind,
+        constants=tuple(each for each in whole.constants if each not in ours),
+    )
+    return Pullback(forward, handed, backward, both.reached, both.smooth)
+
+
+def cotangents(
+    graph: Graph, wanted: Sequence[bool], reached: tuple[int, ...] | None = None
+) -> Cotangents:
+    """Differentiate a body by its wanted inputs, computing it again.
+
+    Args:
+        graph: The body.
+        wanted: For each input, whether it is asked for.
+        reached: Give cotangents of these inputs, zeros where none arrives; of those where some
+            arrives if None.
+    """
+    builder = Builder("static")
+    with modes.building(builder):
+        both = _Recorded(builder, graph, wanted)
+        reached = both.reached if reached is None else reached
+        results = [builder.value_of(both.cotangent(i)) for i in reached]
+    return Cotangents(finished(builder, results), reached, both.smooth)
+
+
+def _ids(tensors: Sequence[Any]) -> list[int]:
+    return [cast_value(each.data) for each in tensors]
