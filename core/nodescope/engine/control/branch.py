@@ -21,7 +21,6 @@ from nodescope.engine.control.body import (
     run_body,
     tensor_of,
     trace,
-    with_unused,
 )
 from nodescope.engine.control.derivative import cotangents
 from nodescope.engine.run import apply
@@ -131,17 +130,14 @@ def _vjp(
     reached = tuple(sorted({*yes.reached, *no.reached}))
     if not reached:
         return [None] * (1 + len(operands))
-    yes = yes if yes.reached == reached else cotangents(then, wanted, reached)
-    no = no if no.reached == reached else cotangents(otherwise, wanted, reached)
-    count = len(operands) + len(yes.smooth)
     found = F.cond(
         pred,
         *operands,
         *(ct[i] for i in yes.smooth),
-        *yes.constants,
-        *no.constants,
-        then=with_unused(yes.graph, no.constants, count + len(yes.constants)),
-        otherwise=with_unused(no.graph, yes.constants, count),
+        then=yes.graph if yes.reached == reached else cotangents(then, wanted, reached).graph,
+        otherwise=no.graph
+        if no.reached == reached
+        else cotangents(otherwise, wanted, reached).graph,
     )
     cts: list[Any] = [None] * (1 + len(operands))
     for position, each in zip(reached, found, strict=True):

@@ -69,19 +69,14 @@ def record_scan(
     tracked = [each.__class__ is Tensor and each.edge is not None for each in inputs]
     if any(tracked) and current().recording:
         try:
-            attrs, inputs = _keeping(attrs, inputs)
+            attrs = _keeping(attrs, inputs)
         except GradientError:
             pass  # its body has no derivative, which matters only to who asks for one
     return apply(SCAN, tuple(inputs), attrs)  # type: ignore[return-value]
 
 
-def _keeping(
-    attrs: dict[str, Any], inputs: Sequence[Any]
-) -> tuple[dict[str, Any], tuple[Any, ...]]:
-    """The attributes of a scan that also gives the values that its derivative needs; its inputs.
-
-    Constants of the body's derivative are inputs from around, which the body itself does not use.
-    """
+def _keeping(attrs: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
+    """The attributes of a scan that also gives the values that its derivative needs."""
     body: Graph = attrs["body"]
     carries, columns = attrs["carries"], attrs["columns"]
     wanted = [
@@ -179,8 +174,8 @@ def _inline(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[Tensor, ...
 
 
 def _vjp(F: Any, ct: Any, out: Any, *inputs: Any, **attrs: Any) -> list[Any]:
-    known, count = attrs["derivative"] is not None, len(inputs)
-    attrs, inputs = (attrs, inputs) if known else _keeping(attrs, inputs)
+    known = attrs["derivative"] is not None
+    attrs = attrs if known else _keeping(attrs, inputs)
     if not known or (F is TRACED and current().recording):
         # Once more: to keep what was not kept; or, for a second derivative, with the kept values
         # as results like any other, through which gradients flow.
@@ -202,7 +197,7 @@ def _vjp(F: Any, ct: Any, out: Any, *inputs: Any, **attrs: Any) -> list[Any]:
         kept=0,
         derivative=None,
     )
-    cts: list[Any] = [None] * count
+    cts: list[Any] = [None] * len(inputs)
     for i, each in zip((*how.carries, *how.sums, *how.reached), found, strict=True):
         cts[i] = each
     return cts
