@@ -108,6 +108,63 @@ def test_modules_that_change() -> None:
     assert last(f) == "attribute model.layer[0].weight is another tensor"
 
 
+def test_modules_in_arguments_that_change() -> None:
+    f = ns.compile(lambda model, x: model(x).sum())
+    one, two = (nn.Linear(2, 2, rng=np.random.default_rng(i)) for i in range(2))
+    x = np.ones((1, 2), np.float32)
+    for model in (one, two, one):
+        assert f(model, x).item() == model(x).sum().item()
+    assert len(f.explain().traces) == 2
+    one.weight = ns.parameter(np.zeros((2, 2)), np.float32, name="weight")
+    assert f(one, x).item() == one(x).sum().item()
+    assert last(f) == "attribute model.weight is another tensor"
+
+
+class Settings:
+    offset = 1.0
+
+    def __init__(self) -> None:
+        self.factor = 2.0
+        self.inner = Slots()
+
+    def applied(self, x: Any) -> Any:
+        return x * self.factor + self.offset + self.power
+
+    @property
+    def power(self) -> float:
+        return self.inner.exponent
+
+
+class Slots:
+    __slots__ = ("exponent",)
+
+    def __init__(self) -> None:
+        self.exponent = 3.0
+
+
+def test_objects_are_followed_into_their_methods() -> None:
+    settings = Settings()
+    f = ns.compile(lambda x: settings.applied(x))
+    x = np.ones(())
+
+    def check_value(wanted: float, said: str) -> None:
+        assert f(ns.tensor(x)).item() == wanted
+        assert last(f) == said
+
+    check_value(6.0, "the first call")
+    settings.factor = 4.0
+    check_value(8.0, "attribute settings.factor changed 2.0 → 4.0")
+    settings.inner.exponent = 5.0
+    check_value(10.0, "attribute settings.inner.exponent changed 3.0 → 5.0")
+    settings.inner = Slots()
+    check_value(8.0, "attribute settings.inner is another Slots")
+    try:
+        Settings.offset = 0.0
+        check_value(7.0, "attribute settings.offset changed 1.0 → 0.0")
+    finally:
+        Settings.offset = 1.0
+
+
 def test_what_the_function_changes_itself_is_traced_each_time() -> None:
     class Counter:
         count = 0

@@ -188,7 +188,8 @@ class Compiled:
             start = time.perf_counter()
             form = form_of(self._names, self._static, args, kwargs)
             function = self._function(owner)
-            guards = Guards(self.__wrapped__, owner)
+            given = [(each.path, each.value) for each in form.arguments if each.spec is None]
+            guards = Guards(self.__wrapped__, owner, given)
             recording = current().recording
             traced = trace(function, form, recording)
             donated = self._given_away(form)

@@ -10,9 +10,11 @@ Invariant: checking reads only; a guard that fails says which variable changed a
 from __future__ import annotations
 
 import dis
+import inspect
 import itertools
+import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -41,9 +43,12 @@ class Guards:
     Args:
         function: The user's function.
         owner: The instance, if it is a method.
+        given: Static arguments with their names, such as modules.
     """
 
-    def __init__(self, function: Any, owner: Any = None) -> None:
+    def __init__(
+        self, function: Any, owner: Any = None, given: Iterable[tuple[str, Any]] = ()
+    ) -> None:
         self._found: list[Guard] = []
         self._seen: set[int] = set()
         self._grown: frozenset[str] = frozenset()
@@ -53,6 +58,8 @@ class Guards:
             self._grown = _appended(code)
         if owner is not None:
             self._inside("self", owner, names, 0)
+        for path, value in given:
+            self._inside(path, value, names, 0)
         if code is None:
             self._inside(getattr(function, "__name__", type(function).__name__), function, names, 0)
         else:
@@ -133,12 +140,40 @@ class Guards:
             self._container(label, value, names, depth)
         elif isinstance(value, Module):
             self._module(label, value, names, depth)
-        elif not isinstance(value, type) and not _library(value):
-            space: Any = getattr(value, "__dict__", {})
-            for name in sorted(names.intersection(space)):
+        elif not _library(value):
+            self._object(label, value, names, depth)
+
+    def _object(self, label: str, value: Any, names: frozenset[str], depth: int) -> None:
+        """What the code names of an object or class of the user's: settings, parts, methods."""
+        names = self._methods(value, names, depth)
+        space: Any = getattr(value, "__dict__", {})
+        for name in sorted(names):
+            called = f"attribute {label}.{name}"
+            if name in space and isinstance(space, dict):
                 if _counts(space[name]):
-                    called = f"attribute {label}.{name}"
                     self._add(_ITEM, space, name, space[name], called, depth, names)
+                continue
+            found = inspect.getattr_static(value, name, _MISSING)
+            if isinstance(found, types.MemberDescriptorType):
+                found = getattr(value, name, None)
+            if _counts(found) and not isinstance(found, types.FunctionType):
+                self._add(_ATTRIBUTE, value, name, found, called, depth, names)
+
+    def _methods(self, value: Any, names: frozenset[str], depth: int) -> frozenset[str]:
+        """The names, and those in the methods of a user's class that they name."""
+        kind = value if isinstance(value, type) else type(value)
+        done: set[str] = set()
+        while todo := sorted(names - done):
+            done.update(todo)
+            for name in todo:
+                found = inspect.getattr_static(kind, name, None)
+                function = getattr(found, "fget", None) or getattr(found, "__func__", found)
+                function = getattr(function, "__wrapped__", function)
+                code = getattr(function, "__code__", None)
+                if isinstance(function, types.FunctionType) and not is_ours(code.co_filename):
+                    names |= _names(function.__code__)
+                    self._function(function, depth + 1)
+        return names
 
     def _container(self, label: str, value: Any, names: frozenset[str], depth: int) -> None:
         self._found.append((_LENGTH, value, None, len(value), f"the length of {label}"))
@@ -151,8 +186,7 @@ class Guards:
 
     def _module(self, label: str, value: Module, names: frozenset[str], depth: int) -> None:
         """All of a network's settings, parameters and parts, however deep."""
-        for code in _codes(type(value)):
-            names |= _names(code)
+        names = self._methods(value, names | {"forward"}, min(depth, _DEPTH - 2))
         space = vars(value)
         training = getattr(value, "training", None)
         called = f"attribute {label}.training"
@@ -162,13 +196,6 @@ class Guards:
                 # Parts of a network are followed all the way.
                 called = f"attribute {label}.{name}"
                 self._add(_ITEM, space, name, each, called, min(depth, _DEPTH - 2), names)
-
-
-def _codes(kind: type) -> Iterator[types.CodeType]:
-    for base in kind.__mro__:
-        forward = vars(base).get("forward")
-        if isinstance(forward, types.FunctionType) and not is_ours(forward.__code__.co_filename):
-            yield forward.__code__
 
 
 def _appended(code: types.CodeType) -> frozenset[str]:
@@ -209,18 +236,22 @@ def _names(code: types.CodeType) -> frozenset[str]:
 
 def _counts(value: Any) -> bool:
     """Whether a held value can change what is traced: data, settings, parts, functions."""
-    return isinstance(
-        value,
-        (*_SCALARS, Tensor, np.ndarray, np.generic, Module, Generator, dict, list, tuple,
-         types.FunctionType, types.MethodType),
-    )  # fmt: skip
+    return isinstance(value, _COUNTED) or not (isinstance(value, type) or _library(value))
+
+
+_COUNTED = (
+    *_SCALARS, Tensor, np.ndarray, np.generic, Module, Generator, dict, list, tuple,
+    types.FunctionType, types.MethodType,
+)  # fmt: skip
 
 
 def _library(value: Any) -> bool:
-    """Whether a value is a package such as numpy, or an object of our own."""
+    """Whether a value is a package such as numpy, or an object or class of our own or Python's."""
     if isinstance(value, types.ModuleType):
         return is_ours(getattr(value, "__file__", None) or "")
-    return type(value).__module__.partition(".")[0] in {"nodescope", "numpy", "builtins"}
+    kind = value if isinstance(value, type) else type(value)
+    name = kind.__module__.partition(".")[0]
+    return name in {"nodescope", "numpy"} or name in sys.stdlib_module_names
 
 
 def _look(how: int, place: Any, key: Any) -> Any:
