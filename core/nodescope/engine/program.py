@@ -70,6 +70,14 @@ class Program:
     several_devices: bool
 
     @functools.cached_property
+    def plain(self) -> bool:
+        """Whether all that a run does is to compute values, none of which are fed."""
+        fed = set(self.plan.fed)
+        return not self.stateful and all(
+            fed.isdisjoint(call.node.outputs) for call in self.plan.calls
+        )
+
+    @functools.cached_property
     def schedule(self) -> Schedule:
         """The calls as tasks; those of one variable stay in order."""
         chains: dict[int, list[int]] = {}

@@ -225,9 +225,12 @@ class Session:
         if threads:
             program.metadata = replace(program.metadata, parallel=True)
             return program.schedule.run(feeds, effects)
-        if program.stateful:
-            return run_calls(program.plan, feeds, effects=effects)
-        return run_calls(program.plan, feeds)
+        if program.plain:
+            try:
+                return program.plan.run(feeds)
+            except Exception:
+                pass  # once more, node by node, to say which one it was
+        return run_calls(program.plan, feeds, effects=effects)
 
     def _in_places(self, program: Program, feeds: dict[int, Array]) -> list[Array]:
         """Run the program's partitions as threads."""
