@@ -169,7 +169,7 @@ class Guards:
                 found = inspect.getattr_static(kind, name, None)
                 function = getattr(found, "fget", None) or getattr(found, "__func__", found)
                 function = getattr(function, "__wrapped__", function)
-                code = getattr(function, "__code__", None)
+                code: Any = getattr(function, "__code__", None)
                 if isinstance(function, types.FunctionType) and not is_ours(code.co_filename):
                     names |= _names(function.__code__)
                     self._function(function, depth + 1)
