@@ -171,3 +171,17 @@ def test_graphs_built_by_hand() -> None:
     expected = A * 2
     expected[0] = 7
     np.testing.assert_array_equal(found, expected + A)
+
+
+def test_a_write_keeps_the_layout_so_that_what_follows_has_the_same_bits() -> None:
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal((2, 6)) + 1j * rng.standard_normal((2, 6))).astype(np.complex64).T
+
+    def f(x: Any) -> Any:
+        y = x * 1.0
+        y[:, :1] = y[:, :1] * 3
+        return y, np.einsum("ij,kj->ik", y, y), y @ y.T
+
+    eager, static = f(ns.tensor(x)), ns.compile(f)(ns.tensor(x))
+    assert static[0].data.strides == eager[0].data.strides
+    np.testing.assert_equal([each.numpy() for each in static], [each.numpy() for each in eager])
