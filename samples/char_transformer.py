@@ -1,6 +1,6 @@
 """Train a small transformer to write Shakespeare, letter by letter.
 
-    python samples/char_transformer.py [--steps N] [--compiled]
+    python samples/char_transformer.py [--steps N] [--letters N] [--compiled]
 
 Two pre-norm blocks with causal attention over 48 letters of sixteen sonnets. At the end it writes
 a few lines. `--compiled` runs each training step as one static graph.
@@ -64,6 +64,7 @@ def write(model: Writer, prompt: np.ndarray, count: int, rng: np.random.Generato
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=400, help="training steps")
+    parser.add_argument("--letters", type=int, default=160, help="letters to write at the end")
     parser.add_argument("--compiled", action="store_true", help="run steps as a static graph")
     options = parser.parse_args()
     ns.set_mode("compiled" if options.compiled else "eager")
@@ -92,7 +93,7 @@ def main() -> None:
 
     print(f"loss {np.mean(losses[-20:]):.4f}")
     prompt = np.array([alphabet.index(letter) for letter in "Shall I "])
-    print("".join(alphabet[each] for each in write(model, prompt, 160, rng)))
+    print("".join(alphabet[each] for each in write(model, prompt, options.letters, rng)))
 
 
 if __name__ == "__main__":
