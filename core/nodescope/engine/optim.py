@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,16 @@ import numpy as np
 from nodescope import ops
 from nodescope.engine import modes
 from nodescope.engine.abstract import Abstract
-from nodescope.engine.grad import store
+from nodescope.engine.grad import assign, store
 from nodescope.engine.graph_gradients import minimize
 from nodescope.engine.nn import Module
 from nodescope.engine.run import apply
+from nodescope.engine.scopes import name_scope
 from nodescope.engine.source import where
 from nodescope.engine.tape import TRACED
 from nodescope.engine.tensor import Tensor, changed, make
 from nodescope.engine.variables import slot_variable
-from nodescope.errors import UsageError
+from nodescope.errors import ShapeError, UsageError
 from nodescope.ir.scopes import join
 
 _ASSIGN = ops.get("assign")
@@ -105,6 +106,48 @@ class Optimizer:
         for each in self.parameters:
             each.grad = None
 
+    def state_dict(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Copies of the state by path, and ``steps``; `numpy.savez` takes them as they are.
+
+        The settings, such as ``lr``, are not in it.
+        """
+        found = {name: each.data.copy() for name, each in self._named().items()}
+        return {"steps": np.array(self.steps), **found}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Give this optimizer, of the same kind and parameters, what `state_dict` returned.
+
+        Raises:
+            UsageError: Paths are missing or unknown. Nothing is changed.
+            ShapeError: An array has another shape. Nothing is changed.
+        """
+        own = self._named()
+        wrong = sorted({"steps", *own} ^ set(state))
+        if wrong:
+            raise UsageError(
+                f"{type(self).__name__}.load_state_dict: missing or unexpected: {', '.join(wrong)}",
+                source=where(),
+                hint="make the optimizer as it was made when the state was saved",
+            )
+        for name, each in own.items():
+            if np.shape(state[name]) != each.shape:
+                raise ShapeError(
+                    f"{type(self).__name__}.load_state_dict: {name} is {each.shape}, "
+                    f"not {np.shape(state[name])}",
+                    source=where(),
+                    hint="make the optimizer as it was made when the state was saved",
+                )
+        for name, each in own.items():
+            assign(each, np.asarray(state[name]))
+        self.steps = int(state["steps"])
+
+    def _named(self) -> dict[str, Tensor]:
+        return {
+            join(path, slot): each
+            for path, state in zip(self._paths, self._state, strict=True)
+            for slot, each in zip(self.slots, state, strict=True)
+        }
+
     def minimize(self, loss: Tensor, name: str = "train") -> Any:
         """Differentiate ``loss`` and change the parameters.
 
@@ -140,6 +183,29 @@ class Optimizer:
                         new = self.update(TRACED, now, slope, state, rates)
                         for target, tensor in zip((value, *state), new, strict=True):
                             store(target, apply(_ASSIGN, (target, tensor), {}))
+
+
+def clip_grad_norm(parameters: Module | Iterable[Tensor], max_norm: float) -> Tensor:
+    """Scale all gradients down together so that their norm is at most ``max_norm``.
+
+    Returns:
+        The norm before, a scalar (as ``torch.nn.utils.clip_grad_norm_``).
+
+    Raises:
+        UsageError: No parameter has a gradient.
+    """
+    found = parameters.parameters() if isinstance(parameters, Module) else list(parameters)
+    wanted = [each for each in found if each.grad is not None]
+    if not wanted:
+        raise UsageError("clip_grad_norm: no parameter has a gradient", source=where(),
+                         hint="call backward() before")  # fmt: skip
+    with modes.no_grad(), name_scope("clip_grad_norm"):
+        squares = [np.sum(np.square(np.abs(each.grad))) for each in wanted]
+        norm = np.sqrt(functools.reduce(np.add, squares))
+        scale = np.minimum(max_norm / (norm + 1e-6), 1.0)
+        for each in wanted:
+            each.grad = each.grad * scale.astype(each.grad.dtype)
+    return norm  # type: ignore[no-any-return]
 
 
 class SGD(Optimizer):

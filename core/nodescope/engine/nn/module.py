@@ -32,6 +32,7 @@ def buffer(data: Any, dtype: Any = None, *, name: str) -> Tensor:
 class Module:
     """A part of a network: assign parameters and modules to attributes, and define ``forward``.
 
+    An attribute may be a list, tuple or dict of them, of any depth: ``blocks_0``, ``heads_left``.
     Calling a module runs ``forward`` in a name scope: the attribute under which its owner holds it.
     A parameter's name is its path: ``encoder/layer_0/weight``. The outermost module opens no scope.
     """
@@ -156,10 +157,7 @@ class Module:
 
     def _children(self) -> Iterator[tuple[str, Any]]:
         for name, value in vars(self).items():
-            if isinstance(value, list | tuple):
-                yield from ((f"{name}_{i}", each) for i, each in enumerate(value))
-            else:
-                yield name, value
+            yield from _flat(name, value)
 
     def _walk(self, path: str) -> Iterator[tuple[str, Tensor]]:
         for name, value in self._children():
@@ -176,6 +174,18 @@ class Module:
                 yield path, each
 
 
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """What an attribute holds, through lists, tuples and dicts of any depth."""
+    if isinstance(value, list | tuple):
+        for i, each in enumerate(value):
+            yield from _flat(f"{name}_{i}", each)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from _flat(f"{name}_{key}", each)
+    else:
+        yield name, value
+
+
 def _plain(value: Any) -> np.ndarray[Any, Any]:
     return value.data if isinstance(value, Tensor) else np.asarray(value)
 
@@ -190,10 +200,9 @@ def _adopt(owner: Module, name: str, value: Any) -> None:
         object.__setattr__(value, "_path", path)
         for inner, each in list(value._children()):
             _adopt(value, inner, each)
-    elif isinstance(value, list | tuple):
-        for i, each in enumerate(value):
-            if isinstance(each, Tensor | Module):
-                _adopt(owner, f"{name}_{i}", each)
+    elif isinstance(value, list | tuple | dict):
+        for inner, each in _flat(name, value):
+            _adopt(owner, inner, each)
 
 
 class Sequential(Module):
@@ -201,6 +210,15 @@ class Sequential(Module):
 
     def __init__(self, *layers: Callable[..., Any]) -> None:
         self.layer = list(layers)
+
+    def __len__(self) -> int:
+        return len(self.layer)
+
+    def __iter__(self) -> Iterator[Callable[..., Any]]:
+        return iter(self.layer)
+
+    def __getitem__(self, index: int) -> Callable[..., Any]:
+        return self.layer[index]
 
     def forward(self, x: Any) -> Any:
         """The last layer's result."""
