@@ -22,13 +22,13 @@ export const SMALL_SANS: Font = { face: "sans", weight: 400, size: 10 };
 export const NAME_INSET = 11;
 export const PILL_INSET = 20;
 export const NABLA_WIDTH = 13;
-export const TIME_ROOM = 48;
+export const TIME_ROOM = 52;
 export const HEADER_HEIGHT = 24;
 export const SCOPE_PADDING = 14;
 export const FOLD_HEIGHT = 24;
 export const PILL_HEIGHT = 22;
 export const LINE_HEIGHT = 13;
-const FOLD_RIGHT_ROOM = 104;
+const FOLD_RIGHT_ROOM = 120;
 
 export interface Size {
   readonly width: number;

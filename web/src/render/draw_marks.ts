@@ -4,7 +4,7 @@
  * Invariant: one colour per meaning, and never colour alone: a ring and arrow, a dot, a diamond.
  */
 
-import { textWidth, truncateMiddle, type Font } from "@/base/fonts_metrics";
+import { textWidth, truncate, truncateMiddle, type Font } from "@/base/fonts_metrics";
 import { printable } from "@/base/printable";
 import { grow, overlaps, type Rect } from "@/base/geometry";
 import { detailLines, LINE_HEIGHT, NABLA_WIDTH, SMALL_MONO, TITLE_FONT } from "@/layout/sizes";
@@ -248,7 +248,7 @@ function drawCurrentWords(drawing: Drawing, marks: Marks, node: number, rect: Re
     painter.text(
       x + 13,
       y + 29.5 + k * LINE_HEIGHT,
-      truncateMiddle(line, SMALL_MONO, width - 23),
+      truncate(line, SMALL_MONO, width - 23),
       SMALL_MONO,
       palette["text-3"],
     );

@@ -27,18 +27,24 @@ export function familyColour(family: string): string {
   return COLOURED.has(family) ? `--op-${family}` : "--op-elementwise";
 }
 
-const MAX_DETAIL = 40;
+const MAX_DETAIL = 34;
 
-/** One short line of what the op was given: `axis 1 · keepdims`. */
+/** One short line of what the op was given: `axis 1 · keepdims`; what has no room is left out. */
 export function detail(node: Node): string {
-  const parts: string[] = [];
+  let line = "";
   for (const [key, value] of Object.entries(node.attrs)) {
     const text = attributeText(value);
     if (value === false || value === null || text.length > 20) continue;
-    parts.push(value === true ? key : `${key} ${text}`);
+    const part = value === true ? key : `${key} ${text}`;
+    const longer = line === "" ? part : `${line} · ${part}`;
+    if (longer.length > MAX_DETAIL) return line === "" ? cut(part) : `${line} …`;
+    line = longer;
   }
-  const line = parts.join(" · ");
-  return line.length > MAX_DETAIL ? `${line.slice(0, MAX_DETAIL - 1)}…` : line;
+  return line;
+}
+
+function cut(text: string): string {
+  return `${text.slice(0, MAX_DETAIL - 1)}…`;
 }
 
 export function attributeText(value: unknown): string {

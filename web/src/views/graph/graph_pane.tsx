@@ -17,7 +17,7 @@ import {
   Show,
 } from "solid-js";
 import { elementCount } from "@/base/dtypes";
-import { formatNumber } from "@/base/numbers";
+import { formatCount, formatNumber } from "@/base/numbers";
 import { createGraphView } from "@/render/graph_view";
 import type { ColourBy, CurrentMark, GraphView, NodeBadge } from "@/render/types";
 import { nodeMarks } from "@/store/breakpoints";
@@ -101,7 +101,10 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
       <div class="canvas-area">
         <div class="graph-host" ref={host} data-testid="graph" />
         <div class="overview" ref={strip}>
-          <span class="overview-count mi t3">{props.store.model()?.graph.count ?? 0} ops</span>
+          <span class="overview-count mi t3">
+            {formatCount(props.store.model()?.graph.count ?? 0)}
+            <span class="wide"> ops</span>
+          </span>
         </div>
         <Legend mode={props.ui.colourBy()} store={props.store} changes={marked()} />
         <Show when={view()}>{(now) => <Feed {...props} marked={marked()} view={now()} />}</Show>
