@@ -213,6 +213,7 @@ _only = Tensor.item
 
 _ARRAY = "it is the array's own: take it from x.numpy()"
 _WRITES = "tensors do not change by method: "
+_INPLACE = "write x {}= y"
 _MISSING = {
     "base": _ARRAY, "byteswap": _ARRAY, "ctypes": _ARRAY, "dump": _ARRAY, "dumps": _ARRAY,
     "flags": _ARRAY, "getfield": _ARRAY, "strides": _ARRAY, "tobytes": _ARRAY, "tofile": _ARRAY,
@@ -240,6 +241,16 @@ _MISSING = {
     "cuda": "tensors are on the CPU: leave it out",
     "requires_grad_": "make it with nodescope.tensor(x, requires_grad=True)",
     "zero_": "set x.grad = None, or use optimizer.zero_grad()",
+    "add_": _INPLACE.format("+"), "sub_": _INPLACE.format("-"),
+    "mul_": _INPLACE.format("*"), "div_": _INPLACE.format("/"),
+    "copy_": "write x[...] = y, or use nodescope.assign(x, y)",
+    "masked_fill": "use np.where(mask, value, x)",
+    "pow": "use x ** y", "matmul": "use x @ y", "t": "use x.T",
+    "norm": "use np.linalg.norm(x)",
+    "is_leaf": "parameters and tensors with requires_grad=True are the leaves",
+    **{each: f"use np.{each}(x)" for each in ("abs", "exp", "log", "sqrt", "sin", "cos", "tanh")},
+    **{each: f"use nodescope.{each}(x)"
+       for each in ("softmax", "log_softmax", "relu", "sigmoid")},
 }  # fmt: skip
 
 

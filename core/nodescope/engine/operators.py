@@ -119,7 +119,15 @@ def _method(op: Op) -> Callable[..., Tensor]:
         try:
             inputs, attrs = bind(self, *args, **kwargs)
         except TypeError as error:
-            raise UnsupportedError(f"{op.name}: {error}", source=where()) from None
+            text = str(error).replace("_bind()", "it").replace("<lambda>()", "it")
+            torch = {"dim": "axis=", "keepdim": "keepdims="}
+            raise UnsupportedError(
+                f"{op.name}: {text}",
+                source=where(),
+                hint=f"say {', '.join(torch[each] for each in kwargs if each in torch)}"
+                if torch.keys() & kwargs
+                else f"it takes NumPy's arguments: see help(np.{op.name})",
+            ) from None
         return apply(op, inputs, attrs)
 
     method.__name__ = op.name

@@ -195,16 +195,16 @@ def clip_grad_norm(parameters: Module | Iterable[Tensor], max_norm: float) -> Te
         UsageError: No parameter has a gradient.
     """
     found = parameters.parameters() if isinstance(parameters, Module) else list(parameters)
-    wanted = [each for each in found if each.grad is not None]
-    if not wanted:
+    gradients = [(each, each.grad) for each in found if each.grad is not None]
+    if not gradients:
         raise UsageError("clip_grad_norm: no parameter has a gradient", source=where(),
                          hint="call backward() before")  # fmt: skip
     with modes.no_grad(), name_scope("clip_grad_norm"):
-        squares = [np.sum(np.square(np.abs(each.grad))) for each in wanted]
+        squares = [np.sum(np.square(np.abs(each))) for _, each in gradients]
         norm = np.sqrt(functools.reduce(np.add, squares))
         scale = np.minimum(max_norm / (norm + 1e-6), 1.0)
-        for each in wanted:
-            each.grad = each.grad * scale.astype(each.grad.dtype)
+        for parameter, each in gradients:
+            parameter.grad = each * scale.astype(each.dtype)
     return norm  # type: ignore[no-any-return]
 
 
