@@ -10,6 +10,7 @@ Invariant: checking reads only; a guard that fails says which variable changed a
 from __future__ import annotations
 
 import dis
+import functools
 import inspect
 import itertools
 import sys
@@ -24,17 +25,17 @@ from nodescope.engine.random import Generator
 from nodescope.engine.source import is_ours
 from nodescope.engine.tensor import Tensor
 
-_DEPTH = 4  # of containers and functions that are followed
-_MOST = 512  # guards of one function; what is beyond is not followed
+_DEPTH = 12  # of containers and functions that are followed
+_MOST = 8192  # guards of one function; what is beyond is not followed
 _SCALARS = (bool, int, float, complex, str, bytes, type(None))
 _MISSING = object()
 _SILENT = {"_path", "_scope"}  # of modules: they name nodes and change no number
 
 Guard = tuple[int, Any, Any, Any, str]
-"""How it is looked up (`_CELL`, `_ITEM`, `_ATTRIBUTE`, `_LENGTH`), where, under which key, what was
+"""How it is looked up (`_CELL`, `_ITEM`, `_ATTRIBUTE`, `_LENGTH`, `_MEMBERS`), where, under which key, what was
 there, and what to call it."""
 
-_CELL, _ITEM, _ATTRIBUTE, _LENGTH = range(4)
+_CELL, _ITEM, _ATTRIBUTE, _LENGTH, _MEMBERS = range(5)
 
 
 class Guards:
@@ -56,6 +57,8 @@ class Guards:
         names = _names(code) if code is not None else frozenset()
         if code is not None:
             self._grown = _appended(code)
+        if owner is None and isinstance(function, types.MethodType):
+            owner, function = function.__self__, function.__func__
         if owner is not None:
             self._inside("self", owner, names, 0)
         for path, value in given:
@@ -138,6 +141,14 @@ class Guards:
         self._seen.add(id(value))
         if isinstance(value, dict | list | tuple):
             self._container(label, value, names, depth)
+            if not _library(value):
+                self._object(label, value, names, depth)
+        elif isinstance(value, set):
+            members = frozenset(value)
+            self._found.append((_MEMBERS, value, None, members, f"what {label} holds"))
+        elif isinstance(value, functools.partial):
+            for each in (value.func, value.args, value.keywords):
+                self._inside(label, each, names, depth + 1)
         elif isinstance(value, Module):
             self._module(label, value, names, depth)
         elif not _library(value):
@@ -146,22 +157,37 @@ class Guards:
     def _object(self, label: str, value: Any, names: frozenset[str], depth: int) -> None:
         """What the code names of an object or class of the user's: settings, parts, methods."""
         names = self._methods(value, names, depth)
-        space: Any = getattr(value, "__dict__", {})
+        space: Any = getattr(value, "__dict__", ())
         for name in sorted(names):
             called = f"attribute {label}.{name}"
             if name in space and isinstance(space, dict):
                 if _counts(space[name]):
                     self._add(_ITEM, space, name, space[name], called, depth, names)
                 continue
-            found = inspect.getattr_static(value, name, _MISSING)
+            found, place = inspect.getattr_static(value, name, _MISSING), value
             if isinstance(found, types.MemberDescriptorType):
                 found = getattr(value, name, None)
-            if _counts(found) and not isinstance(found, types.FunctionType):
-                self._add(_ATTRIBUTE, value, name, found, called, depth, names)
+            elif hasattr(type(found), "__get__"):
+                continue  # a method or property: what they name is followed
+            elif found is not _MISSING and space.__class__ is dict:
+                # Of the class; so that the guard does not keep the instance.
+                self._found.append((_ITEM, space, name, _MISSING, called))
+                place = type(value)
+            if found is not _MISSING and _counts(found):
+                self._add(_ATTRIBUTE, place, name, found, called, depth, names)
 
     def _methods(self, value: Any, names: frozenset[str], depth: int) -> frozenset[str]:
-        """The names, and those in the methods of a user's class that they name."""
+        """The names, and those in the methods of a user's class that they name.
+
+        Methods that operators call have no name in the code, so all of those are followed.
+        """
         kind = value if isinstance(value, type) else type(value)
+        names |= {
+            name
+            for each in kind.__mro__ if not _library(each)
+            for name, held in vars(each).items()
+            if name[:2] == "__" and name not in _NOT_CALLED and isinstance(held, types.FunctionType)
+        }  # fmt: skip
         done: set[str] = set()
         while todo := sorted(names - done):
             done.update(todo)
@@ -196,6 +222,12 @@ class Guards:
                 # Parts of a network are followed all the way.
                 called = f"attribute {label}.{name}"
                 self._add(_ITEM, space, name, each, called, min(depth, _DEPTH - 2), names)
+
+
+_NOT_CALLED = {
+    "__init__", "__new__", "__init_subclass__", "__post_init__", "__repr__", "__str__", "__del__",
+    "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__eq__", "__hash__", "__dict__",
+}  # fmt: skip
 
 
 def _appended(code: types.CodeType) -> frozenset[str]:
@@ -236,12 +268,11 @@ def _names(code: types.CodeType) -> frozenset[str]:
 
 def _counts(value: Any) -> bool:
     """Whether a held value can change what is traced: data, settings, parts, functions."""
-    return isinstance(value, _COUNTED) or not (isinstance(value, type) or _library(value))
+    return isinstance(value, _COUNTED) or callable(value) or not _library(value)
 
 
 _COUNTED = (
-    *_SCALARS, Tensor, np.ndarray, np.generic, Module, Generator, dict, list, tuple,
-    types.FunctionType, types.MethodType,
+    *_SCALARS, Tensor, np.ndarray, np.generic, Module, Generator, dict, list, tuple, set,
 )  # fmt: skip
 
 
@@ -261,6 +292,8 @@ def _look(how: int, place: Any, key: Any) -> Any:
         return len(place)
     if how == _ATTRIBUTE:
         return getattr(place, key, None)
+    if how == _MEMBERS:
+        return frozenset(place)
     try:
         return place.cell_contents
     except ValueError:  # not assigned yet
@@ -283,12 +316,17 @@ def _equal(now: Any, was: Any) -> bool:
         return now.__self__ is was.__self__ and now.__func__ is was.__func__
     if kind is float:
         return repr(now) == repr(was)
-    return (kind in _SCALARS or isinstance(was, np.generic)) and bool(now == was)
+    comparable = kind in _SCALARS or kind is frozenset or isinstance(was, np.generic)
+    return comparable and bool(now == was)
 
 
 def _said(how: int, called: str, was: Any, now: Any) -> str:
     if now is _MISSING:
         return f"{called} is gone"
+    if was is _MISSING:
+        return f"{called} is set"
+    if how == _MEMBERS:
+        return f"{called} has changed"
     if isinstance(now, _SCALARS) and isinstance(was, _SCALARS):
         return f"{called} changed {was!r} → {now!r}"
     if type(now) is type(was):

@@ -1,0 +1,94 @@
+"""What a compiled function reads besides its arguments is followed wherever its code reaches."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope import nn
+
+
+class Layer:
+    scale = 1.0
+
+    def __init__(self) -> None:
+        self.factor, self.act = 2.0, np.tanh
+
+    def __call__(self, x: Any) -> Any:
+        return self.act(x * self.factor) * self.scale
+
+
+DEEP = 1.0
+
+
+def deep(x: Any) -> Any:
+    return x * DEEP
+
+
+def through(function: Any, times: int) -> Any:
+    for _ in range(times):
+        function = (lambda inner: lambda x: inner(x))(function)
+    return function
+
+
+def test_whatever_the_code_reaches_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects that are called, functions far away, partial functions, sets, classes."""
+    layers, chosen, settings = [Layer(), Layer()], {"tanh"}, {"k": 2.0}
+    part = functools.partial(lambda x, k: x * k * settings["k"], k=3.0)
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            self.act, self.acts = np.tanh, [np.sin]
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.act(x))
+
+        def head(self, x: Any) -> Any:
+            return self.acts[0](x) * part(x)
+
+    net, far = Net(), through(deep, 7)
+
+    def f(x: Any) -> Any:
+        for layer in layers:
+            x = layer(x)
+        return net(far(x)) if "tanh" in chosen else x
+
+    run = ns.compile(f)
+    x = ns.tensor(np.array([0.3, 0.4]))
+    changes: list[tuple[Callable[[], Any], str]] = [
+        (lambda: setattr(layers[1], "factor", 3.0), "layers[1].factor changed 2.0 → 3.0"),
+        (lambda: setattr(layers[0], "act", np.sin), "layers[0].act is another ufunc"),
+        (lambda: setattr(layers[0], "scale", 3.0), "layers[0].scale is set"),
+        (lambda: monkeypatch.setattr(Layer, "scale", 5.0), "scale changed 1.0 → 5.0"),
+        (lambda: setattr(net, "act", np.cos), "attribute net.act is another ufunc"),
+        (lambda: net.acts.__setitem__(0, np.cos), "item net.acts[0] is another ufunc"),
+        (lambda: settings.update(k=4.0), "item settings['k'] changed 2.0 → 4.0"),
+        (lambda: monkeypatch.setitem(globals(), "DEEP", 2.0), "global DEEP changed 1.0 → 2.0"),
+        (lambda: chosen.clear(), "what chosen holds has changed"),
+    ]
+    run(x)
+    for change, said in changes:
+        change()
+        for _ in range(2):
+            np.testing.assert_array_equal(run(x).numpy(), f(x).numpy())
+        assert said in run.explain().traces[-1].reason
+    assert len(run.explain().traces) == len(changes) + 1
+
+
+def test_a_bound_method_that_is_compiled_follows_its_instance() -> None:
+    class Rows(list[float]):
+        def total(self, x: Any) -> Any:
+            for each in self:
+                x = x + each
+            return x
+
+    rows, layer = Rows([1.0, 2.0]), Layer()
+    total, call = ns.compile(rows.total), ns.compile(layer.__call__)
+    assert [total(np.ones(())).item(), call(np.ones(())).item()] == [4.0, np.tanh(2.0)]
+    rows[0], layer.factor = 10.0, 0.0
+    assert [total(np.ones(())).item(), call(np.ones(())).item()] == [13.0, 0.0]
