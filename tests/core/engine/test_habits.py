@@ -30,7 +30,12 @@ def test_arguments_of_methods_are_numpys(arguments: dict[str, Any], hint: str) -
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("add_", "write x += y"), ("exp", "np.exp"), ("masked_fill", "np.where"), ("t", "x.T")],
+    [
+        ("add_", r"write x \+= y"),
+        ("exp", r"np\.exp"),
+        ("masked_fill", r"np\.where"),
+        ("t", r"x\.T"),
+    ],
 )
 def test_methods_that_are_functions_here(name: str, hint: str) -> None:
     with pytest.raises(MissingError, match=hint):
