@@ -32,7 +32,7 @@ _MISSING = object()
 _SILENT = {"_path", "_scope"}  # of modules: they name nodes and change no number
 
 Guard = tuple[int, Any, Any, Any, str]
-"""How it is looked up (`_CELL`, `_ITEM`, `_ATTRIBUTE`, `_LENGTH`, `_MEMBERS`), where, under which key, what was
+"""How it is looked up (`_CELL`, `_ITEM`, …), where, under which key, what was
 there, and what to call it."""
 
 _CELL, _ITEM, _ATTRIBUTE, _LENGTH, _MEMBERS = range(5)
