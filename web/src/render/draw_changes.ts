@@ -26,7 +26,7 @@ export function skipped(drawing: Drawing, box: number): boolean {
 export function drawChangedEdges(drawing: Drawing): void {
   const { painter, palette, model, changes, zoom, view } = drawing;
   if (changes === undefined) return;
-  changes.ghosts.forEach(([from, to], k) => drawGhost(drawing, from, to, k % LANES));
+  for (const [k, [from, to]] of changes.ghosts.entries()) drawGhost(drawing, from, to, k % LANES);
   const seen = new Set(model.edgesIn(view));
   for (const edge of changes.edges) {
     if (!seen.has(edge)) continue;
