@@ -108,7 +108,7 @@ def samples(op: Op) -> list[Sample]:
     return found
 
 
-def converted(sample: Sample, dtype: str) -> Sample:
+def converted(sample: Sample, dtype: Any) -> Sample:
     """The sample with its floating-point arrays as another dtype; complex ones get both parts."""
     rng = np.random.default_rng(7)
 

@@ -15,6 +15,7 @@ from nodescope import ops
 from nodescope.engine.run import apply
 from nodescope.engine.tensor import LEAF, Tensor, make
 from nodescope.errors import DtypeError, NodescopeError, ShapeError
+from nodescope.ops.lowprecision import bfloat16
 from nodescope.ops.op import Op, Sample
 from tests.conformance.op_cases import (
     DTYPES,
@@ -193,7 +194,7 @@ def test_op_in_complex_numbers(op: Op) -> None:
 @pytest.mark.parametrize("op", SAMPLED_ANY, ids=name)
 def test_op_dtypes(op: Op) -> None:
     for sample in op.samples(np.random.default_rng(5)):
-        for dtype in DTYPES:
+        for dtype in (*DTYPES, bfloat16()):
             agrees(op, converted(sample, dtype))
 
 

@@ -35,8 +35,10 @@ def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
 
 def _dropout(x: Array, mask: Array, p: float) -> Any:
     _infer(specs_of(x, mask), {"p": p})
+    # A bfloat16 array times a Python number is float32.
+    scaled = np.multiply(x, 1.0 / (1.0 - p)).astype(x.dtype, copy=False)
     # Selected, not multiplied: what is dropped is 0 even where it was not finite.
-    return np.where(mask, np.multiply(x, 1.0 / (1.0 - p)), x.dtype.type(0))
+    return np.where(mask, scaled, x.dtype.type(0))
 
 
 register(
