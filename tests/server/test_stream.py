@@ -42,6 +42,9 @@ def test_a_snapshot_and_then_records(program: Program, page: Page) -> None:
     seq = program.commit()
     batches = page.records_until(seq)
     assert [n.name for each in batches for n in each.nodes] == [second.name]
+    met = [*shot.node_seqs, *(seq for each in batches for seq in each.node_seqs)]
+    assert len(met) == 2
+    assert 0 < met[0] <= shot.seq < met[1] <= seq
     assert [row.text for each in batches for row in each.logs] == ["more"]
     assert [row.step for each in batches for row in each.steps] == [1]
     assert sum(each.executions.count for each in batches) == 3

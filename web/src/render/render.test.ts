@@ -6,6 +6,7 @@ import { printable } from "@/base/printable";
 import { composeScene } from "@/layout/compose";
 import { buildHierarchy } from "@/layout/hierarchy";
 import { NestedLayout } from "@/layout/nested";
+import { sceneChanges } from "@/render/changes";
 import { fitted, READABLE_ZOOM, revealing, seen, toScreen, toWorld, zoomAt } from "@/render/camera";
 import { renderSvg } from "@/render/export_entry";
 import { formatBytes, formatCount, formatTime } from "@/render/format";
@@ -278,6 +279,40 @@ describe("the SVG", () => {
   it("of nothing is an empty picture, and of nonsense an error that says what is wrong", () => {
     expect(renderSvg(JSON.stringify({ nodes: [], values: [], open: "all" }))).toContain("</svg>");
     expect(() => renderSvg("{}")).toThrow("`nodes` and `values` must be lists");
+  });
+});
+
+describe("changes of a step", () => {
+  // 4 read 101 before, as it reads 103 now; 3 was met in this step.
+  const changes = {
+    marks: new Map([
+      [3, "new"],
+      [4, "rewired"],
+    ] as const),
+    rewired: new Map([[4, { before: [101], after: [103] }]]),
+  };
+
+  it("stand on boxes and edges, and former edges between boxes", () => {
+    const open = model(CHAIN, "all");
+    const found = sceneChanges(open, changes);
+    const box = (id: number) => open.boxOf({ kind: "node", id });
+    expect(found.boxes.get(box(3))).toEqual({ new: 1, rewired: 0, skipped: 0, whole: "new" });
+    expect(found.boxes.get(box(4))?.whole).toBe("rewired");
+    expect(found.boxes.has(box(2))).toBe(false);
+    expect(found.ghosts).toEqual([[box(1), box(4)]]);
+    expect(found.edges.length).toBeGreaterThan(0);
+    expect(found.edges.every((edge) => open.scene.value[edge] === 103)).toBe(true);
+  });
+
+  it("are counted on a folded scope, which is not new as a whole", () => {
+    const folded = model(CHAIN, new Set());
+    const found = sceneChanges(folded, changes);
+    expect(found.boxes.get(folded.boxOf({ kind: "scope", path: "s" }))).toEqual({
+      new: 1,
+      rewired: 0,
+      skipped: 0,
+      whole: undefined,
+    });
   });
 });
 
