@@ -4,23 +4,63 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import nodescope as ns
 from nodescope.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 
 
+def programs_of(document: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.S)
+
+
 def test_the_program_of_the_readme_runs() -> None:
-    (program,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    program = programs_of("README.md")[0]
     rng = np.random.default_rng(0)
     batches = [(rng.standard_normal((8, 64)), rng.standard_normal((8, 10))) for _ in range(3)]
     names = {"batches": batches}
     exec(compile(program, "README.md", "exec"), names)
     assert np.abs(names["w"].numpy()).max() > 0  # type: ignore[attr-defined]
+
+
+def test_the_model_of_the_readme_learns() -> None:
+    (_, program) = programs_of("README.md")
+    rng = np.random.default_rng(0)
+    images = rng.standard_normal((64, 1, 8, 8)).astype(np.float32)
+    labels = (images.sum(axis=(1, 2, 3)) > 0).astype(np.int64)
+    names: dict[str, Any] = {"batches": [(images, labels)] * 20, "losses": []}
+    exec(compile(program, "README.md", "exec"), names)
+    losses = names["losses"]
+    assert losses[-1] < losses[0] / 2
+    assert "traced once" in str(names["train_step"].explain())
+
+
+def test_the_programs_of_the_guide_run(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "engine.md").read_text()
+    names: dict[str, Any] = {}
+    mode = ns.get_mode()
+    try:
+        for program in programs_of("docs/engine.md"):
+            before = text[: text.index(program)].count("\n")  # errors show the guide's own lines
+            exec(compile("\n" * before + program, "engine.md", "exec"), names)
+    finally:
+        ns.set_mode(mode)
+    assert "traced once" in capsys.readouterr().out
+
+
+def test_the_names_in_the_guide_exist() -> None:
+    text = (ROOT / "docs" / "engine.md").read_text()
+    assert len(text.splitlines()) <= 400
+    absent = {each for each in re.findall(r"\bns\.(\w+)", text) if not hasattr(ns, each)}
+    assert absent == {"einsum"}  # which the text says is not there
+    named = set(re.findall(r"\bns\.optim\.(\w+)", text))
+    assert not {each for each in named if not hasattr(ns.optim, each)}
 
 
 def test_the_programs_of_the_document_on_graphs_run(
@@ -54,12 +94,27 @@ def test_the_targets_of_the_readme_exist() -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("document", ["README.md", "ARCHITECTURE.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "ARCHITECTURE.md", "docs/engine.md", "docs/graphs.md"]
+)
 def test_links_lead_somewhere(document: str) -> None:
     text = (ROOT / document).read_text()
     links = re.findall(r"\]\(([^)#:]+)\)", text)
-    broken = [each for each in links if not (ROOT / each).exists()]
+    broken = [each for each in links if not (ROOT / document).parent.joinpath(each).exists()]
     assert not broken
+
+
+def test_the_guide_leads_to_its_own_headings() -> None:
+    text = (ROOT / "docs" / "engine.md").read_text()
+    headings = re.findall(r"^## (.+)$", text, re.M)
+    anchors = {each.lower().replace(" ", "-") for each in headings}
+    wanted = set(re.findall(r"\]\(#([\w-]+)\)", text))
+    assert wanted == anchors
+
+
+def test_every_sample_is_in_the_readme() -> None:
+    for sample in (ROOT / "samples").glob("*.py"):
+        assert f"(samples/{sample.name})" in README
 
 
 def test_every_table_of_a_recording_is_documented() -> None:
