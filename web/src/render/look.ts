@@ -5,7 +5,7 @@
  */
 
 import { buildHierarchy } from "@/layout/hierarchy";
-import { EMPTY_SCENE } from "@/layout/types";
+import { BOX_NODE, EMPTY_SCENE } from "@/layout/types";
 import { seen, type Camera, type Viewport } from "@/render/camera";
 import { type SceneChanges, sceneChanges } from "@/render/changes";
 import { detailAt, type Drawing, type EdgeLabel, type Marks } from "@/render/draw";
@@ -76,8 +76,9 @@ export function drawingOf(
   },
 ): Omit<Drawing, "painter"> {
   const { zoom } = place.camera;
-  const current = model.hierarchy.indexOf.get(look.current?.node ?? -1);
-  const raised = current !== undefined && detailAt(zoom) === "near" ? model.nodeBox[current]! : -1;
+  const current = model.visibleBox(model.hierarchy.indexOf.get(look.current?.node ?? -1) ?? -1);
+  const near = current >= 0 && detailAt(zoom) === "near";
+  const raised = near && model.scene.kind[current] === BOX_NODE ? current : -1;
   return {
     palette: look.palette,
     model,

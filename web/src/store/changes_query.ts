@@ -1,8 +1,8 @@
 /**
  * The changes of the step at the moment shown, as a signal.
  *
- * Invariant: costs nothing while the program runs; what ran in a step that is over is asked of the
- * server once per step.
+ * Invariant: nothing is worked out while the program runs; what ran in a step that is over is asked
+ * of the server once per step.
  */
 
 import { type Accessor, createMemo } from "solid-js";
@@ -10,17 +10,20 @@ import { changesOf, isNews, ranIn, type StepChanges, subjectStep } from "@/store
 import { createQuery } from "@/store/query";
 import type { Store } from "@/store/store";
 import { decodeExecutions } from "@/wire/decode";
-import type { GetState } from "@/wire/types.gen";
+import type { GetState, StepRow } from "@/wire/types.gen";
 
 export function createChanges(store: Store): Accessor<StepChanges | undefined> {
-  const still = createMemo(
-    () => store.cursor().kind === "past" || store.session()?.phase !== "running" || !isLive(store),
-  );
-  const subject = createMemo(() => {
-    const model = store.model();
-    if (model === undefined || !still()) return undefined;
-    return subjectStep(model.graph, model.steps, store.step(), store.cursor().kind === "past");
-  });
+  const graph = createMemo(() => store.model()?.graph);
+  const steps = createMemo(() => store.model()?.steps ?? []);
+  const subject = createMemo((before: StepRow | undefined) => {
+    const now = graph();
+    if (now === undefined) return undefined;
+    const past = store.cursor().kind === "past";
+    const step = store.step();
+    if (past || !isRunning(store)) return subjectStep(now, steps(), step, past);
+    // A short run, such as a step to the next node, should not make it come and go.
+    return before !== undefined && step <= before.step + 1 ? before : undefined;
+  }, undefined);
   const answer = createQuery(store, "state_at", (): GetState | undefined => {
     const run = store.runId();
     const end = subject()?.end_seq;
@@ -34,14 +37,14 @@ export function createChanges(store: Store): Accessor<StepChanges | undefined> {
     return ranIn(decodeExecutions(now.value.executions), row.step);
   });
   return createMemo(() => {
-    const model = store.model();
+    const now = graph();
     const row = subject();
-    if (model === undefined || row === undefined) return undefined;
-    const changes = changesOf(model.graph, model.steps, row, ran());
+    if (now === undefined || row === undefined || !steps().includes(row)) return undefined;
+    const changes = changesOf(now, steps(), row, ran());
     return isNews(changes, ran()) ? changes : undefined;
   });
 }
 
-function isLive(store: Store): boolean {
-  return store.model()?.info.state === "live";
+function isRunning(store: Store): boolean {
+  return store.model()?.info.state === "live" && store.session()?.phase === "running";
 }
