@@ -146,6 +146,14 @@ class Builder:
         self.made.add(id(tensor))
         return self.value_of(tensor, made_here=True)
 
+    def new_state(self, tensor: Tensor) -> None:
+        """Take in a generator's key that the program makes: each call begins with this one."""
+        self.leaf(tensor)
+
+    def updating(self) -> contextlib.AbstractContextManager[None]:
+        """What is assigned to inside is changed besides the results, such as statistics."""
+        return contextlib.nullcontext()
+
     def new_parameter(self, tensor: Tensor) -> None:
         """Take note of a parameter that the program makes while this builds."""
 

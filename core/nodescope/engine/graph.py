@@ -196,6 +196,9 @@ class Graph(Lookup, Collections, Builder):
         )  # fmt: skip
         return value
 
+    def new_state(self, tensor: Tensor) -> None:
+        """See `Builder.new_state`: here it goes on from run to run, shared with the program."""
+
     def host(
         self, reader: Callable[[], dict[str, float]], names: Iterable[str], dtype: Any, scope: str
     ) -> dict[str, Tensor]:
@@ -349,6 +352,14 @@ class Graph(Lookup, Collections, Builder):
             yield found
         finally:
             self._here.updates.remove(found)
+
+    @contextlib.contextmanager
+    def updating(self) -> Iterator[None]:
+        """See `Builder.updating`: nobody fetches these updates, so a collection holds them."""
+        with self.updates() as nodes:
+            yield
+        for node in nodes:
+            self.add_to_collection("update_ops", self.get_operation_by_name(node.name))
 
     # Forms; the work is `nodescope.engine.saved`'s
 

@@ -79,7 +79,7 @@ class Generator:
         self.state = make(words, kind="parameter", name=name)
         builder = modes.builder()
         if builder is not None:
-            builder.leaf(self.state)  # each call of the graph begins with this seed
+            builder.new_state(self.state)
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:

@@ -5,10 +5,12 @@ Invariant: running statistics are buffers; they change in training and only ther
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, ClassVar
 
 import numpy as np
 
+from nodescope.engine import modes
 from nodescope.engine.functions import tensor_of
 from nodescope.engine.grad import assign, parameter
 from nodescope.engine.modes import no_grad
@@ -142,7 +144,8 @@ class BatchNorm2d(_Affine):
             )
         out, mean, variance = F.batch_norm_statistics(x, self.weight, self.bias, self.eps)
         count = x.size // x.shape[1]
-        with no_grad():
+        builder = modes.builder()
+        with no_grad(), contextlib.nullcontext() if builder is None else builder.updating():
             # The running variance is that of the population, as in PyTorch.
             unbiased = variance * (count / (count - 1))
             for running, found in ((self.running_mean, mean), (self.running_var, unbiased)):
