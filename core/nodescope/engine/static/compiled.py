@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import pickle
 import threading
 import time
 import types
@@ -19,6 +20,8 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from nodescope.engine.source import user_source, where
 from nodescope.engine.state import current
@@ -37,6 +40,7 @@ from nodescope.engine.static.signature import (
     required_key,
 )
 from nodescope.engine.static.tracing import trace
+from nodescope.errors import TraceError
 
 _WARN_AFTER = 12  # traces of one function
 _MOST_SIZES = 64  # graphs that are kept of one with a dynamic dimension
@@ -191,7 +195,9 @@ class Compiled:
             given = [(each.path, each.value) for each in form.arguments if each.spec is None]
             guards = Guards(self.__wrapped__, owner, given)
             recording = current().recording
+            before = pickle.dumps(np.random.get_state())
             traced = trace(function, form, recording)
+            self._check_draws(guards, before)
             donated = self._given_away(form)
             entry = Entry(traced, guards, self.name, donated)
             said = self._dynamic.begin(self._weak(owner), entry) if not self._records else ""
@@ -200,6 +206,23 @@ class Compiled:
             self._records.append(Record(entry, reason, self._calls, where(), took, said))
             self._warn()
             return entry
+
+    def _check_draws(self, guards: Guards, before: bytes) -> None:
+        """Refuse numbers that were drawn while tracing: they would be the same on each call."""
+        drawn = guards.drawn()
+        if drawn:
+            raise TraceError(
+                f"{self.name} drew random numbers from {drawn} while it was traced: they would be "
+                "the same on each call",
+                source=where(),
+                hint="use nodescope.random, or draw outside and pass the numbers in",
+            )
+        if pickle.dumps(np.random.get_state()) != before:  # perhaps by another thread
+            self._say(
+                f"{self.name}: np.random gave numbers while it was traced; if it was this function "
+                "that drew them, they are the same on each call: use nodescope.random, or draw "
+                "outside and pass the numbers in"
+            )
 
     def _function(self, owner: Any) -> Callable[..., Any]:
         return self.__wrapped__ if owner is None else types.MethodType(self.__wrapped__, owner)
@@ -243,6 +266,11 @@ class Compiled:
             f"{self._records[-1].reason}. Each trace takes time and memory; "
             f"print({self.name}.explain()) tells all"
         )
+        self._say(said)
+
+    @staticmethod
+    def _say(said: str) -> None:
+        """A warning at the user's line."""
         at = user_source()
         if at is None:
             warnings.warn(said, UserWarning, stacklevel=2)

@@ -13,6 +13,7 @@ import dis
 import functools
 import inspect
 import itertools
+import pickle
 import sys
 import types
 from collections.abc import Iterable, Iterator
@@ -52,6 +53,7 @@ class Guards:
     ) -> None:
         self._found: list[Guard] = []
         self._seen: set[int] = set()
+        self._generators: list[tuple[str, Any, bytes]] = []
         self._grown: frozenset[str] = frozenset()
         code = getattr(function, "__code__", None)
         names = _names(code) if code is not None else frozenset()
@@ -86,6 +88,13 @@ class Guards:
             now = _look(how, place, key)
             if now is not was and not _equal(now, was):
                 return _said(how, called, was, now)
+        return ""
+
+    def drawn(self) -> str:
+        """Which of NumPy's generators has given numbers since then, or ``""``."""
+        for called, generator, was in self._generators:
+            if _random_state(generator) != was:
+                return called
         return ""
 
     def __len__(self) -> int:
@@ -139,6 +148,8 @@ class Guards:
         if id(value) in self._seen:
             return
         self._seen.add(id(value))
+        if isinstance(value, np.random.Generator | np.random.RandomState):
+            self._generators.append((label, value, _random_state(value)))
         if isinstance(value, dict | list | tuple):
             self._container(label, value, names, depth)
             if not _library(value):
@@ -273,6 +284,7 @@ def _counts(value: Any) -> bool:
 
 _COUNTED = (
     *_SCALARS, Tensor, np.ndarray, np.generic, Module, Generator, dict, list, tuple, set,
+    np.random.Generator, np.random.RandomState,
 )  # fmt: skip
 
 
@@ -283,6 +295,12 @@ def _library(value: Any) -> bool:
     kind = value if isinstance(value, type) else type(value)
     name = kind.__module__.partition(".")[0]
     return name in {"nodescope", "numpy"} or name in sys.stdlib_module_names
+
+
+def _random_state(generator: Any) -> bytes:
+    """The state of one of NumPy's generators, to compare."""
+    of = getattr(generator, "bit_generator", None)
+    return pickle.dumps(generator.get_state() if of is None else of.state)
 
 
 def _look(how: int, place: Any, key: Any) -> Any:
