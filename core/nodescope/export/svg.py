@@ -173,6 +173,7 @@ def page_input(graph: Graph, title: str, options: Options) -> dict[str, Any]:
                 "outputs": node.outputs,
                 "detail": detail(node),
                 "forward": node.forward,
+                "control": node.control_inputs,
             }
             for node in graph.nodes
         ],

@@ -6,7 +6,7 @@
  * alike wherever it is built (page, worker, export); parents come before their children.
  */
 
-import type { LayoutNode, LayoutValue } from "@/layout/types";
+import { type LayoutNode, type LayoutValue, orderValue } from "@/layout/types";
 
 /** The forward graph, and the two columns beside it. */
 export const COLUMN_FORWARD = 0;
@@ -271,6 +271,26 @@ function addSegments(
   const add = (group: number, from: number, to: number, producer: number, value: number): void => {
     groups[group]!.segments.push({ from, to, producer, value });
   };
+  const connect = (producer: number, reader: number, value: number): void => {
+    let source = producer;
+    let target = reader;
+    let above = groupOf[producer]!;
+    let below = groupOf[reader]!;
+    // Climb on both sides to the scope that holds both; each scope left or entered on the way
+    // draws its own piece, from or to a port in its border.
+    while (above !== below) {
+      if (groups[above]!.depth >= groups[below]!.depth) {
+        add(above, source, outPortKey(value), producer, value);
+        source = groupKey(hierarchy, above);
+        above = groups[above]!.parent;
+      } else {
+        add(below, inPortKey(value), target, producer, value);
+        target = groupKey(hierarchy, below);
+        below = groups[below]!.parent;
+      }
+    }
+    add(above, source, target, producer, value);
+  };
   nodes.forEach((node, reader) => {
     const seen = new Set<number>();
     for (const value of node.inputs) {
@@ -289,24 +309,15 @@ function addSegments(
         crossing.push([producer, reader]);
         continue;
       }
-      let source = producer;
-      let target = reader;
-      let above = groupOf[producer]!;
-      let below = groupOf[reader]!;
-      // Climb on both sides to the scope that holds both; each scope left or entered on the way
-      // draws its own piece, from or to a port in its border.
-      while (above !== below) {
-        if (groups[above]!.depth >= groups[below]!.depth) {
-          add(above, source, outPortKey(value), producer, value);
-          source = groupKey(hierarchy, above);
-          above = groups[above]!.parent;
-        } else {
-          add(below, inPortKey(value), target, producer, value);
-          target = groupKey(hierarchy, below);
-          below = groups[below]!.parent;
-        }
-      }
-      add(above, source, target, producer, value);
+      connect(producer, reader, value);
+    }
+    for (const id of node.control ?? []) {
+      const first = hierarchy.indexOf.get(id);
+      if (first === undefined || first === reader || column[first] !== column[reader]) continue;
+      if (host[first]! >= 0 || host[reader]! >= 0) continue;
+      // Where a value passes anyway, the order needs no line of its own.
+      if (nodes[first]!.outputs.some((value) => seen.has(value))) continue;
+      connect(first, reader, orderValue(id));
     }
   });
 }

@@ -30,6 +30,7 @@ import {
   SCOPE_PADDING,
   type Size,
 } from "@/layout/sizes";
+import { isOrder } from "@/layout/types";
 
 /** One group laid out; coordinates from its left top corner. */
 export interface GroupLayout {
@@ -233,7 +234,7 @@ export class NestedLayout {
       const leave = this.portOffset(from, outPortKey(value));
       const enter = this.portOffset(to, inPortKey(value));
       const bytes = this.hierarchy.values.get(value)?.bytes ?? 0;
-      const key = `${from} ${to} ${leave} ${enter}`;
+      const key = `${from} ${to} ${leave} ${enter} ${isOrder(value)}`;
       const bundle = bundles.get(key);
       if (bundle === undefined) {
         bundles.set(key, {

@@ -59,6 +59,7 @@ export function plainNode(node: LayoutNode): LayoutNode {
     outputs: [...node.outputs],
     detail: node.detail,
     forward: node.forward,
+    control: node.control === undefined ? undefined : [...node.control],
   };
 }
 

@@ -16,6 +16,8 @@ export interface LayoutNode {
   readonly outputs: readonly number[];
   readonly detail: string;
   readonly forward: number | undefined;
+  /** Ids of nodes that had to run before, without a value passing. */
+  readonly control?: readonly number[] | undefined;
 }
 
 export interface LayoutValue {
@@ -38,6 +40,17 @@ export const EDGE_BACK = 1;
 /** Ends at the border of an open scope, where another edge takes over. */
 export const EDGE_INTO_SCOPE = 2;
 export const EDGE_OUT_OF_SCOPE = 4;
+
+/** Values from here on stand for the order of two nodes: nothing flows. */
+const ORDERS = 2 ** 36;
+
+export function orderValue(node: number): number {
+  return ORDERS + node;
+}
+
+export function isOrder(value: number): boolean {
+  return value >= ORDERS;
+}
 
 export const LINK_SEED = 0;
 export const LINK_GRADIENTS = 1;

@@ -8,7 +8,7 @@ import { textWidth } from "@/base/fonts_metrics";
 import { clamp, grow, overlaps, type Rect } from "@/base/geometry";
 import { COLUMN_BACKWARD } from "@/layout/hierarchy";
 import { SMALL_MONO, SMALL_SANS, shapeText } from "@/layout/sizes";
-import { BOX_SCOPE, EDGE_BACK, LINK_SEED } from "@/layout/types";
+import { BOX_SCOPE, EDGE_BACK, isOrder, LINK_SEED } from "@/layout/types";
 import { detailAt, type Drawing, type EdgeLabel } from "@/render/draw";
 import { formatBytes } from "@/render/format";
 import { isNotFinite } from "@/render/live";
@@ -37,6 +37,10 @@ function edgeStroke(drawing: Drawing, edge: number): Stroke {
   const node = producer[edge]!;
   const done = live.done[node] === 1;
   const width = Math.max(edgeWidth(bytes[edge]!), 1 / zoom);
+  if (isOrder(model.scene.value[edge]!)) {
+    const colour = palette[done ? "text-3" : "line-node"];
+    return { colour, width: Math.max(1.3, 1 / zoom), dash: "dotted" };
+  }
   const bad = isNotFinite(live.flags[node]!);
   const colour = bad ? palette.nan : palette[done ? "text-off" : "line-strong"];
   if (!done || bad) {
@@ -208,6 +212,7 @@ export function freeLane(
 
 export function edgeWords(model: SceneModel, edge: number): { shape: string; size: string } {
   const { value, bundle, bytes } = model.scene;
+  if (isOrder(value[edge]!)) return { shape: "runs before", size: "" };
   const size = formatBytes(bytes[edge]!);
   if (bundle[edge]! > 1) return { shape: `${bundle[edge]} values`, size };
   const shape = shapeText(model.hierarchy.values.get(value[edge]!)?.shape ?? []);

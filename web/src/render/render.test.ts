@@ -9,6 +9,7 @@ import { NestedLayout } from "@/layout/nested";
 import { sceneChanges } from "@/render/changes";
 import { fitted, READABLE_ZOOM, revealing, seen, toScreen, toWorld, zoomAt } from "@/render/camera";
 import { renderSvg } from "@/render/export_entry";
+import { edgeWords } from "@/render/draw_edges";
 import { formatBytes, formatCount, formatTime } from "@/render/format";
 import { edgeAt, hitTest, neighbourOf, pointedAt } from "@/render/hit";
 import { heat, liveState, SHARES } from "@/render/live";
@@ -313,6 +314,15 @@ describe("changes of a step", () => {
       skipped: 0,
       whole: undefined,
     });
+  });
+});
+
+describe("control edges", () => {
+  it("are edges of their own that carry nothing, where no value passes anyway", () => {
+    const ordered = [node(1), node(2, { control: [1] }), node(3, { inputs: [101], control: [1] })];
+    const shown = model(ordered, "all");
+    const words = Array.from({ length: shown.scene.edges }, (_, edge) => edgeWords(shown, edge));
+    expect(words.map((each) => each.shape).sort()).toEqual(["32×10", "runs before"]);
   });
 });
 

@@ -41,6 +41,8 @@ export interface GraphNode {
   readonly detail: string;
   /** Of a backward node, the forward node that it differentiates. */
   readonly forward: number | undefined;
+  /** Ids of nodes that had to run before, without a value passing. */
+  readonly control?: readonly number[] | undefined;
 }
 
 /** A value that travels along edges. */

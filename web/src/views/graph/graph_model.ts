@@ -47,6 +47,7 @@ export function graphModel(graph: RunGraph): GraphModel {
       outputs: node.outputs,
       detail: detail(node),
       forward: node.forward ?? undefined,
+      control: node.control_inputs,
     });
   }
   const values = new Map<number, GraphValue>();
