@@ -108,15 +108,20 @@ def _update(op: str, target: Tensor, value: Any) -> Any:
     new = value if isinstance(value, Tensor) else operand(np.asarray(value))
     assert new is not None
     if building() is None:
-        old = target.data
-        found: Any = new.data
         infer = ops.get(op).infer
         try:
             infer((spec_of(target), spec_of(new)), {})
         except (ShapeError, DtypeError) as error:
             error.source = where()
             raise
-        return grad.assign(target, ops.get(op).impl(old, found))
+        # As two nodes, so that a compiled function records what happens on each call.
+        with modes.recording(False):
+            change: Any = new.detach()
+            if change.dtype != target.dtype:
+                change = change.astype(target.dtype)
+            ufunc = ops.get("add" if op == "assign_add" else "subtract")
+            changed = apply(ufunc, (target, change), NO_ATTRS)
+        return grad.assign(target, changed)
     with modes.recording(False):
         return apply(ops.get(op), (target, new.detach()), NO_ATTRS)
 

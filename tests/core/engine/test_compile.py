@@ -402,3 +402,25 @@ def test_writes_to_values_of_the_function() -> None:
     found, expected = ns.compile(f)(ones(3)), f(ones(3))
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+def test_assign_add_and_sub() -> None:
+    found = []
+    for static in (False, True):
+        w = ns.parameter(np.array([1.0, 2.0]), np.float32, name="w")
+        count = ns.parameter(np.zeros(()), name="count")
+
+        def step(x: Any, w: Any = w, count: Any = count) -> Any:
+            with ns.GradientTape() as tape:
+                loss = ((w * x) ** 2).sum()
+            gradient = tape.gradient(loss, w)
+            ns.assign_sub(w, 0.01 * gradient)
+            ns.assign_add(w, np.float64([0.5, 0.25]))
+            ns.assign_add(count, 1.0)
+            return loss, gradient
+
+        run = ns.compile(step) if static else step
+        results = [run(ns.tensor(np.array([3.0, 4.0], np.float32))) for _ in range(3)]
+        assert count.item() == 3.0
+        found.append([each.numpy() for pair in results for each in pair] + [w.numpy()])
+    np.testing.assert_equal(found[1], found[0])
