@@ -62,13 +62,25 @@ def tensor(
     Raises:
         DtypeError: The data are not numbers, or want a gradient without being floating point.
     """
-    found = make(_array(data, dtype), name=_name(name))
+    if isinstance(data, Tensor) and not isinstance(data.data, np.ndarray):
+        found = _copied(data, dtype)  # a value of a graph
+    else:
+        found = make(_array(data, dtype), name=_name(name))
     if requires_grad:
         found.edge = _leaf(found)
     tracer = modes.observer()
     if tracer is not None:
         tracer.leaf(found)
     return found
+
+
+def _copied(value: Tensor, dtype: Any) -> Tensor:
+    """A copy that is a node of the graph, and that no gradient flows back from."""
+    with modes.recording(False):
+        found: Any = value.detach()
+        if dtype is not None and as_dtype(dtype) != value.dtype:
+            found = apply(ops.get("astype"), (found,), {"dtype": as_dtype(dtype).name})
+        return apply(ops.get("copy"), (found,), NO_ATTRS)  # type: ignore[no-any-return]
 
 
 def parameter(data: Any, dtype: Any = None, *, name: str) -> Tensor:

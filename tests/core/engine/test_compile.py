@@ -424,3 +424,27 @@ def test_assign_add_and_sub() -> None:
         assert count.item() == 3.0
         found.append([each.numpy() for pair in results for each in pair] + [w.numpy()])
     np.testing.assert_equal(found[1], found[0])
+
+
+def test_a_tensor_made_of_a_traced_one_is_a_copy_without_history() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2
+        y *= 3
+        copied = ns.tensor(y)
+        narrow = ns.tensor(x, np.float32)
+        asked = ns.tensor(x, requires_grad=True)
+        gradient = ns.grad(lambda a: (a * copied).sum())(asked)
+        return (y * copied).sum(), copied, narrow, gradient
+
+    found = []
+    for run in (f, ns.compile(f)):
+        x = ns.tensor(np.array([1.0, 2.0]), requires_grad=True)
+        total, *rest = run(x)
+        total.backward()
+        assert not any(each.requires_grad for each in rest[:2])
+        found.append([total.numpy(), *(each.numpy() for each in rest), x.grad.numpy()])
+    np.testing.assert_equal(found[1], found[0])
+    with ns.Graph().as_default() as graph:
+        given = ns.placeholder(np.float64, (2,), name="x")
+        copied = ns.tensor(given * 2)
+    assert ns.Session(graph).run(copied, {given: np.ones(2)}).tolist() == [2.0, 2.0]

@@ -1,22 +1,20 @@
 """Program: a graph with the arrays that it needs, apart from the function that it was traced from.
 
-A file is a zip archive: ``graph.txt`` (`nodescope.ir.text`), ``program.json``, and an entry of raw
-little-endian bytes for each array; shapes and dtypes stand in the graph.
+Its file is an archive of the kind "program", see `nodescope.engine.archive`.
 
-Invariant: a program that was loaded gives what the saved one would give; nothing in a file is run.
+Invariant: a program that was loaded gives what the saved one would give; nothing in a file is run;
+its state is its own, which neither arguments, results, nor the program around share.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import zipfile
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
+from nodescope.engine import archive
 from nodescope.engine.plan import Plan
 from nodescope.engine.source import where
 from nodescope.engine.static.entry import FROM_LEAF, FROM_OUTSIDE, FROM_RATE, Entry
@@ -24,23 +22,43 @@ from nodescope.engine.tensor import Tensor, make
 from nodescope.engine.trees import flatten
 from nodescope.errors import DtypeError, GraphError, ShapeError, UsageError
 from nodescope.ir.graph import Graph, TensorSpec
-from nodescope.ir.text import parse_graph, print_graph
+from nodescope.ir.text import print_graph
 from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Array
 
-FORMAT = 1
-_CONTAINERS: dict[str, type] = {"list": list, "tuple": tuple, "dict": dict}
+_CONTAINERS: dict[str, Any] = {"list": list, "tuple": tuple, "dict": dict}
+_LEAVES = ({"value"}, {"argument"}, {"static"}, {"none"})
+_KEYS = bool | int | float | str | None
+
+
+class _About(msgspec.Struct, forbid_unknown_fields=True):
+    """What the archive of a program keeps besides nodes and arrays."""
+
+    name: str
+    arguments: list[tuple[str, int]]
+    results: dict[str, Any]
+    writes: dict[int, int]
+    numbers: dict[int, float | str]
 
 
 class Program:
-    """A static graph that can be run, printed, saved and loaded.
+    """A static graph that can be run, printed, saved and loaded, apart from its function.
+
+    ``f.graph(*args)`` of a function of `nodescope.compile` makes one, `Program.load` and
+    `nodescope.load_graph` read one. It is called with arguments of the form that the function was
+    traced with: ``program(x)``, or ``program.run(x)``.
+
+    It carries state of its own: copies of the parameters, of buffers and of what an optimizer
+    keeps, as they were when the program was made. Where the graph assigns to them (a training
+    step), a call changes these copies, so that the next call goes on from there; the function's
+    own parameters stay as they are. `save` writes them as they are by then.
 
     Attributes:
         graph: Its nodes; see `nodescope.ir.graph.Graph`.
         name: Of the function that it was traced from.
         constants: Arrays that are part of the graph, by value id.
         state: What it takes besides its arguments (parameters, an optimizer's state and numbers),
-            by value id. `run` replaces what the graph assigns to.
+            by value id. A call replaces what the graph assigns to.
     """
 
     def __init__(
@@ -72,8 +90,12 @@ class Program:
         """The graph's nodes, in topological order."""
         return self.graph.nodes
 
-    def run(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The result, from arguments of the form that the function was traced with.
+
+        Arrays and tensors take the places of those that the function was traced with, in order;
+        everything else is part of the graph. Results have no history. What the graph assigns to
+        is changed in `state`.
 
         Raises:
             UsageError: There are more or fewer arrays than the graph takes.
@@ -94,10 +116,21 @@ class Program:
                 fed[value] = self._checked(path, value, each)
         arrays = self._plan.run([fed[each] for each in self.graph.inputs])
         found = dict(zip(self.graph.outputs, arrays, strict=True))
-        result = _built(self._results, {**self.state, **found}, leaves)
+        given = [each.data if isinstance(each, Tensor) else np.asarray(each) for each in leaves]
+        held = [each for each in (*self.state.values(), *self.constants.values())
+                if isinstance(each, np.ndarray)]  # fmt: skip
+        asked = set(_values_of(self._results))
+        results = {
+            value: _apart(each, held)
+            for value, each in {**self.state, **found}.items()
+            if value in asked
+        }
+        shared = [*given, *results.values(), *held]
         for value, becomes in self._writes.items():
-            self.state[value] = found[becomes]
-        return result
+            self.state[value] = _apart(found[becomes], shared)
+        return _built(self._results, results, leaves)
+
+    run = __call__
 
     def _checked(self, path: str, value: int, given: Any) -> Array:
         data: Array = given.data if isinstance(given, Tensor) else np.asarray(given)
@@ -120,35 +153,15 @@ class Program:
         Raises:
             GraphError: The function returns an object that a file cannot hold.
         """
-        target = Path(path)
         about = {
-            "format": FORMAT,
             "name": self.name,
             "arguments": self._arguments,
-            "results": self._results,
-            "writes": sorted(self._writes.items()),
-            "beside": {
-                key: (each.shape, each.dtype.name) for key, each in self.state.items() if key < 0
-            },
-            "numbers": {k: v for k, v in self.state.items() if isinstance(v, float)},
+            "results": _plain(self.name, self._results),
+            "writes": {str(value): becomes for value, becomes in self._writes.items()},
+            "numbers": {str(k): v.hex() for k, v in self.state.items() if isinstance(v, float)},
         }
-        try:
-            text = json.dumps(about, allow_nan=True)
-        except TypeError as error:
-            raise GraphError(f"{self.name}: a result cannot be saved: {error}",
-                             source=where()) from None  # fmt: skip
-        arrays = {**self.constants, **self.state}
-        temporary = target.with_name(f"{target.name}.{os.getpid()}.part")
-        try:
-            with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-                archive.writestr("program.json", text)
-                archive.writestr("graph.txt", print_graph(self.graph))
-                for value, each in arrays.items():
-                    if not isinstance(each, float):
-                        archive.writestr(f"arrays/{value}", _little(each).tobytes())
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        arrays = {k: v for k, v in self.state.items() if not isinstance(v, float)}
+        archive.write(path, "program", self.graph, {**self.constants, **arrays}, about)
 
     @staticmethod
     def load(path: Any) -> Program:
@@ -157,34 +170,51 @@ class Program:
         Raises:
             GraphError: It is no such file, is damaged, or was written by a newer version.
         """
-        try:
-            with zipfile.ZipFile(path) as archive:
-                about = json.loads(archive.read("program.json"))
-                if about["format"] > FORMAT:
-                    raise GraphError(
-                        f"{path} was written by a newer nodescope (format {about['format']})",
-                        hint="upgrade nodescope",
-                    )
-                graph = parse_graph(archive.read("graph.txt").decode())
-                specs = {each.id: each.spec for each in graph.values}
-                for key, (shape, dtype) in about["beside"].items():
-                    specs[int(key)] = TensorSpec(tuple(shape), dtype)
-                arrays: dict[int, Any] = {
-                    int(name.partition("/")[2]): _array(
-                        archive.read(name), specs[int(name.partition("/")[2])]
-                    )
-                    for name in archive.namelist()
-                    if name.startswith("arrays/")
-                }
-        except (zipfile.BadZipFile, KeyError, ValueError, TypeError) as error:
-            raise GraphError(f"{path} is not a saved program, or is damaged: {error}") from None
-        constants = {value: arrays.pop(value) for value in graph.constants}
-        arrays.update({int(key): each for key, each in about["numbers"].items()})
-        return Program(
-            graph, about["name"], constants, arrays,
-            [(each, value) for each, value in about["arguments"]], about["results"],
-            dict(about["writes"]),
-        )  # fmt: skip
+        with archive.reading(path):
+            return Program.of(archive.read(path, "program"))
+
+    @staticmethod
+    def of(found: archive.Archive) -> Program:
+        """The program in an archive. Raises `GraphError` if its parts do not fit together."""
+        about = archive.converted(found.about, _About)
+        graph = archive.verified(found.graph)
+        state: dict[int, Any] = dict(found.arrays)
+        for value in graph.constants:
+            if value not in state:
+                raise GraphError(f"the constant %{value} has no array")
+        constants = {value: state.pop(value) for value in graph.constants}
+        for value, number in about.numbers.items():
+            state[value] = float.fromhex(number) if isinstance(number, str) else number
+        _check(graph, state, about)
+        return Program(graph, about.name, constants, state, about.arguments, about.results,
+                       about.writes)  # fmt: skip
+
+
+def _check(graph: Graph, state: dict[int, Any], about: _About) -> None:
+    """Refuse parts that do not fit together, which would fail, or mix up values, in a run."""
+    fed = [value for _, value in about.arguments if value]
+    if len(set(fed)) != len(fed) or not state.keys().isdisjoint(fed):
+        raise GraphError("an input is given twice")
+    if not set(fed) <= set(graph.inputs):
+        raise GraphError("an argument is no input of the graph")
+    missing = set(graph.inputs) - {*fed, *state}
+    if missing:
+        raise GraphError(f"the input %{min(missing)} has no array")
+    odd = {each for each in state if each >= 0} - set(graph.inputs)
+    if odd:
+        raise GraphError(f"%{min(odd)} has an array, but is no input")
+    specs = {each.id: each.spec for each in graph.values}
+    for value, becomes in about.writes.items():
+        if value not in state or becomes not in graph.outputs:
+            raise GraphError(f"%{value} cannot become %{becomes}")
+        if specs.get(value) != specs[becomes]:
+            raise GraphError(f"%{value} becomes %{becomes}, which is another kind of array")
+    for value in _values_of(about.results):
+        if value not in graph.outputs and not isinstance(state.get(value), np.ndarray):
+            raise GraphError(f"the result %{value} is unknown")
+    for position in _arguments_of(about.results):
+        if not 0 <= position < len(about.arguments):
+            raise GraphError(f"the result is argument {position}, which is unknown")
 
 
 def program_of(entry: Entry) -> Program:
@@ -200,12 +230,12 @@ def program_of(entry: Entry) -> Program:
         if kind == FROM_LEAF:
             arguments[place] = (arguments[place][0], value)
         elif kind == FROM_OUTSIDE:
-            state[value] = place.data
+            state[value] = place.data.copy(order="K")
             held[id(place)] = value
         elif kind == FROM_RATE:
             state[value] = float(rates[place][name])
         elif isinstance(place, Tensor) and place._grad is not None:
-            state[value] = place._grad.data
+            state[value] = place._grad.data.copy(order="K")
     outputs = list(entry.outputs)
     leaves: list[Any] = []
     for what, each in entry.results:
@@ -218,7 +248,7 @@ def program_of(entry: Entry) -> Program:
         else:
             # Returned as it is, without being a value of the graph.
             beside = -1 - sum(held < 0 for held in state)
-            state[beside] = each.data
+            state[beside] = each.data.copy(order="K")
             leaves.append({"value": beside})
     asked = {each["value"]: None for each in leaves if each.get("value", 0) > 0}
     writes = {
@@ -264,9 +294,54 @@ def _built(what: Any, values: dict[int, Any], leaves: list[Any]) -> Any:
     return what.get("static")
 
 
-def _little(array: Array) -> Array:
-    return np.ascontiguousarray(array)
+def _leaves(what: Any) -> Iterable[dict[str, Any]]:
+    """The leaves of a description. Raises `GraphError` for what is none."""
+    if not isinstance(what, dict):
+        raise GraphError("a result is not described by an object")
+    if "kind" not in what:
+        if set(what) not in _LEAVES:
+            raise GraphError(f"{sorted(what)} do not describe a result")
+        yield what
+        return
+    kind, keys, children = what["kind"], what.get("keys"), what.get("children")
+    if kind not in _CONTAINERS or not isinstance(keys, list) or not isinstance(children, list):
+        raise GraphError(f"a result is an unknown container, {kind!r}")
+    if not all(isinstance(each, _KEYS) for each in keys):
+        raise GraphError("a key of a result is no plain value")
+    if kind == "dict" and len(keys) != len(children):
+        raise GraphError("a result has another number of keys than of values")
+    for each in children:
+        yield from _leaves(each)
 
 
-def _array(raw: bytes, spec: TensorSpec) -> Array:
-    return np.frombuffer(raw, as_dtype(spec.dtype)).reshape(spec.shape).copy()
+def _values_of(what: Any) -> Iterable[int]:
+    return _numbers(what, "value")
+
+
+def _arguments_of(what: Any) -> Iterable[int]:
+    return _numbers(what, "argument")
+
+
+def _numbers(what: Any, kind: str) -> Iterable[int]:
+    for each in _leaves(what):
+        if kind in each:
+            if type(each[kind]) is not int:
+                raise GraphError(f"{each[kind]!r} is no {kind}")
+            yield each[kind]
+
+
+def _plain(name: str, what: Any) -> Any:
+    """A description, if JSON can hold it as it is. Raises `GraphError`."""
+    for each in _leaves(what):
+        if not isinstance(each.get("static"), _KEYS):
+            raise GraphError(
+                f"{name}: a result cannot be saved: it is a {type(each['static']).__name__}",
+                source=where(), hint="return tensors, numbers and texts",
+            )  # fmt: skip
+    return what
+
+
+def _apart(array: Array, held: Iterable[Array]) -> Array:
+    """The array, or a copy where it shares memory with one of others."""
+    shared = any(np.may_share_memory(array, each) for each in held)
+    return array.copy(order="K") if shared else array
