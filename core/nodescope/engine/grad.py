@@ -80,7 +80,7 @@ def _copied(value: Tensor, dtype: Any) -> Tensor:
         found: Any = value.detach()
         if dtype is not None and as_dtype(dtype) != value.dtype:
             found = apply(ops.get("astype"), (found,), {"dtype": as_dtype(dtype).name})
-        return apply(ops.get("copy"), (found,), NO_ATTRS)  # type: ignore[no-any-return]
+        return apply(ops.get("copy"), (found,), NO_ATTRS)
 
 
 def parameter(data: Any, dtype: Any = None, *, name: str) -> Tensor:

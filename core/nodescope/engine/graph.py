@@ -390,16 +390,12 @@ class Graph(Lookup, Collections, Builder):
         save(self, path, session)
 
     @staticmethod
-    def load(path: Any) -> Any:
+    def load(path: Any) -> Graph:
         """Read a graph from a file. A session on it starts with the variables that it holds.
-
-        Returns:
-            The graph; or what ``f.graph(...)`` of a compiled function gave, if that was saved.
 
         Raises:
             GraphError: It is no such file, is damaged, or was written by a newer version.
         """
         from nodescope.engine.saved import load
-        from nodescope.engine.static.program import Program, is_program
 
-        return Program.load(path) if is_program(path) else load(path)
+        return load(path)

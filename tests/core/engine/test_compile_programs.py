@@ -154,8 +154,8 @@ def test_a_saved_graph_runs_in_another_process(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
     code = (
         "import sys, numpy as np\n"
-        "import nodescope as ns\n"
-        "g = ns.Graph.load(sys.argv[1])\n"
+        "from nodescope.engine.static.program import Program\n"
+        "g = Program.load(sys.argv[1])\n"
         "x = np.load(sys.argv[2])\n"
         "r = [g.run({'x': x}) for _ in range(2)]\n"
         "print([each['loss'].item().hex() for each in r], r[0]['pair'][0].shape, str(g) != '')\n"
