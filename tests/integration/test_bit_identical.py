@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,6 +35,77 @@ def train() -> list[np.ndarray]:
         loss.backward()
         optimizer.step()
     return [each.numpy().copy() for each in model.parameters()]
+
+
+class Controlled(nn.Module):
+    """Control flow, drawn numbers, running statistics and a part that is computed again."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(3)
+        self.norm, self.drop = nn.BatchNorm1d(6), nn.Dropout(0.3, rng=1)
+        self.first, self.last = nn.Linear(6, 4, rng=rng), nn.Linear(4, 3, rng=rng)
+
+    def forward(self, x: Any) -> Any:
+        h = ns.checkpoint(lambda x: np.tanh(self.first(x)))(self.drop(self.norm(x)))
+        total, seen = ns.scan(
+            lambda c, row: (np.tanh(c + row), c * row), np.zeros(4, np.float32), h
+        )
+        h = seen + total
+        _, h = ns.while_loop(
+            lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] * 1.5), (np.int64(0), h), max_steps=4
+        )
+        return self.last(ns.cond(h.sum() > 0, lambda: h * 2, lambda: -h))
+
+
+def batches() -> list[tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(5)
+    return [
+        (rng.standard_normal((8, 6)).astype(np.float32), rng.integers(0, 3, 8))
+        for _ in range(STEPS)
+    ]
+
+
+def train_controlled(*, compiled: bool = False) -> list[np.ndarray]:
+    """Its losses and weights, eagerly or as static graphs."""
+    model = Controlled()
+    optimizer = optim.Adam(model, lr=1e-2)
+
+    def step(x: Any, labels: Any) -> Any:
+        optimizer.zero_grad()
+        loss = nn.cross_entropy(model(x), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run = ns.compile(step) if compiled else step
+    losses = [run(ns.tensor(x), ns.tensor(y)).numpy() for x, y in ns.steps(batches())]
+    return [*losses, *model.state_dict().values()]
+
+
+def train_by_hand() -> list[np.ndarray]:
+    """The same as a graph that a session runs."""
+    with ns.Graph().as_default() as graph:
+        model = Controlled()
+        x = ns.placeholder(np.float32, (8, 6), name="x")
+        labels = ns.placeholder(np.int64, (8,), name="labels")
+        loss = nn.cross_entropy(model(x), labels)
+        with ns.control_dependencies(graph.get_collection(ns.GraphKeys.UPDATE_OPS)):
+            train = optim.Adam(model, lr=1e-2).minimize(loss)
+        start = ns.global_variables_initializer()
+    session = ns.Session(graph)
+    session.run(start)
+    losses = [
+        session.run([loss, train], {x: images, labels: digits})[0]
+        for images, digits in ns.steps(batches())
+    ]
+    return [*losses, *model.state_dict().values()]
+
+
+PROGRAMS: dict[str, Callable[[], list[np.ndarray]]] = {
+    "eager": train_controlled,
+    "compiled": functools.partial(train_controlled, compiled=True),
+    "by hand": train_by_hand,
+}
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +150,45 @@ def test_stopped_at_conditions(plain: list[np.ndarray], tmp_path: Path) -> None:
     assert stops > 20 * STEPS
 
 
+@pytest.fixture(scope="module")
+def controlled() -> list[np.ndarray]:
+    found = train_controlled()
+    assert len({each.tobytes() for each in found[:STEPS]}) == STEPS
+    return found
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_form_recorded_at_every_level(
+    name: str, level: Level, controlled: list[np.ndarray], tmp_path: Path
+) -> None:
+    path = tmp_path / "run.nscope"
+    with ns.record(path, level=level):
+        same(PROGRAMS[name](), controlled)
+    same(PROGRAMS[name](), controlled)  # and nobody watches any more
+    recording = Recording.open(path)
+    nodes = [row.node for row in recording.nodes()]
+    assert {"forward", "recompute", "backward", "optimizer"} <= {each.phase for each in nodes}
+    # Every iteration of a loop is nodes of its own, and so is what a branch does.
+    inside = [each for each in nodes if each.phase == "forward" and each.op == "tanh"]
+    assert len([each for each in inside if "scan" in each.scope]) == 8
+    branch = any("cond" in each.scope for each in nodes if each.op == "multiply")
+    assert branch is (name != "eager")  # where the branch is Python's own
+    recording.close()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_form_stepped(name: str, controlled: list[np.ndarray], tmp_path: Path) -> None:
+    weights, stops = stepped(tmp_path / "run.nscope", StepNode(), program=PROGRAMS[name])
+    same(weights, controlled)
+    assert stops > 100 * STEPS
+
+
 def stepped(
-    path: Path, command: Command, breakpoints: tuple[Breakpoint, ...] = ()
+    path: Path,
+    command: Command,
+    breakpoints: tuple[Breakpoint, ...] = (),
+    program: Callable[[], list[np.ndarray]] = train,
 ) -> tuple[list[np.ndarray], int]:
     """Train under a gate whose controller answers each stop with ``command``."""
     run = Run(path, level="values", debugger=True, stop_on_entry=True, breakpoints=breakpoints)
@@ -110,7 +220,7 @@ def stepped(
     controller.start()
     run.start()
     try:
-        weights = train()
+        weights = program()
     finally:
         done.set()
         stopped.release()
