@@ -68,9 +68,11 @@ from nodescope.engine.numpy_functions.index import (
 )
 from nodescope.engine.numpy_functions.ordering import bincount, topk
 from nodescope.engine.program import RunMetadata, RunOptions
+from nodescope.engine.saved import load_graph
 from nodescope.engine.scopes import name_scope, step, steps
 from nodescope.engine.session import Session
 from nodescope.engine.static import compile, disable_compile, get_mode, set_mode
+from nodescope.engine.static.program import Program
 from nodescope.engine.tensor import Tensor
 from nodescope.engine.variables import (
     assign,
@@ -91,7 +93,7 @@ if TYPE_CHECKING:
 __version__ = _version("nodescope")
 
 __all__ = [
-    "GradientTape", "Graph", "GraphKeys", "NodescopeError", "RunMetadata", "RunOptions",
+    "GradientTape", "Graph", "GraphKeys", "NodescopeError", "Program", "RunMetadata", "RunOptions",
     "Session", "Tensor", "__version__", "assign", "assign_add", "assign_sub", "attach",
     "bincount", "breakpoint", "checkpoint", "compile", "cond", "constant",
     "control_dependencies", "cross_entropy", "cummax", "cummin", "custom_gradient",
@@ -99,8 +101,8 @@ __all__ = [
     "geomspace", "get_default_graph", "get_mode", "global_variables",
     "global_variables_initializer", "grad", "gradients", "group", "hessian", "hvp", "identity",
     "index_add", "index_update", "jacfwd", "jacobian", "jacrev", "jvp", "linalg", "linearize",
-    "log_softmax", "logspace", "logsumexp", "map", "mse", "name_scope", "nn", "no_grad",
-    "no_op", "one_hot", "optim", "parameter", "placeholder", "placeholder_with_default",
+    "load_graph", "log_softmax", "logspace", "logsumexp", "map", "mse", "name_scope", "nn",
+    "no_grad", "no_op", "one_hot", "optim", "parameter", "placeholder", "placeholder_with_default",
     "put_along_axis", "random", "record", "relu", "scan", "scatter_add", "set_mode", "sigmoid",
     "silu", "softmax", "softplus", "step", "steps", "stop_gradient", "tensor", "topk",
     "trainable_variables", "tri", "value_and_grad", "variable", "variables_initializer", "vjp",

@@ -1,46 +1,32 @@
-"""Saved graphs: one file with a graph's text, its arrays, and what belongs to it.
+"""Saved graphs: graphs built by hand as data, and from data; `load_graph` for any saved graph.
 
-A zip archive without compression: ``meta.json`` (version, variables, collections), ``graph.txt``
-(the text of `nodescope.ir.text`) and ``arrays/<value>.npy``. See docs/graphs.md.
+The file is an archive of the kind "graph", see `nodescope.engine.archive`.
 
-Invariant: reading builds data and runs nothing; a file is written whole or not at all.
+Invariant: what is put together is like what was taken apart; reading runs nothing of it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
-import json
-import os
-import secrets
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
-import numpy as np
 
+from nodescope.engine import archive
 from nodescope.engine.abstract import Abstract
-from nodescope.engine.control.scan_op import Reverse
+from nodescope.engine.archive import Archive
 from nodescope.engine.graph import Graph
 from nodescope.engine.graph_names import Variable
 from nodescope.engine.operation import Operation, tensor_of
 from nodescope.engine.source import where
+from nodescope.engine.static.program import Program
 from nodescope.engine.tensor import LEAF, SMOOTH, Tensor, make
 from nodescope.errors import GraphError, NodescopeError
 from nodescope.ir import graph as ir
-from nodescope.ir.literals import fields
-from nodescope.ir.text import parse_graph, print_graph
-from nodescope.ir.verify import verify
-from nodescope.ops.checking import inferred
-from nodescope.ops.lowprecision import bfloat16
+from nodescope.ir.text import print_graph
 from nodescope.ops.op import Array
-
-VERSION = 1
-_LARGEST_TEXT = 256 << 20
-_MOST_MEMBERS = 1_000_000
 
 
 @dataclass
@@ -115,11 +101,7 @@ def put_together(parts: Parts) -> Graph:
     Raises:
         GraphError: The parts do not fit together.
     """
-    data = parts.graph
-    if any(each.spec.dtype == "bfloat16" for each in data.values):
-        bfloat16()  # from here on NumPy knows the name
-    for each in with_bodies(data):
-        verify(each, inferred)
+    data = archive.verified(parts.graph)
     if [node.id for node in data.nodes] != list(range(1, len(data.nodes) + 1)) or [
         each.id for each in data.values
     ] != list(range(1, len(data.values) + 1)):
@@ -149,22 +131,6 @@ def put_together(parts: Parts) -> Graph:
     _follow_states(found)
     _fill_collections(found, parts.collections)
     return found
-
-
-def with_bodies(item: Any) -> Iterator[ir.Graph]:
-    """The graphs in a value: itself, and the bodies in the attributes of its nodes."""
-    if isinstance(item, ir.Graph):
-        yield item
-        for node in item.nodes:
-            yield from with_bodies(node.attrs)
-    elif isinstance(item, dict):
-        for each in item.values():
-            yield from with_bodies(each)
-    elif isinstance(item, list | tuple):
-        for each in item:
-            yield from with_bodies(each)
-    elif isinstance(item, Reverse):
-        yield from with_bodies(fields(item))
 
 
 def _variable(
@@ -211,125 +177,59 @@ def _fill_collections(graph: Graph, collections: Mapping[str, Any]) -> None:
 # Files
 
 
+class _About(msgspec.Struct, forbid_unknown_fields=True):
+    """What the archive of a graph keeps besides nodes and arrays."""
+
+    variables: dict[int, tuple[int, bool, bool]]
+    collections: dict[
+        str, list[tuple[Literal["operation", "tensor", "plain"], bool | int | float | str | None]]
+    ]
+
+
 def save(graph: Graph, path: Any, session: Any = None) -> None:
     """`Graph.save`."""
-    write_parts(taken_apart(graph, session), path)
+    parts = taken_apart(graph, session)
+    about = {
+        "variables": {str(value): each for value, each in parts.variables.items()},
+        "collections": parts.collections,
+    }
+    archive.write(path, "graph", parts.graph, parts.arrays, about)
 
 
 def load(path: Any) -> Graph:
     """`Graph.load`."""
-    return put_together(read_parts(path))
+    with archive.reading(path):
+        return _graph(archive.read(path, "graph"))
 
 
-def write_parts(parts: Parts, path: Any) -> None:
-    """Write a file, whole or not at all. Raises `GraphError`, or OSError of the file system."""
-    target = Path(path)
-    dtypes = {str(value): array.dtype.name for value, array in parts.arrays.items()}
-    meta = {
-        "format": "nodescope graph",
-        "version": VERSION,
-        "arrays": dtypes,
-        "variables": {str(value): each for value, each in parts.variables.items()},
-        "collections": parts.collections,
-    }
-    text = print_graph(parts.graph)
-    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    try:
-        with zipfile.ZipFile(part, "x", zipfile.ZIP_STORED, allowZip64=True) as archive:
-            archive.writestr("meta.json", json.dumps(meta, indent=1))
-            archive.writestr("graph.txt", text)
-            for value, array in parts.arrays.items():
-                archive.writestr(f"arrays/{value}.npy", _npy(array))
-        with part.open("rb") as written:
-            os.fsync(written.fileno())
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+def load_graph(path: Any) -> Graph | Program:
+    """Read a saved graph of either kind.
 
+    Args:
+        path: A file that `Graph.save` or `Program.save` wrote.
 
-def _npy(array: Array) -> bytes:
-    plain = array.view(np.uint16) if array.dtype.name == "bfloat16" else array
-    held = io.BytesIO()
-    np.lib.format.write_array(held, np.asarray(plain), allow_pickle=False)
-    return held.getvalue()
-
-
-def read_parts(path: Any) -> Parts:
-    """Read a file.
+    Returns:
+        A `Graph`, for a `Session`, whose variables begin with the values in the file; or a
+        `Program`, which is called like the function that it was traced from.
 
     Raises:
-        GraphError: It is no saved graph, is damaged, or is of a newer version.
+        GraphError: It is no such file, is damaged, or was written by a newer version. Nothing in
+            a file is ever run while it is read.
     """
-    target = Path(path)
-    try:
-        size = target.stat().st_size
-        with zipfile.ZipFile(target) as archive:
-            members = _members(target, archive, size)
-            meta = _meta(target, _read(archive, members, "meta.json"))
-            graph = parse_graph(_read(archive, members, "graph.txt").decode())
-            arrays = {
-                int(value): _array(_read(archive, members, f"arrays/{value}.npy"), str(dtype))
-                for value, dtype in meta["arrays"].items()
-            }
-            variables = {int(value): list(each) for value, each in meta["variables"].items()}
-            return Parts(graph, arrays, variables, dict(meta["collections"]))
-    except FileNotFoundError:
-        raise GraphError(f"there is no file {target}", source=where()) from None
-    except NodescopeError as error:
-        raise GraphError(f"{target} cannot be read: {error.message}", source=where(),
-                         hint=error.hint) from error  # fmt: skip
-    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError, EOFError,
-            NotImplementedError, OSError) as error:  # fmt: skip
-        raise GraphError(
-            f"{target} is no saved graph, or is damaged ({error})", source=where()
-        ) from error
+    with archive.reading(path):
+        found = archive.read(path)
+        return _graph(found) if found.kind == "graph" else Program.of(found)
 
 
-def _members(target: Path, archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
-    """The archive's members; stored as they are, so that no small file becomes a large one."""
-    infos = archive.infolist()
-    found = {each.filename: each for each in infos}
-    if len(infos) > _MOST_MEMBERS or len(found) != len(infos):
-        raise GraphError("it has too many members, or two of one name")
-    if any(each.compress_type != zipfile.ZIP_STORED for each in infos):
-        raise GraphError("its members are compressed, as those of no saved graph are")
-    if sum(each.file_size for each in infos) > size:
-        raise GraphError("its members are larger than the file")
-    return found
-
-
-def _read(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], name: str) -> bytes:
-    if name not in members:
-        raise GraphError(f"{name} is missing")
-    if not name.startswith("arrays/") and members[name].file_size > _LARGEST_TEXT:
-        raise GraphError(f"{name} is larger than {_LARGEST_TEXT >> 20} MiB")
-    return archive.read(members[name])
-
-
-def _meta(target: Path, raw: bytes) -> dict[str, Any]:
-    meta = json.loads(raw)
-    if not isinstance(meta, dict) or meta.get("format") != "nodescope graph":
-        raise GraphError("it is another kind of file")
-    version = meta.get("version")
-    if not isinstance(version, int) or version > VERSION:
-        raise GraphError(
-            f"it has version {version}; this nodescope reads up to {VERSION}",
-            hint="read it with a newer nodescope",
+def _graph(found: Archive) -> Graph:
+    about = archive.converted(found.about, _About)
+    return put_together(
+        Parts(
+            found.graph, found.arrays,
+            {value: list(each) for value, each in about.variables.items()},
+            {name: list(each) for name, each in about.collections.items()},
         )
-    return meta
+    )  # fmt: skip
 
 
-def _array(raw: bytes, dtype: str) -> Array:
-    held = io.BytesIO(raw)
-    found: Array = np.lib.format.read_array(held, allow_pickle=False)
-    if held.tell() != len(raw):
-        raise GraphError("an array has more bytes than it needs")
-    if dtype == "bfloat16":
-        found = found.view(bfloat16())
-    if found.dtype.name != dtype:
-        raise GraphError(f"an array is of {found.dtype}, not {dtype}")
-    return found
-
-
-__all__ = ["Parts", "load", "put_together", "read_parts", "save", "taken_apart", "text_of",
-           "write_parts"]  # fmt: skip
+__all__ = ["Parts", "load", "load_graph", "put_together", "save", "taken_apart", "text_of"]

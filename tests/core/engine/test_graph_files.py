@@ -1,14 +1,10 @@
-"""Graphs in files: they run again elsewhere with equal bits, and bad files are refused."""
+"""Graphs in files: they run again elsewhere with equal bits."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +16,7 @@ ELSEWHERE = """
 import sys
 import numpy as np
 import nodescope as ns
-graph = ns.Graph.load(sys.argv[1])
+graph = ns.load_graph(sys.argv[1])
 session = ns.Session(graph)
 x = np.load(sys.argv[2])
 found = session.run(["y:0", "loop:0", "low:0"], {"x:0": x})
@@ -112,80 +108,3 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
         g.save(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
-
-
-def rewritten(path: Path, change: Callable[[dict[str, bytes]], Any], **options: Any) -> None:
-    with zipfile.ZipFile(path) as archive:
-        members = {each: archive.read(each) for each in archive.namelist()}
-    change(members)
-    with zipfile.ZipFile(path, "w", **options) as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-
-
-def newer(members: dict[str, bytes]) -> None:
-    meta = json.loads(members["meta.json"])
-    members["meta.json"] = json.dumps({**meta, "version": 99}).encode()
-
-
-def pickled(members: dict[str, bytes]) -> None:
-    import io
-
-    held = io.BytesIO()
-    np.save(held, np.array([object()]), allow_pickle=True)
-    name = next(each for each in members if each.endswith(".npy"))
-    members[name] = held.getvalue()
-
-
-def other_shape(members: dict[str, bytes]) -> None:
-    import io
-
-    held = io.BytesIO()
-    np.save(held, np.zeros((7, 7), np.float32))
-    name = next(each for each in members if each.endswith(".npy"))
-    members[name] = held.getvalue()
-
-
-def edit(old: str, new: str) -> Callable[[dict[str, bytes]], None]:
-    def change(members: dict[str, bytes]) -> None:
-        assert old.encode() in members["graph.txt"]
-        members["graph.txt"] = members["graph.txt"].replace(old.encode(), new.encode(), 1)
-
-    return change
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (newer, "version 99; this nodescope reads up to 1"),
-        (pickled, "Object arrays cannot be loaded"),
-        (other_shape, "is not what the graph says"),
-        (lambda members: members.pop("graph.txt"), r"graph\.txt is missing"),
-        (lambda members: members.pop("arrays/2.npy"), r"arrays/2\.npy is missing"),
-        (edit("matmul(%1, %2)", "matmul(%2, %1)"), "matmul does not take its inputs"),
-        (edit(".tanh(", ".system("), "no op named 'system'"),
-        (edit("{", "["), "line 1, column"),
-    ],
-)
-def test_bad_files_are_refused(tmp_path: Path, change: Any, message: str) -> None:
-    path = save_with_feeds(tmp_path)[3]
-    rewritten(path, change)
-    with pytest.raises(GraphError, match=message):
-        ns.Graph.load(path)
-
-
-def test_files_that_grow_when_read_are_refused(tmp_path: Path) -> None:
-    path = save_with_feeds(tmp_path)[3]
-    rewritten(path, lambda members: None, compression=zipfile.ZIP_DEFLATED)
-    with pytest.raises(GraphError, match="compressed"):
-        ns.Graph.load(path)
-
-
-@pytest.mark.parametrize("content", [b"", b"not a zip", b"PK\x03\x04" + b"\0" * 40])
-def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(content)
-    with pytest.raises(GraphError, match="is no saved graph"):
-        ns.Graph.load(path)
-    with pytest.raises(GraphError, match="there is no file"):
-        ns.Graph.load(tmp_path / "absent")

@@ -21,7 +21,7 @@ from nodescope.engine.static.entry import FROM_LEAF, FROM_OUTSIDE, FROM_RATE, En
 from nodescope.engine.tensor import Tensor, make
 from nodescope.engine.trees import flatten
 from nodescope.errors import DtypeError, GraphError, ShapeError, UsageError
-from nodescope.ir.graph import Graph, TensorSpec
+from nodescope.ir.graph import Graph
 from nodescope.ir.text import print_graph
 from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Array

@@ -1,0 +1,326 @@
+"""Archives: the one form of file for saved graphs and programs.
+
+A zip archive without compression: ``meta.json`` (the kind, the version of the format, shapes and
+dtypes of the arrays, and what belongs to the kind), ``graph.txt`` (`nodescope.ir.text`) and
+``arrays/<value>.npy``. See docs/graphs.md.
+
+Invariant: reading parses and runs nothing, and takes no more memory than a few times the file's
+size; a file is written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import os
+import secrets
+import struct
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+import numpy as np
+
+from nodescope.engine.control.scan_op import Reverse
+from nodescope.engine.source import where
+from nodescope.errors import GraphError, NodescopeError
+from nodescope.ir import graph as ir
+from nodescope.ir.literals import fields
+from nodescope.ir.text import parse_graph, print_graph
+from nodescope.ir.verify import verify
+from nodescope.ops.checking import inferred
+from nodescope.ops.lowprecision import BFLOAT16, as_dtype, bfloat16
+from nodescope.ops.op import Array
+
+Kind = Literal["graph", "program"]
+T = TypeVar("T")
+
+FORMAT = 1
+READERS: dict[str, str] = {"graph": "nodescope.Graph.load", "program": "nodescope.Program.load"}
+_META, _TEXT = "meta.json", "graph.txt"
+_LARGEST_TEXT = 256 << 20
+_MOST_MEMBERS = 1_000_000
+_ENCRYPTED = 1
+# What zipfile, json, NumPy and our own code raise for bytes that are not what they should be.
+_FAULTS = (
+    zipfile.BadZipFile, struct.error, EOFError, OSError, ValueError, TypeError, AttributeError,
+    LookupError, ArithmeticError, RuntimeError, MemoryError, SyntaxError,
+)  # fmt: skip
+
+
+class _Spec(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An array as meta.json declares it."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class _Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """meta.json."""
+
+    kind: Kind
+    format: int
+    arrays: dict[int, _Spec]
+    about: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Archive:
+    """What a file holds, parsed.
+
+    Attributes:
+        kind: Whose file it is.
+        graph: The nodes; not verified, see `verified`.
+        arrays: By value id. Those of the graph's values have the shapes and dtypes that it says;
+            ids below 0 are arrays beside the graph.
+        about: What else the kind keeps, of JSON's types.
+    """
+
+    kind: Kind
+    graph: ir.Graph
+    arrays: dict[int, Array]
+    about: dict[str, Any]
+
+
+# Writing
+
+
+def write(
+    path: Any, kind: Kind, graph: ir.Graph, arrays: Mapping[int, Array], about: dict[str, Any]
+) -> None:
+    """Write a file, whole or not at all.
+
+    Raises:
+        GraphError: An attribute of a node, or something in ``about``, has no text.
+        OSError: Of the file system.
+    """
+    target = Path(path)
+    specs = {str(value): (each.dtype.name, each.shape) for value, each in arrays.items()}
+    meta = {"kind": kind, "format": FORMAT, "arrays": specs, "about": about}
+    try:
+        described = json.dumps(meta, indent=1)
+    except (TypeError, ValueError) as error:
+        raise GraphError(f"a file cannot hold it: {error}", source=where()) from None
+    text = print_graph(graph)
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        with zipfile.ZipFile(part, "x", zipfile.ZIP_STORED, allowZip64=True) as archive:
+            archive.writestr(_META, described)
+            archive.writestr(_TEXT, text)
+            for value, array in arrays.items():
+                archive.writestr(_member_of(value), _npy(array))
+        with part.open("rb") as written:
+            os.fsync(written.fileno())
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _member_of(value: int) -> str:
+    return f"arrays/{value}.npy"
+
+
+def _npy(array: Array) -> bytes:
+    plain = array.view(np.uint16) if array.dtype.name == BFLOAT16 else array
+    held = io.BytesIO()
+    np.lib.format.write_array(held, np.asarray(plain), allow_pickle=False)
+    return held.getvalue()
+
+
+# Reading
+
+
+class reading:
+    """Whatever goes wrong inside ``with reading(path):`` is said as a fault of the file."""
+
+    def __init__(self, path: Any) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        path = self._path
+        if isinstance(error, FileNotFoundError):
+            raise GraphError(f"there is no file {path}", source=where()) from None
+        if isinstance(error, NodescopeError):
+            raise GraphError(
+                f"{path} cannot be read: {error.message}", source=where(), hint=error.hint
+            ) from error
+        if isinstance(error, _FAULTS):
+            raise GraphError(
+                f"{path} is no saved graph or program, or is damaged ({_said(error)})",
+                source=where(),
+            ) from error
+
+
+def read(path: Any, kind: Kind | None = None) -> Archive:
+    """Read a file; to be called within `reading`.
+
+    Args:
+        path: The file.
+        kind: What is wanted; either if None.
+
+    Raises:
+        GraphError: It is of the other kind, is damaged, or is of a newer version.
+    """
+    with Path(path).open("rb") as file, zipfile.ZipFile(file) as archive:
+        members = _members(archive, os.fstat(file.fileno()).st_size)
+        with _within(_META):
+            meta = _meta(_content(archive, members, _META), kind)
+        unknown = set(members) - {_META, _TEXT, *map(_member_of, meta.arrays)}
+        if unknown:
+            raise GraphError(f"it holds {min(unknown)!r}, which no saved {meta.kind} does")
+        with _within(_TEXT):
+            graph = parse_graph(_content(archive, members, _TEXT).decode())
+        known = {each.id: each.spec for each in graph.values}
+        arrays: dict[int, Array] = {}
+        for value, spec in meta.arrays.items():
+            with _within(_member_of(value)):
+                if value > 0:
+                    _fits(value, spec, known)
+                arrays[value] = _array(_content(archive, members, _member_of(value)), spec)
+    return Archive(meta.kind, graph, arrays, meta.about)
+
+
+@contextlib.contextmanager
+def _within(member: str) -> Iterator[None]:
+    """Errors name the member."""
+    try:
+        yield
+    except NodescopeError as error:
+        raise GraphError(f"{member}: {error.message}", hint=error.hint) from error
+    except _FAULTS as error:
+        raise GraphError(f"{member}: {_said(error)}") from error
+
+
+def _said(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
+    """The archive's members; stored as they are, so that no small file becomes a large one."""
+    infos = archive.infolist()
+    if len(infos) > _MOST_MEMBERS:
+        raise GraphError(f"it has {len(infos)} members; {_MOST_MEMBERS} are the most")
+    found: dict[str, zipfile.ZipInfo] = {}
+    for each in infos:
+        name = each.filename
+        if name in found:
+            raise GraphError(f"it holds {name!r} twice")
+        if each.compress_type != zipfile.ZIP_STORED or each.flag_bits & _ENCRYPTED:
+            raise GraphError(f"{name!r} is compressed or encrypted, as no member may be")
+        if name in (_META, _TEXT) and each.file_size > _LARGEST_TEXT:
+            raise GraphError(f"{name} is larger than {_LARGEST_TEXT >> 20} MiB")
+        found[name] = each
+    if sum(max(each.file_size, each.compress_size) for each in infos) > size:
+        raise GraphError("its members are larger than the file")
+    return found
+
+
+def _content(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], name: str) -> bytes:
+    if name not in members:
+        raise GraphError("it is missing")
+    return archive.read(members[name])
+
+
+def _meta(raw: bytes, wanted: Kind | None) -> _Meta:
+    meta = json.loads(raw, object_pairs_hook=_once)
+    if not isinstance(meta, dict) or meta.get("kind") not in READERS:
+        raise GraphError("it is not of a saved graph or program")
+    version = meta.get("format")
+    if type(version) is not int or version < 1:
+        raise GraphError(f"{version!r} is no version of the format")
+    if version > FORMAT:
+        raise GraphError(
+            f"it has format {version}; this nodescope reads up to {FORMAT}",
+            hint="read it with a newer nodescope",
+        )
+    if wanted is not None and meta["kind"] != wanted:
+        kind = meta["kind"]
+        raise GraphError(
+            f"it is a saved {kind}, not a saved {wanted}",
+            hint=f"load it with {READERS[kind]}, or with nodescope.load_graph, which reads both",
+        )
+    return converted(meta, _Meta)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise GraphError("a name stands twice in an object")
+    return found
+
+
+def converted(data: Any, wanted: type[T]) -> T:
+    """JSON's types as another type; keys may be numbers. Raises `GraphError`."""
+    try:
+        return msgspec.convert(data, wanted, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise GraphError(str(error)) from None
+
+
+def _fits(value: int, spec: _Spec, known: Mapping[int, ir.TensorSpec]) -> None:
+    if value not in known:
+        raise GraphError(f"the graph has no value %{value}")
+    if (spec.shape, spec.dtype) != (known[value].shape, known[value].dtype):
+        raise GraphError(
+            f"it is {spec.dtype} {list(spec.shape)}, which is not what the graph says: "
+            f"{known[value]}"
+        )
+
+
+def _array(raw: bytes, spec: _Spec) -> Array:
+    """The array of an .npy member; its header is checked before anything is made of it."""
+    held = io.BytesIO(raw)
+    version = np.lib.format.read_magic(held)
+    if version == (1, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(held)
+    elif version == (2, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_2_0(held)
+    else:
+        raise GraphError(f"it has version {version} of the npy format")
+    wanted = as_dtype(spec.dtype)
+    stored = np.dtype(np.uint16) if spec.dtype == BFLOAT16 else wanted
+    if dtype.hasobject or dtype.newbyteorder("=") != stored or stored.kind not in "biufc":
+        raise GraphError(f"it holds elements of {dtype}, not {spec.dtype}")
+    if tuple(shape) != spec.shape or min(spec.shape, default=0) < 0:
+        raise GraphError(f"it has the shape {shape}, not {spec.shape}")
+    size = math.prod(spec.shape)
+    if len(raw) - held.tell() != size * dtype.itemsize:
+        raise GraphError(f"{len(raw) - held.tell()} bytes do not make {dtype} {list(shape)}")
+    flat: Array = np.frombuffer(raw, dtype, size, held.tell()).astype(stored).view(wanted)
+    return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
+
+
+# Graphs
+
+
+def verified(graph: ir.Graph) -> ir.Graph:
+    """The graph, if it and all bodies in it are well formed. Raises `GraphError`."""
+    if any(each.spec.dtype == BFLOAT16 for each in graph.values):
+        bfloat16()  # from here on NumPy knows the name
+    for each in with_bodies(graph):
+        verify(each, inferred)
+    return graph
+
+
+def with_bodies(item: Any) -> Iterator[ir.Graph]:
+    """The graphs in a value: itself, and the bodies in the attributes of its nodes."""
+    if isinstance(item, ir.Graph):
+        yield item
+        for node in item.nodes:
+            yield from with_bodies(node.attrs)
+    elif isinstance(item, dict):
+        for each in item.values():
+            yield from with_bodies(each)
+    elif isinstance(item, list | tuple):
+        for each in item:
+            yield from with_bodies(each)
+    elif isinstance(item, Reverse):
+        yield from with_bodies(fields(item))
