@@ -225,7 +225,7 @@ class Joint:
         for value, each in saved.items():
             if value not in values and value in traced.builder.inputs:
                 values[value] = _tensor(each)
-        play(traced, nodes, values, {node.id for node in nodes}, phase="recompute")
+        play(traced, nodes, values, {node.id for node in nodes}, phase="recompute", wanted=saved)
         return values
 
     def _value(self, tensor: Tensor) -> int:

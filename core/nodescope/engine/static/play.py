@@ -8,10 +8,11 @@ when the function runs eagerly in the same place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from nodescope.engine import modes
+from nodescope.engine.control.scan_op import SCAN, without_kept
 from nodescope.engine.plan import LEAVES, Scalar, call_of
 from nodescope.engine.run import apply
 from nodescope.engine.state import State, current
@@ -25,11 +26,12 @@ _new = Tensor.__new__
 
 def play(
     traced: Traced,
-    nodes: Iterable[Node],
+    nodes: Sequence[Node],
     values: dict[int, Any],
     needed: set[int],
     *,
     phase: Phase | None = None,
+    wanted: Collection[int] = (),
 ) -> None:
     """Run nodes; what they make is put into ``values``.
 
@@ -39,12 +41,14 @@ def play(
         needed: Ids of the nodes on which results depend. Others run for the sake of the picture,
             and if one fails it is shown as failed and nothing else happens.
         phase: Of all nodes; their own if None.
+        wanted: Values that something behind the nodes takes.
     """
     state, observer = current(), modes.observer()
     saved = (state.scope, state.phase, state.forward, state.source, state.cursor, state.recording)
     base, recording = state.scope, state.recording
     stood: dict[int, tuple[str, int]] = {}
     pairs: dict[int, list[int]] = {}
+    taken = {value for node in nodes for value in node.inputs}.union(wanted)
     if observer is not None:
         for value, gradient in traced.builder.gradients.items():
             pairs.setdefault(gradient, []).append(value)
@@ -58,12 +62,12 @@ def play(
             _place(state, node, base, phase, stood, traced)
             state.recording = recording
             try:
-                results = _call(traced, node, values, state)
+                results = _call(traced, node, values, state, taken)
             except Exception:
                 if node.id in needed:
                     raise
                 continue
-            for value, each in zip(node.outputs, results, strict=True):
+            for value, each in zip(node.outputs, results, strict=False):
                 values[value] = each
                 if observer is not None:
                     _seen(observer, node, each, stood)
@@ -75,7 +79,9 @@ def play(
          state.recording) = saved  # fmt: skip
 
 
-def _call(traced: Traced, node: Node, values: Mapping[int, Any], state: State) -> Any:
+def _call(
+    traced: Traced, node: Node, values: Mapping[int, Any], state: State, taken: set[int]
+) -> Any:
     recorded, histories = traced.builder.taped.get(node.id, (False, ()))
     state.recording = state.recording and recorded
     call = call_of(node)
@@ -91,11 +97,11 @@ def _call(traced: Traced, node: Node, values: Mapping[int, Any], state: State) -
             value = value.detach()
         tensors += 1
         args.append(value)
-    inline = call.op.inline
+    inline, attrs = call.op.inline, call.attrs
+    if call.op is SCAN and taken.isdisjoint(node.outputs[len(node.outputs) - attrs["kept"] :]):
+        attrs = without_kept(attrs)  # as eager execution does, where each row is on the tape
     found: Any = (
-        apply(call.op, tuple(args), call.attrs)
-        if inline is None
-        else inline(tuple(args), call.attrs)
+        apply(call.op, tuple(args), attrs) if inline is None else inline(tuple(args), attrs)
     )
     return found if isinstance(found, tuple) else (found,)
 
