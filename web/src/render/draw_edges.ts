@@ -245,6 +245,11 @@ export function placeLabels(model: SceneModel): readonly EdgeLabel[] {
 }
 
 function blocked(model: SceneModel, edge: number, rect: Rect): boolean {
+  return coversBox(model, rect) || model.edgesIn(rect).some((other) => other !== edge);
+}
+
+/** Whether words there would lie on a box, or across the border or header of a scope. */
+export function coversBox(model: SceneModel, rect: Rect): boolean {
   const { scene } = model;
   for (const box of model.boxesIn(rect)) {
     if (scene.kind[box] !== BOX_SCOPE) return true;
@@ -257,7 +262,7 @@ function blocked(model: SceneModel, edge: number, rect: Rect): boolean {
       rect.y + rect.height < scope.y + scope.height;
     if (!inside) return true;
   }
-  return model.edgesIn(rect).some((other) => other !== edge);
+  return false;
 }
 
 const RAISED_ROOM = 18;

@@ -17,7 +17,7 @@ import {
   type EdgeHover,
   type Marks,
 } from "@/render/draw";
-import { drawSaved, edgeRoute, edgeWidth, edgeWords } from "@/render/draw_edges";
+import { coversBox, drawSaved, edgeRoute, edgeWidth, edgeWords } from "@/render/draw_edges";
 import { formatTime } from "@/render/format";
 import { HAS_NAN, isNotFinite } from "@/render/live";
 import { nodeColour } from "@/render/box_look";
@@ -136,10 +136,7 @@ function drawEdgeLabel(drawing: Drawing, edge: number, into: boolean, labels: Re
   const words = `${shape} ${size}`;
   const width = textWidth(words, SMALL_MONO);
   const rect: Rect = { x: x + 5, y: y - 6.5, width: width + 6, height: 13 };
-  const covers =
-    model.boxesIn(rect).some((box) => model.scene.kind[box] !== BOX_SCOPE) ||
-    labels.some((label) => overlaps(label, rect));
-  if (covers) return;
+  if (coversBox(model, rect) || labels.some((label) => overlaps(label, rect))) return;
   labels.push(rect);
   painter.rect(rect.x, rect.y, rect.width, rect.height, 3, palette["bg-overlay"]);
   painter.text(rect.x + 3, y + 3.5, words, SMALL_MONO, palette["select-text"]);
