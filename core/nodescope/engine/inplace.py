@@ -28,7 +28,7 @@ from nodescope.engine.abstract import Abstract
 from nodescope.engine.grad import note, store
 from nodescope.engine.operators import ARITHMETIC, index_template
 from nodescope.engine.run import apply, binary
-from nodescope.engine.sharing import passing, sharers, traced_sharers, unshared
+from nodescope.engine.sharing import passing, sharers, taped, traced_sharers, unshared
 from nodescope.engine.source import where
 from nodescope.engine.state import current
 from nodescope.engine.tensor import (
@@ -67,7 +67,7 @@ def write(target: Tensor, result: Tensor) -> None:
     if builder is not None:
         _write_traced(target, result, builder)
         return
-    others = [] if unshared(target) else sharers(target)
+    others = [] if unshared(target) or taped(target, result) else sharers(target)
     old = target.data
     seen = [(each, _seen(each, old, result)) for each in others]
     arrays = [old, *(each.data for each in others)]

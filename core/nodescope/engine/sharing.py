@@ -14,6 +14,7 @@ from __future__ import annotations
 import dis
 import gc
 import sys
+from collections import Counter, deque
 from types import FrameType
 from typing import Any
 
@@ -78,6 +79,83 @@ def unshared(tensor: Tensor) -> bool:
     if above is None:
         return True
     return base == _BASE_ALONE and above.__class__ is np.ndarray and above.base is None
+
+
+_NEAR = 400
+"""Operations that `taped` looks at: some hundred microseconds."""
+
+
+def _array_count(tensor: Tensor) -> int:
+    return sys.getrefcount(tensor.data)
+
+
+def _root_count(tensor: Tensor) -> int:
+    return sys.getrefcount(tensor.data.base)
+
+
+_ARRAY_ONCE, _ROOT_ONCE = _array_count(make(np.zeros(2))), _root_count(make(np.zeros(2)[1:]))
+
+
+def taped(tensor: Tensor, result: Tensor) -> bool:
+    """Whether reference counts prove that only the tape behind ``result`` shares ``tensor``'s
+    memory, as after ``x[1:] += y``. It wants the old elements, so nobody has to be told.
+
+    Every reference to the memory, and to each tensor that holds some of it, has to be found on the
+    tape near ``result``; where one is missing, somebody else may have it.
+    """
+    now = tensor
+    if tensor.__class__ is Written:
+        now = tensor._history[1]
+    base = now.data.base
+    if base is not None and (base.__class__ is not np.ndarray or base.base is not None):
+        return False
+    root = id(now.data if base is None else base)
+    del base  # it would be counted
+    held: dict[int, int] = {}
+    near: dict[int, Tensor] = {id(now): now}
+    seen: set[int] = set()
+    todo: deque[Any] = deque((result,))
+    while todo and len(seen) < _NEAR:
+        edge = getattr(todo.popleft(), "edge", None)
+        if edge is None or id(edge[2]) in seen:
+            continue
+        seen.add(id(edge[2]))
+        for each in edge[2]:
+            if each.__class__ is Written:
+                todo.append(each._history[0])  # what the tape means by it
+                continue
+            held[id(each)] = held.get(id(each), 0) + 1
+            if each.__class__ is Tensor and root in (id(each.data), id(each.data.base)):
+                near[id(each)] = each
+            todo.append(each)
+    todo.clear()
+    each = edge = None  # they would be counted, too
+    if now is not tensor:
+        held[id(now)] = held.get(id(now), 0) + 1  # by the tensor that was written to
+    shared = [*near.values()]
+    near.clear()
+    del now
+    return _all_known(tensor, shared, root, held)
+
+
+def _all_known(tensor: Tensor, shared: list[Tensor], root: int, held: dict[int, int]) -> bool:
+    """Whether ``shared`` hold all of the memory, and the tape and ``tensor`` all of them."""
+    users = Counter(id(each.data) for each in shared)
+    users[root] += len(users.keys() - {root})  # views hold what they are views of
+    for each in shared:
+        if _array_count(each) - _ARRAY_ONCE + 1 != users[id(each.data)]:
+            return False
+        if each.data.base is not None and _root_count(each) - _ROOT_ONCE + 1 != users[root]:
+            return False
+    del each
+    shared.append(Tensor.__new__(Tensor))  # nobody else holds this one
+    counts = [sys.getrefcount(each) for each in shared]
+    probe = counts.pop()
+    shared.pop()
+    return all(
+        each is tensor or count - held.get(id(each), 0) == probe
+        for each, count in zip(shared, counts, strict=True)
+    )
 
 
 def sharers(tensor: Tensor) -> list[Tensor]:
