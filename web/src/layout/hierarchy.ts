@@ -106,7 +106,6 @@ export function portValue(key: number): number {
 
 const COLUMN_NAMES: ReadonlyMap<string, number> = new Map([
   ["backward", COLUMN_BACKWARD],
-  ["recompute", COLUMN_BACKWARD],
   ["optimizer", COLUMN_OPTIMIZER],
 ]);
 

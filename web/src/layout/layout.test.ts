@@ -212,6 +212,15 @@ describe("a chain", () => {
 });
 
 describe("grouping", () => {
+  it("draws what is computed a second time for the backward pass", () => {
+    const scope = "recompute/a";
+    const nodes = [node(1), node(2, { scope, phase: "recompute", inputs: [1001] })];
+    const hierarchy = buildHierarchy(nodes, new Map());
+    const scene = composeScene(new NestedLayout(hierarchy), "all", 1);
+    const boxed = Array.from(scene.ref).filter((_, box) => scene.kind[box] === BOX_NODE);
+    expect(boxed.sort()).toEqual([0, 1]);
+  });
+
   const values = new Map<number, LayoutValue>();
 
   it("writes a parameter of one scope into its readers", () => {

@@ -75,8 +75,7 @@ export function detailLines(hierarchy: Hierarchy, node: number): readonly string
 
 /** Whether a `∇` stands before the names in it: everything in the backward column. */
 export function isGradient(group: Group): boolean {
-  const again = group.path === "recompute" || group.path.startsWith("recompute/");
-  return group.column === COLUMN_BACKWARD && group.depth > 0 && !again;
+  return group.column === COLUMN_BACKWARD && group.depth > 0;
 }
 
 const STEP = 8;
