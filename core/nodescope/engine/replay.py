@@ -8,8 +8,10 @@ scope that replays it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from nodescope.engine import modes
 from nodescope.engine.plan import LEAVES, Scalar, call_of
@@ -58,17 +60,31 @@ def replay(
             args = tuple(
                 each.value if isinstance(each, Scalar) else values[each] for each in call.args
             )
-            inline = call.op.inline
-            found: Any = (
-                apply(call.op, args, call.attrs) if inline is None else inline(args, call.attrs)
-            )
+            inline, attrs = call.op.inline, call.attrs
+            if attrs.get("kept"):
+                taken = {value for each in graph.nodes for value in each.inputs}
+                attrs = without_kept(node, attrs, taken.union(graph.outputs))
+            found: Any = apply(call.op, args, attrs) if inline is None else inline(args, attrs)
             results = found if isinstance(found, tuple) else (found,)
-            values.update(zip(node.outputs, results, strict=True))
+            values.update(zip(node.outputs, results, strict=False))
             if results:
                 made[node.id] = results[0]
     finally:
         state.scope, state.phase, state.forward, state.source, state.cursor = saved
     return [values[each] for each in graph.outputs]
+
+
+def without_kept(node: Node, attrs: dict[str, Any], taken: Collection[int]) -> dict[str, Any]:
+    """The attributes of a scan without the values kept for its derivative, if nobody takes them.
+
+    Node by node each row is on the tape by itself, and eager execution does not stack them.
+    """
+    kept = attrs["kept"]
+    if any(value in taken for value in node.outputs[len(node.outputs) - kept :]):
+        return attrs
+    body: Graph = attrs["body"]
+    body = msgspec.structs.replace(body, outputs=body.outputs[: len(body.outputs) - kept])
+    return {**attrs, "body": body, "kept": 0, "derivative": None}
 
 
 def place(node: Node, base: str) -> str:

@@ -121,14 +121,6 @@ def _keeping(attrs: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
     return {**attrs, "body": forward, "kept": len(kept), "derivative": derivative}
 
 
-def without_kept(attrs: dict[str, Any]) -> dict[str, Any]:
-    """The attributes of the same scan without the values that only its derivative needs."""
-    body: Graph = attrs["body"]
-    outputs = body.outputs[: len(body.outputs) - attrs["kept"]]
-    body = msgspec.structs.replace(body, outputs=outputs)
-    return {**attrs, "body": body, "kept": 0, "derivative": None}
-
-
 def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> tuple[TensorSpec, ...]:
     known = {each.id: each.spec for each in attrs["body"].values}
     outputs = [known[each] for each in attrs["body"].outputs]

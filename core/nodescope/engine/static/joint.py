@@ -204,7 +204,8 @@ class Joint:
             arrays = iter(found.plan.run([*(saved[each] for each in found.residuals), *given]))
             return tuple(None if each is None else next(arrays) for each in found.outputs)
         if current().recording:
-            values = self._again(inputs, saved)
+            behind = {value for node in found.nodes for value in node.inputs}
+            values = self._again(inputs, saved, behind)
         else:
             values = {each: _tensor(saved[each]) for each in found.residuals}
         values.update(zip(found.cotangents, given, strict=True))
@@ -213,7 +214,9 @@ class Joint:
         play(self.traced, [*(n for n in constants if n.id not in own), *found.nodes], values, own)
         return tuple(None if each is None else values[each] for each in found.outputs)
 
-    def _again(self, inputs: tuple[Tensor, ...], saved: Mapping[int, Any]) -> dict[int, Any]:
+    def _again(
+        self, inputs: tuple[Tensor, ...], saved: Mapping[int, Any], wanted: set[int]
+    ) -> dict[int, Any]:
         """The function's values on the tape, computed once more, for second derivatives."""
         traced = self.traced
         values: dict[int, Any] = {}
@@ -225,7 +228,7 @@ class Joint:
         for value, each in saved.items():
             if value not in values and value in traced.builder.inputs:
                 values[value] = _tensor(each)
-        play(traced, nodes, values, {node.id for node in nodes}, phase="recompute", wanted=saved)
+        play(traced, nodes, values, {node.id for node in nodes}, phase="recompute", wanted=wanted)
         return values
 
     def _value(self, tensor: Tensor) -> int:

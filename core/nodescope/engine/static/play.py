@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from nodescope.engine import modes
-from nodescope.engine.control.scan_op import SCAN, without_kept
 from nodescope.engine.plan import LEAVES, Scalar, call_of
+from nodescope.engine.replay import without_kept
 from nodescope.engine.run import apply
 from nodescope.engine.state import State, current
 from nodescope.engine.static.tracing import Traced
@@ -98,8 +98,8 @@ def _call(
         tensors += 1
         args.append(value)
     inline, attrs = call.op.inline, call.attrs
-    if call.op is SCAN and taken.isdisjoint(node.outputs[len(node.outputs) - attrs["kept"] :]):
-        attrs = without_kept(attrs)  # as eager execution does, where each row is on the tape
+    if attrs.get("kept"):
+        attrs = without_kept(node, attrs, taken)
     found: Any = (
         apply(call.op, tuple(args), attrs) if inline is None else inline(tuple(args), attrs)
     )
