@@ -2,7 +2,7 @@
 
     python samples/char_transformer.py [--steps N] [--letters N] [--compiled]
 
-Two pre-norm blocks with causal attention over 48 letters of sixteen sonnets. At the end it writes
+Two pre-norm blocks with causal attention over 32 letters of sixteen sonnets. At the end it writes
 a few lines. `--compiled` runs each training step as one static graph.
 
 Invariant: the same seed gives the same text, eager or compiled, observed or not.
@@ -20,8 +20,8 @@ import nodescope as ns
 from nodescope import nn, optim
 
 TEXT = Path(__file__).resolve().parent / "data" / "sonnets.txt"
-LENGTH = 48
-BATCH = 24
+LENGTH = 32
+BATCH = 16
 WIDTH = 64
 HEADS = 4
 

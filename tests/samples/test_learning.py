@@ -34,8 +34,8 @@ def test_cnn_reads_digits(tmp_path: Path) -> None:
 
 
 def test_transformer_learns_to_write(tmp_path: Path) -> None:
-    output = output_of("char_transformer.py", "--steps", "300", cwd=tmp_path)
-    assert figure(output, "loss") < 2.1
+    output = output_of("char_transformer.py", cwd=tmp_path)
+    assert figure(output, "loss") < 2.0
     assert "Shall I " in output
 
 
