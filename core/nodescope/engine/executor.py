@@ -17,6 +17,7 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine.plan import Call, Plan, Scalar
+from nodescope.engine.run import out_of_bounds
 from nodescope.engine.state import State, current
 from nodescope.engine.tensor import Tensor, alias, make
 from nodescope.errors import NodescopeError
@@ -87,6 +88,10 @@ def run_call(call: Call, args: list[Any], effects: Effects) -> tuple[Array, ...]
 
 def located(call: Call, error: Exception) -> Exception:
     """The error with the name and the line of the node that failed."""
+    if type(error) is IndexError:
+        found = out_of_bounds(call.op, error, str(call.node.source or ""))
+        found.__cause__ = error
+        error = found
     if not getattr(error, "__notes__", None):
         place = f", made at {call.node.source}" if call.node.source else ""
         error.add_note(f"in the node {call.node.name!r}{place}")

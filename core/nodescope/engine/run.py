@@ -27,7 +27,7 @@ from nodescope.engine.tensor import (
     spec_of,
     weak,
 )
-from nodescope.errors import NodescopeError
+from nodescope.errors import BoundsError, NodescopeError
 from nodescope.ops.op import Op
 
 Run = Callable[[Op, tuple[Any, ...], Attrs], Tensor]
@@ -128,7 +128,15 @@ def explained(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -
             return said
         except Exception:
             return error
+    if type(error) is IndexError:  # about values, which infer does not see
+        return out_of_bounds(op, error, where())
     return error
+
+
+def out_of_bounds(op: Op, error: Exception, source: str) -> BoundsError:
+    """What to raise for an index array with an element that points nowhere."""
+    hint = "look at the elements of the index array; np.clip keeps them inside"
+    return BoundsError(f"{op.name}: {error}", source=source, hint=hint)
 
 
 def cause(error: Exception) -> Exception | None:

@@ -49,6 +49,41 @@ y = x.item()
         "index or reduce it first",
     ),
     Mistake(
+        "index array",
+        """
+x = ns.tensor(np.ones((2, 3)))
+y = x[ns.tensor([0, 5])]
+""",
+        BoundsError, 2,
+        "getitem: index 5 is out of bounds for axis 0 with size 2",
+        "look at the elements of the index array; np.clip keeps them inside",
+    ),
+    Mistake(
+        "index array of a compiled function",
+        """
+def f(x, at):
+    return x[at] * 2
+run = ns.compile(f)
+run(np.ones((2, 3)), np.array([0, 1]))
+run(np.ones((2, 3)), np.array([0, 5]))
+""",
+        BoundsError, 2,
+        "getitem: index 5 is out of bounds for axis 0 with size 2",
+        "look at the elements of the index array; np.clip keeps them inside",
+    ),
+    Mistake(
+        "index array of a session",
+        """
+with ns.Graph().as_default() as g:
+    at = ns.placeholder(np.int64, (2,), name="at")
+    y = np.take(ns.constant(np.ones((2, 3))), at, axis=0)
+ns.Session(g).run(y, {at: [0, 5]})
+""",
+        BoundsError, 3,
+        "getitem: index 5 is out of bounds for axis 0 with size 2",
+        "look at the elements of the index array; np.clip keeps them inside",
+    ),
+    Mistake(
         "cross entropy label",
         """
 logits = ns.tensor(np.ones((2, 3)))

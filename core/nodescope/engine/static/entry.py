@@ -13,6 +13,7 @@ import numpy as np
 
 from nodescope.engine import modes
 from nodescope.engine.plan import Plan, Scalar
+from nodescope.engine.run import out_of_bounds
 from nodescope.engine.source import where
 from nodescope.engine.static.donated import donate
 from nodescope.engine.static.guards import Guards
@@ -192,7 +193,9 @@ class Entry:
             for owner, steps in before:
                 owner.steps = steps
             if isinstance(error, Exception) and not isinstance(error, Stale) and not self.donated:
-                self._located(error, feeds)
+                said = self._located(error, feeds)
+                if said is not error:
+                    raise said from error
             raise
         return self._finished(leaves, arrays, kept)
 
@@ -319,8 +322,8 @@ class Entry:
             found.append(rates)
         return found
 
-    def _located(self, error: Exception, feeds: list[Any]) -> None:
-        """Say on an error which node it comes from, by running them once more until it is met."""
+    def _located(self, error: Exception, feeds: list[Any]) -> Exception:
+        """The error saying which node it comes from; they run once more until it is met."""
         values: dict[int, Any] = dict(self.plan.constants)
         values.update(zip(self.inputs, feeds, strict=False))
         for call in self.plan.calls:
@@ -328,13 +331,17 @@ class Entry:
             try:
                 data = call.op.impl(*args, **call.attrs)
             except Exception as again:
+                source = str(call.node.source or where())
                 if isinstance(error, NodescopeError) and type(again) is type(error):
-                    error.source = str(call.node.source or error.source or where())
+                    error.source = source
+                elif type(error) is IndexError:
+                    return out_of_bounds(call.op, error, source)
                 elif hasattr(error, "add_note"):
                     error.add_note(f"in {call.node.name}, made at {call.node.source}")
-                return
+                return error
             arrays = data if isinstance(data, tuple) else (data,)
             values.update(zip(call.node.outputs, map(np.asarray, arrays), strict=True))
+        return error
 
 
 def _emptied(feeds: list[Any]) -> Iterator[Any]:
