@@ -261,7 +261,11 @@ def passing(tensor: Tensor, frame: FrameType) -> bool:
     Python takes ``x[i]``, writes to it, and then puts it to ``x[i]``. It is the last that counts:
     what is written to is gone afterwards.
     """
-    return sys.getrefcount(tensor) <= _PASSING and _stores(frame)
+    others = sys.getrefcount(tensor) - _PASSING
+    if others == 1 and isinstance(data := tensor.data, Abstract):
+        # A graph that is built by hand knows its tensors by name.
+        others -= getattr(data.graph, "tensors", _NONE).get(data.value) is tensor
+    return others <= 0 and _stores(frame)
 
 
 def _stores(frame: FrameType) -> bool:

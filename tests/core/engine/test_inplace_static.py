@@ -185,3 +185,20 @@ def test_a_write_keeps_the_layout_so_that_what_follows_has_the_same_bits() -> No
     eager, static = f(ns.tensor(x)), ns.compile(f)(ns.tensor(x))
     assert static[0].data.strides == eager[0].data.strides
     np.testing.assert_equal([each.numpy() for each in static], [each.numpy() for each in eager])
+
+
+def test_augmented_items_in_a_graph_that_is_built_by_hand() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2.0
+        y[:, :2] *= 3.0
+        y[0] += x[1]
+        y[np.array([0, 2]), 1] -= 1.0
+        return y
+
+    with ns.Graph().as_default() as graph:
+        x = ns.placeholder(np.float64, A.shape, name="x")
+        y = f(x)
+        view = y[0]
+        with pytest.raises(TraceError, match="shares memory with another"):
+            view += 1.0
+    np.testing.assert_array_equal(ns.Session(graph).run(y, {x: A}), f(ns.tensor(A)).numpy())
