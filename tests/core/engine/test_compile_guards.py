@@ -12,6 +12,8 @@ import pytest
 import nodescope as ns
 from nodescope import nn
 
+X = np.ones(2)
+
 
 class Layer:
     scale = 1.0
@@ -92,3 +94,12 @@ def test_a_bound_method_that_is_compiled_follows_its_instance() -> None:
     assert [total(np.ones(())).item(), call(np.ones(())).item()] == [4.0, np.tanh(2.0)]
     rows[0], layer.factor = 10.0, 0.0
     assert [total(np.ones(())).item(), call(np.ones(())).item()] == [13.0, 0.0]
+
+
+def test_an_argument_given_by_name_is_said_to_be() -> None:
+    run = ns.compile(lambda x, n, m=1: x * n * m)
+    for args, kwargs in (((X, 3), {}), ((X,), {"n": 3}), ((X, 3, 1), {}), ((X, 3), {"m": 1})):
+        assert run(*args, **kwargs).tolist() == [3.0, 3.0]
+    assert [each.reason for each in run.explain().traces] == [
+        "the first call", "n: given by name now", "m: not given before", "m: given by name now",
+    ]  # fmt: skip

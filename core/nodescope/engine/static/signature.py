@@ -267,6 +267,10 @@ def differences(before: Form, now: Form) -> list[str]:
         found = ["the containers of the arguments are of other kinds"]
     if not found and before.names != now.names:
         found = [f"arguments {', '.join(now.names)} instead of {', '.join(before.names)}"]
+    if not found and before.positional != now.positional:
+        first, last = sorted((before.positional, now.positional))
+        how = "by name" if now.positional == first else "by position"
+        found = [f"{', '.join(now.names[first:last])}: given {how} now"]
     return found
 
 
