@@ -17,6 +17,7 @@ import math
 import os
 import secrets
 import struct
+import tokenize
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ _ENCRYPTED = 1
 # What zipfile, json, NumPy and our own code raise for bytes that are not what they should be.
 _FAULTS = (
     zipfile.BadZipFile, struct.error, EOFError, OSError, ValueError, TypeError, AttributeError,
-    LookupError, ArithmeticError, RuntimeError, MemoryError, SyntaxError,
+    LookupError, ArithmeticError, RuntimeError, MemoryError, SyntaxError, tokenize.TokenError,
 )  # fmt: skip
 
 

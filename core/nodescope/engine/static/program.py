@@ -95,7 +95,7 @@ class Program:
 
         Arrays and tensors take the places of those that the function was traced with, in order;
         everything else is part of the graph. Results have no history. What the graph assigns to
-        is changed in `state`.
+        is changed in `state`; arguments are not written to.
 
         Raises:
             UsageError: There are more or fewer arrays than the graph takes.
@@ -237,20 +237,28 @@ def program_of(entry: Entry) -> Program:
         elif isinstance(place, Tensor) and place._grad is not None:
             state[value] = place._grad.data.copy(order="K")
     outputs = list(entry.outputs)
+    # By position of an argument, or by id of a tensor from outside.
+    written = {place if isinstance(place, int) else id(place): value
+               for place, value in entry.writes}  # fmt: skip
     leaves: list[Any] = []
     for what, each in entry.results:
         if what == "value":
             leaves.append({"value": outputs[each]})
-        elif what == "leaf":
-            leaves.append({"argument": each})
         elif what == "static":
             leaves.append({"static": each})
+        elif (place := each if what == "leaf" else id(each)) in written:
+            leaves.append({"value": written[place]})  # as it is when the function returns
+        elif what == "leaf":
+            leaves.append({"argument": each})
+        elif id(each) in held:
+            leaves.append({"value": held[id(each)]})
         else:
             # Returned as it is, without being a value of the graph.
-            beside = -1 - sum(held < 0 for held in state)
+            beside = -1 - sum(key < 0 for key in state)
             state[beside] = each.data.copy(order="K")
             leaves.append({"value": beside})
-    asked = {each["value"]: None for each in leaves if each.get("value", 0) > 0}
+    asked = {value: None for each in leaves if (value := each.get("value", -1)) not in state}
+    asked.pop(-1, None)
     writes = {
         held[id(place)]: value
         for place, value in entry.writes
