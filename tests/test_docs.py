@@ -67,7 +67,7 @@ def test_the_programs_of_the_document_on_graphs_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "graphs.md").read_text(), re.S)
-    assert len(programs) == 4
+    assert len(programs) == 5
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for program in programs:
