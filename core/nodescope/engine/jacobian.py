@@ -159,10 +159,10 @@ def _forward(
     outputs, form = flatten(value)
     for each in outputs:
         _check_smooth(each)
-    leaves = [np.asarray(x.data if isinstance(x, Tensor) else x) for x in flatten(chosen)[0]]
-    zeros = [np.zeros_like(each) for each in leaves]
+    leaves = [x if isinstance(x, Tensor) else np.asarray(x) for x in flatten(chosen)[0]]
+    zeros = [np.zeros(each.shape, each.dtype) for each in leaves]  # their elements may be unknown
     by_leaf = []
-    for number, leaf in enumerate(leaves):
+    for number, leaf in enumerate(zeros):
         pushed = [
             _pushed(push, chosen, zeros, number, place, outputs) for place in range(leaf.size)
         ]

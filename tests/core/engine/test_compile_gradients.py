@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope.errors import GradientError
+from nodescope.errors import GradientError, UsageError
 from nodescope.events import NodeFinished
 from tests.core.engine.events_of import observed
 
@@ -217,3 +217,23 @@ def test_results_are_used_up_one_by_one() -> None:
     np.testing.assert_array_equal(w.grad.numpy(), np.full_like(W, 5.0))
     with pytest.raises(GradientError, match="already used"):
         one.backward()
+
+
+def test_a_donated_argument_that_wants_a_gradient_gets_it() -> None:
+    p = ns.parameter(np.array([1.0, 2.0]), name="p")
+    y = ns.compile(lambda a: (a * a).sum(), donate="a")(p)
+    y.backward()
+    assert p.grad.tolist() == [2.0, 4.0]
+    with pytest.raises(UsageError, match="was donated"):
+        _ = p + 1
+
+
+def test_forward_jacobians_inside_of_compiled_functions() -> None:
+    def f(x: Any) -> Any:
+        return ns.scan(lambda c, row: (np.tanh(c + row), c * row), np.zeros(()), x)
+
+    x = np.array([0.3, -0.2, 0.5])
+    for transform in (ns.jacfwd, ns.jacrev):
+        plain, compiled = transform(f)(x), ns.compile(transform(f))(x)
+        for one, other in zip(plain, compiled, strict=True):
+            np.testing.assert_allclose(other.numpy(), one.numpy(), rtol=1e-13)

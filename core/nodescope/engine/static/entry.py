@@ -180,7 +180,7 @@ class Entry:
                     feeds.append(rates[place][name])
                 else:
                     feeds.append(_of(place, leaves)._grad.data)
-            kept = feeds if self.joint is not None else None
+            kept = [*feeds] if self.joint is not None else None
             if self.donated:
                 for position in self.donated:
                     if leaves[position].__class__ is Tensor:
