@@ -401,6 +401,57 @@ def test_a_program_is_called_and_has_its_own_state(tmp_path: Path) -> None:
     assert again(x)[1].tolist() == program.run(x)[1].tolist() == [18, 18, 18]
 
 
+@pytest.mark.parametrize("make", [
+    lambda w: ns.optim.Adam([w], lr=0.1),
+    lambda w: ns.optim.AdamW([w], lr=0.1, betas=(0.5, 0.75)),
+    lambda w: ns.optim.SGD([w], lr=0.1, momentum=0.5, weight_decay=0.01),
+])  # fmt: skip
+def test_a_training_step_goes_on_as_the_function_does(tmp_path: Path, make: Any) -> None:
+    w = ns.parameter(np.linspace(-1, 1, 3), name="w")
+    opt = make(w)
+
+    @ns.compile
+    def step(x: Any) -> Any:
+        opt.zero_grad()
+        loss = (np.tanh(x @ w) ** 2).sum()
+        loss.backward()
+        opt.step()
+        return loss
+
+    step(X)
+    program = step.graph(X)
+    for _ in range(2):
+        assert program(X).item() == step(X).item()
+    program.save(tmp_path / "p")
+    again = ns.load_graph(tmp_path / "p")
+    for _ in range(3):
+        expected = step(X).item()
+        assert program(X).item() == again(X).item() == expected
+    assert opt.steps == 6
+
+
+def test_optimizers_of_others_are_followed_but_not_saved(tmp_path: Path) -> None:
+    class Slowing(ns.optim.SGD):
+        def rates(self) -> dict[str, float]:
+            return {"lr": self.lr / self.steps} if self.steps else {"lr": self.lr}
+
+    w = ns.parameter(np.ones(3), name="w")
+    opt = Slowing([w], lr=0.5)
+
+    @ns.compile
+    def step(x: Any) -> Any:
+        opt.zero_grad()
+        (x * w).sum().backward()
+        opt.step()
+        return w * 1
+
+    program = step.graph(np.ones(3))
+    for _ in range(3):
+        assert program(np.ones(3)).tolist() == step(np.ones(3)).tolist()
+    with pytest.raises(GraphError, match="the steps of the optimizer Slowing"):
+        program.save(tmp_path / "p")
+
+
 def test_what_is_written_is_returned_as_it_is_afterwards() -> None:
     never_read = ns.parameter(np.zeros(3), name="never_read")
     as_it_is = ns.parameter(np.full(3, 4.0), name="as_it_is")

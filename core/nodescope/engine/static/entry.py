@@ -80,8 +80,8 @@ class Entry:
         self._hosts = [
             (reader, {key.rpartition(":")[0] for key in ids}) for reader, ids in builder.hosts
         ]
-        owners: list[Any] = [_owner(reader) for reader, _ in builder.hosts]
-        self._owners = [each for each in owners if hasattr(each, "steps")]
+        self.owners: list[Any] = [_owner(reader) for reader, _ in builder.hosts]
+        self._owners = [each for each in self.owners if hasattr(each, "steps")]
         self._held = tuple(
             (tensor, tensor.data.shape, tensor.edge is None)
             for tensor in map(traced.binding, (each for each, _ in builder.captures))

@@ -18,6 +18,7 @@ from nodescope.engine import archive
 from nodescope.engine.plan import Plan
 from nodescope.engine.source import where
 from nodescope.engine.static.entry import FROM_LEAF, FROM_OUTSIDE, FROM_RATE, Entry
+from nodescope.engine.static.pace import Host, Pace, Settings, pace_of, read_pace
 from nodescope.engine.tensor import Tensor, make
 from nodescope.engine.trees import flatten
 from nodescope.errors import DtypeError, GraphError, ShapeError, UsageError
@@ -39,6 +40,8 @@ class _About(msgspec.Struct, forbid_unknown_fields=True):
     results: dict[str, Any]
     writes: dict[int, int]
     numbers: dict[int, float | str]
+    optimizers: list[Settings]
+    hosts: list[Host]
 
 
 class Program:
@@ -58,7 +61,8 @@ class Program:
         name: Of the function that it was traced from.
         constants: Arrays that are part of the graph, by value id.
         state: What it takes besides its arguments (parameters, an optimizer's state and numbers),
-            by value id. A call replaces what the graph assigns to.
+            by value id. A call replaces what the graph assigns to, and an optimizer's numbers by
+            those of its next step.
     """
 
     def __init__(
@@ -70,12 +74,13 @@ class Program:
         arguments: Sequence[tuple[str, int]],
         results: Any,
         writes: dict[int, int],
+        pace: Pace,
     ) -> None:
         self.graph, self.name = graph, name
         self.constants, self.state = constants, state
         self._arguments = [(path, value) for path, value in arguments]
         self._results = results
-        self._writes = writes
+        self._writes, self._pace = writes, pace
         self._plan = Plan(graph, constants)
         self._specs = {each.id: each.spec for each in graph.values}
 
@@ -128,6 +133,7 @@ class Program:
         shared = [*given, *results.values(), *held]
         for value, becomes in self._writes.items():
             self.state[value] = _apart(found[becomes], shared)
+        self.state.update(self._pace.advance())
         return _built(self._results, results, leaves)
 
     run = __call__
@@ -159,6 +165,7 @@ class Program:
             "results": _plain(self.name, self._results),
             "writes": {str(value): becomes for value, becomes in self._writes.items()},
             "numbers": {str(k): v.hex() for k, v in self.state.items() if isinstance(v, float)},
+            **self._pace.plain(),
         }
         arrays = {k: v for k, v in self.state.items() if not isinstance(v, float)}
         archive.write(path, "program", self.graph, {**self.constants, **arrays}, about)
@@ -186,8 +193,9 @@ class Program:
         for value, number in about.numbers.items():
             state[value] = float.fromhex(number) if isinstance(number, str) else number
         _check(graph, state, about)
+        pace = read_pace(about.optimizers, about.hosts, about.numbers)
         return Program(graph, about.name, constants, state, about.arguments, about.results,
-                       about.writes)  # fmt: skip
+                       about.writes, pace)  # fmt: skip
 
 
 def _check(graph: Graph, state: dict[int, Any], about: _About) -> None:
@@ -224,7 +232,8 @@ def program_of(entry: Entry) -> Program:
     arguments: list[tuple[str, int]] = [
         (traced.form.arguments[position].path, 0) for position in traced.form.dynamic
     ]
-    rates = entry.next_rates()
+    entry.next_rates()  # refuses settings that are other than when it was traced
+    names: list[dict[int, str]] = [{} for _ in entry.owners]
     held: dict[int, int] = {}
     for value, (kind, place, name) in zip(entry.inputs, entry.feeding, strict=True):
         if kind == FROM_LEAF:
@@ -233,9 +242,11 @@ def program_of(entry: Entry) -> Program:
             state[value] = place.data.copy(order="K")
             held[id(place)] = value
         elif kind == FROM_RATE:
-            state[value] = float(rates[place][name])
+            names[place][value] = name
         elif isinstance(place, Tensor) and place._grad is not None:
             state[value] = place._grad.data.copy(order="K")
+    pace = pace_of(entry.owners, names)
+    state.update(pace.advance())
     outputs = list(entry.outputs)
     # By position of an argument, or by id of a tensor from outside.
     written = {place if isinstance(place, int) else id(place): value
@@ -272,7 +283,7 @@ def program_of(entry: Entry) -> Program:
     constants = {each: builder.arrays[each] for each in graph.constants}
     return Program(
         graph, entry.name, constants, state, arguments,
-        described(traced.structure, iter(leaves)), writes,
+        described(traced.structure, iter(leaves)), writes, pace,
     )  # fmt: skip
 
 

@@ -1,0 +1,122 @@
+"""Pace: the numbers that an optimizer gives each step of a program, apart from its parameters.
+
+Invariant: the n-th call of a program gets the numbers that the n-th step of the optimizer would.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+import msgspec
+
+from nodescope.engine import optim
+from nodescope.engine.source import where
+from nodescope.errors import GraphError
+
+_Beta = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+
+
+class _SGD(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="SGD"):
+    lr: float
+    momentum: float
+    weight_decay: float
+    steps: int
+
+
+class _Adam(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="Adam"):
+    lr: float
+    betas: tuple[_Beta, _Beta]
+    eps: float
+    steps: int
+
+
+class _AdamW(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="AdamW"):
+    lr: float
+    betas: tuple[_Beta, _Beta]
+    eps: float
+    weight_decay: float
+    steps: int
+
+
+class Host(msgspec.Struct, forbid_unknown_fields=True):
+    """One step within the program: which optimizer, and which inputs are which numbers."""
+
+    optimizer: int
+    names: dict[int, str]
+
+
+Settings = _SGD | _Adam | _AdamW
+_KINDS: dict[type[Any], Any] = {optim.SGD: _SGD, optim.Adam: _Adam, optim.AdamW: _AdamW}
+
+
+class Pace:
+    """Optimizers without parameters, and where their numbers go.
+
+    Args:
+        optimizers: Anything with `Optimizer.rates` and ``steps``, owned by nobody else.
+        hosts: The steps of one call, in order.
+    """
+
+    def __init__(self, optimizers: Iterable[Any], hosts: Iterable[Host]) -> None:
+        self._optimizers, self.hosts = list(optimizers), list(hosts)
+
+    def advance(self) -> dict[int, float]:
+        """The numbers of the next call, by value id of the inputs that take them."""
+        found: dict[int, float] = {}
+        for host in self.hosts:
+            optimizer = self._optimizers[host.optimizer]
+            optimizer.steps += 1
+            rates: Mapping[str, float] = optimizer.rates()
+            found.update({value: float(rates[name]) for value, name in host.names.items()})
+        return found
+
+    def plain(self) -> dict[str, Any]:
+        """For a file. Raises `GraphError` for optimizers whose numbers a file cannot follow."""
+        found = []
+        for each in self._optimizers:
+            kind = _KINDS.get(type(each))
+            if kind is None:
+                raise GraphError(
+                    f"a file cannot hold the steps of the optimizer {type(each).__name__}",
+                    source=where(), hint="save the program without its training part",
+                )  # fmt: skip
+            held = {name: getattr(each, name) for name in kind.__struct_fields__}
+            found.append({"kind": type(each).__name__, **held})
+        hosts = [{"optimizer": each.optimizer, "names": {str(k): v for k, v in each.names.items()}}
+                 for each in self.hosts]  # fmt: skip
+        return {"optimizers": found, "hosts": hosts}
+
+
+def pace_of(owners: Iterable[Any], names: Iterable[dict[int, str]]) -> Pace:
+    """The pace of optimizers as they are now; ``owners`` has one for each step of a call."""
+    kept: dict[int, int] = {}
+    optimizers: list[Any] = []
+    hosts = []
+    for owner, each in zip(owners, names, strict=True):
+        if id(owner) not in kept:
+            kept[id(owner)] = len(optimizers)
+            optimizers.append(copy.copy(owner))
+            optimizers[-1].parameters, optimizers[-1]._state = [], []
+        hosts.append(Host(kept[id(owner)], each))
+    return Pace(optimizers, hosts)
+
+
+def read_pace(settings: Iterable[Settings], hosts: Iterable[Host], inputs: Iterable[int]) -> Pace:
+    """A pace from a file. Raises `GraphError` if its parts do not fit together."""
+    optimizers: list[Any] = []
+    for each in settings:
+        kind = next(one for one, other in _KINDS.items() if other is type(each))
+        made = kind.__new__(kind)
+        vars(made).update(msgspec.structs.asdict(each))
+        optimizers.append(made)
+    found = Pace(optimizers, hosts)
+    known = set(inputs)
+    for host in found.hosts:
+        if not 0 <= host.optimizer < len(optimizers) or not known.issuperset(host.names):
+            raise GraphError("a step of an optimizer is of an unknown optimizer or input")
+        unknown = set(host.names.values()) - set(optimizers[host.optimizer].rates())
+        if unknown:
+            raise GraphError(f"the optimizer has no number {min(unknown)!r}")
+    return found
