@@ -107,7 +107,7 @@ def read_pace(settings: Iterable[Settings], hosts: Iterable[Host], inputs: Itera
     """A pace from a file. Raises `GraphError` if its parts do not fit together."""
     optimizers: list[Any] = []
     for each in settings:
-        kind = next(one for one, other in _KINDS.items() if other is type(each))
+        kind: Any = next(one for one, other in _KINDS.items() if other is type(each))
         made = kind.__new__(kind)
         vars(made).update(msgspec.structs.asdict(each))
         optimizers.append(made)
