@@ -67,9 +67,10 @@ def write(target: Tensor, result: Tensor) -> None:
     if builder is not None:
         _write_traced(target, result, builder)
         return
+    _check_history(target)
     others = [] if unshared(target) or taped(target, result) else sharers(target)
-    old = target.data
-    seen = [(each, _seen(each, old, result)) for each in others]
+    old, detached = target.data, settled(target).edge is None
+    seen = [(each, _seen(each, old, result, detached)) for each in others]
     arrays = [old, *(each.data for each in others)]
     values = [result.data, *(each.data if new is None else new.data for each, new in seen)]
     placed = _placed(arrays, values)
@@ -83,8 +84,23 @@ def write(target: Tensor, result: Tensor) -> None:
             _rebind(each, new)
 
 
-def _seen(other: Tensor, old: Array, result: Tensor) -> Tensor | None:
-    """What ``other`` is once ``result`` is written over ``old``; None if it sees nothing of it."""
+def _check_history(target: Tensor) -> None:
+    """Refuse to cut a tensor off from what it was made from without a word."""
+    edge = settled(target).edge
+    if edge is not None and edge is not LEAF and not current().recording:
+        raise GradientError(
+            "what is written to was made from a tensor whose gradient is wanted, and nothing is "
+            "recorded here, so it would lose its gradient",
+            source=where(),
+            hint="write outside of no_grad, or to a copy without history: x = x.detach().copy()",
+        )
+
+
+def _seen(other: Tensor, old: Array, result: Tensor, detached: bool) -> Tensor | None:
+    """What ``other`` is once ``result`` is written over ``old``; None if it sees nothing of it.
+
+    ``detached``: what was written to had no history.
+    """
     data = other.data
     if data.dtype != old.dtype:
         raise UnsupportedError(
@@ -106,6 +122,15 @@ def _seen(other: Tensor, old: Array, result: Tensor) -> Tensor | None:
             "what is written to shares memory with a leaf whose gradient is wanted",
             source=where(),
             hint="write to a copy: x = x.copy(); or inside `with nodescope.no_grad():`",
+        )
+    tracked = other.edge is not None and other.edge is not LEAF
+    # Where the other one was only written to in places, it keeps its history in the rest.
+    if detached and tracked and (other.__class__ is Tensor or hit.all()):
+        raise GradientError(
+            "what is written to was detached from a tensor whose gradient is wanted, and shares "
+            "its memory: that one would lose its gradient",
+            source=where(),
+            hint="write to a copy: x = x.detach().copy()",
         )
     flat = apply(_RESHAPE, (result,), {"shape": (result.size,)})
     template, indices = index_template(index)

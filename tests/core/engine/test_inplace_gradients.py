@@ -195,3 +195,19 @@ def test_assign_copies() -> None:
     ns.assign(w, v)
     v += 1
     same(w, A)
+
+
+def test_what_would_lose_its_gradient_is_not_written_to() -> None:
+    w = ns.parameter(np.ones(3), name="w")
+    x = w * 2
+    with ns.no_grad(), pytest.raises(GradientError, match="nothing is recorded here"):
+        x[0] = 5.0
+    alias = x.detach()
+    with pytest.raises(GradientError, match="detached from a tensor whose gradient is wanted"):
+        alias[0] = 5.0
+    with pytest.raises(GradientError, match=r"x\.detach\(\)\.copy\(\)"):
+        alias += 1
+    copy = x.detach().copy()
+    copy += 1
+    np.sum(x * x).backward()
+    assert w.grad.numpy().tolist() == [8.0, 8.0, 8.0]
