@@ -17,11 +17,18 @@ from nodescope.engine import dispatch as _dispatch  # noqa: F401 (teaches NumPy 
 from nodescope.engine import fft, linalg, nn, optim, random
 from nodescope.engine import methods as _methods  # noqa: F401 (puts them on Tensor)
 from nodescope.engine import operators as _operators  # noqa: F401 (puts them on Tensor)
-from nodescope.engine.checkpoint import checkpoint
+from nodescope.engine.autodiff.checkpoint import checkpoint
+from nodescope.engine.autodiff.custom import custom_gradient, custom_vjp
+from nodescope.engine.autodiff.forward_mode import jvp, linearize, vjp
+from nodescope.engine.autodiff.grad import (
+    grad,
+    stop_gradient,
+    tensor,
+    value_and_grad,
+)
+from nodescope.engine.autodiff.gradient_tape import GradientTape
+from nodescope.engine.autodiff.jacobian import hessian, hvp, jacfwd, jacobian, jacrev
 from nodescope.engine.control import cond, fori_loop, map, scan, while_loop
-from nodescope.engine.custom import custom_gradient, custom_vjp
-from nodescope.engine.default_graph import get_default_graph
-from nodescope.engine.forward_mode import jvp, linearize, vjp
 from nodescope.engine.functions import (
     cross_entropy,
     gelu,
@@ -34,15 +41,7 @@ from nodescope.engine.functions import (
     softmax,
     softplus,
 )
-from nodescope.engine.grad import (
-    grad,
-    stop_gradient,
-    tensor,
-    value_and_grad,
-)
-from nodescope.engine.gradient_tape import GradientTape
-from nodescope.engine.graph import Graph
-from nodescope.engine.graph_api import (
+from nodescope.engine.graphs.api import (
     GraphKeys,
     constant,
     control_dependencies,
@@ -53,8 +52,23 @@ from nodescope.engine.graph_api import (
     placeholder,
     placeholder_with_default,
 )
-from nodescope.engine.graph_gradients import gradients
-from nodescope.engine.jacobian import hessian, hvp, jacfwd, jacobian, jacrev
+from nodescope.engine.graphs.default import get_default_graph
+from nodescope.engine.graphs.gradients import gradients
+from nodescope.engine.graphs.graph import Graph
+from nodescope.engine.graphs.program import RunMetadata, RunOptions
+from nodescope.engine.graphs.saved import load_graph
+from nodescope.engine.graphs.session import Session
+from nodescope.engine.graphs.variables import (
+    assign,
+    assign_add,
+    assign_sub,
+    global_variables,
+    global_variables_initializer,
+    parameter,
+    trainable_variables,
+    variable,
+    variables_initializer,
+)
 from nodescope.engine.modes import no_grad
 from nodescope.engine.numpy_functions.creation import geomspace, logspace, tri
 from nodescope.engine.numpy_functions.cumulative import cummax, cummin
@@ -67,24 +81,10 @@ from nodescope.engine.numpy_functions.index import (
     scatter_add,
 )
 from nodescope.engine.numpy_functions.ordering import bincount, topk
-from nodescope.engine.program import RunMetadata, RunOptions
-from nodescope.engine.saved import load_graph
 from nodescope.engine.scopes import name_scope, step, steps
-from nodescope.engine.session import Session
 from nodescope.engine.static import compile, disable_compile, get_mode, set_mode
 from nodescope.engine.static.program import Program
 from nodescope.engine.tensor import Tensor
-from nodescope.engine.variables import (
-    assign,
-    assign_add,
-    assign_sub,
-    global_variables,
-    global_variables_initializer,
-    parameter,
-    trainable_variables,
-    variable,
-    variables_initializer,
-)
 from nodescope.errors import NodescopeError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine.grad import constant
+from nodescope.engine.autodiff.grad import constant
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.tensor import NO_ATTRS, Tensor, make, operand

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.grad import constant
+from nodescope.engine.autodiff.grad import constant
 from nodescope.engine.numpy_functions.fft import (
     fft,
     fft2,

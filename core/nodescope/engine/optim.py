@@ -16,15 +16,15 @@ import numpy as np
 from nodescope import ops
 from nodescope.engine import modes
 from nodescope.engine.abstract import Abstract
-from nodescope.engine.grad import assign, store
-from nodescope.engine.graph_gradients import minimize
+from nodescope.engine.autodiff.grad import assign, store
+from nodescope.engine.autodiff.tape import TRACED
+from nodescope.engine.graphs.gradients import minimize
+from nodescope.engine.graphs.variables import slot_variable
 from nodescope.engine.nn import Module
 from nodescope.engine.run import apply
 from nodescope.engine.scopes import name_scope
 from nodescope.engine.source import where
-from nodescope.engine.tape import TRACED
 from nodescope.engine.tensor import Tensor, changed, make
-from nodescope.engine.variables import slot_variable
 from nodescope.errors import ShapeError, UsageError
 from nodescope.ir.scopes import join
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from nodescope.engine import modes
+from nodescope.engine.autodiff.grad import assign
 from nodescope.engine.draws import (
     bernoulli,
     categorical,
@@ -41,7 +42,6 @@ from nodescope.engine.draws import (
     uniform,
     words_of,
 )
-from nodescope.engine.grad import assign
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor, make
 from nodescope.errors import UsageError

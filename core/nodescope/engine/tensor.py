@@ -45,7 +45,7 @@ class Tensor(Operators):
 
     Made by `nodescope.tensor`, `nodescope.parameter` and by every operation on tensors; NumPy's
     functions take it. ``x += y``, ``x[i] = y`` and ``out=x`` give this tensor, and whatever is a
-    view of it, new elements, as they do NumPy's arrays; see `engine.inplace`.
+    view of it, new elements, as they do NumPy's arrays; see `engine.writing.inplace`.
 
     Attributes:
         data: The array. Do not write to it; `numpy` gives a read-only view of it as it is now.
@@ -173,7 +173,7 @@ class Tensor(Operators):
             GradientError: It has no history, its tape was already used, or it is not a scalar and
                 ``gradient`` is missing.
         """
-        from nodescope.engine.backward import backward
+        from nodescope.engine.autodiff.backward import backward
 
         backward(self, gradient, retain_graph=retain_graph, create_graph=create_graph)
 
@@ -189,7 +189,7 @@ class Tensor(Operators):
         Raises:
             GradientError: No gradient flows to this tensor.
         """
-        from nodescope.engine.hooks import register_hook
+        from nodescope.engine.autodiff.hooks import register_hook
 
         return register_hook(self, function)
 
@@ -199,7 +199,7 @@ class Tensor(Operators):
         Raises:
             GradientError: No gradient flows to this tensor.
         """
-        from nodescope.engine.hooks import retain_grad
+        from nodescope.engine.autodiff.hooks import retain_grad
 
         retain_grad(self)
 
@@ -267,7 +267,7 @@ class Tensor(Operators):
 
 
 class Written(Tensor):
-    """A tensor that was written to; `engine.inplace` makes a `Tensor` one of these.
+    """A tensor that was written to; `engine.writing.inplace` makes a `Tensor` one of these.
 
     ``_history`` holds two tensors that are never written: what it was before it was first written
     to, which is what the tape means where it names this one, and what it is now, which every

@@ -9,7 +9,7 @@ import numpy as np
 
 from nodescope.engine import modes
 from nodescope.engine.building import Builder
-from nodescope.engine.plan import Plan
+from nodescope.engine.execution.plan import Plan
 from nodescope.engine.trees import flatten, unflatten
 from nodescope.ir.graph import Graph, TensorSpec
 

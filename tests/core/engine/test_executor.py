@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nodescope as ns
-from nodescope.engine import parallel
-from nodescope.engine.cost import nanoseconds
-from nodescope.engine.parallel import Schedule, Trial
-from nodescope.engine.plan import Plan
+from nodescope.engine.execution import parallel
+from nodescope.engine.execution.cost import nanoseconds
+from nodescope.engine.execution.parallel import Schedule, Trial
+from nodescope.engine.execution.plan import Plan
 
 SIDE_BY_SIDE = ns.RunOptions(parallel=True)
 IN_ORDER = ns.RunOptions(parallel=False)

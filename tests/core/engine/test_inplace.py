@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope.engine import sharing
+from nodescope.engine.writing import sharing
 from nodescope.errors import DtypeError, GradientError, ShapeError, UnsupportedError
 
 A = np.arange(12.0).reshape(3, 4)

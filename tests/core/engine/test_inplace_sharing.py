@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope.engine import inplace, sharing
+from nodescope.engine.writing import inplace, sharing
 
 
 def chain(stiffness: Any, steps: int) -> Any:

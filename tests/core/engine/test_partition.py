@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nodescope as ns
-from nodescope.engine.partition import Partition, canonical, cut
-from nodescope.engine.plan import Plan
+from nodescope.engine.execution.partition import Partition, canonical, cut
+from nodescope.engine.execution.plan import Plan
 from nodescope.ir.verify import verify
 from nodescope.ops.checking import inferred
 

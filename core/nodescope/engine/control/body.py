@@ -20,8 +20,8 @@ import numpy as np
 from nodescope.engine import modes
 from nodescope.engine.abstract import Abstract
 from nodescope.engine.building import Builder
-from nodescope.engine.plan import Plan
-from nodescope.engine.replay import replay
+from nodescope.engine.execution.plan import Plan
+from nodescope.engine.execution.replay import replay
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor, make, operand, spec_of
 from nodescope.engine.trees import Structure, Tree, difference, flatten, unflatten

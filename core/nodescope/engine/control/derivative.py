@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from nodescope.engine import modes
+from nodescope.engine.autodiff.tape import TRACED, pull_many
 from nodescope.engine.building import Builder
 from nodescope.engine.control.body import cast_value, evaluate, finished
-from nodescope.engine.tape import TRACED, pull_many
 from nodescope.engine.tensor import SMOOTH, Tensor, spec_of
 from nodescope.ir.graph import Graph
 

@@ -16,13 +16,13 @@ import msgspec
 import numpy as np
 
 from nodescope.engine import modes
+from nodescope.engine.autodiff.tape import TRACED
 from nodescope.engine.building import Builder
 from nodescope.engine.control.body import control_op, evaluate, finished, graph_of, plan_of
 from nodescope.engine.control.derivative import pullback
 from nodescope.engine.run import apply
 from nodescope.engine.scopes import name_scope
 from nodescope.engine.state import current
-from nodescope.engine.tape import TRACED
 from nodescope.engine.tensor import SMOOTH, Tensor
 from nodescope.errors import GradientError
 from nodescope.ir.graph import Graph, TensorSpec

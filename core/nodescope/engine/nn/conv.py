@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nodescope.engine.grad import parameter
+from nodescope.engine.autodiff.grad import parameter
 from nodescope.engine.nn import functional as F
 from nodescope.engine.nn.init import Init, he, kernels
 from nodescope.engine.nn.module import Module

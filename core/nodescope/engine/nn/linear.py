@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.engine.autodiff.grad import parameter
 from nodescope.engine.functions import tensor_of
-from nodescope.engine.grad import parameter
 from nodescope.engine.nn import functional as F
 from nodescope.engine.nn.init import Init, he
 from nodescope.engine.nn.module import Module

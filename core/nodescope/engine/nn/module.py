@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from nodescope.engine.grad import assign
+from nodescope.engine.autodiff.grad import assign
 from nodescope.engine.scopes import name_scope
 from nodescope.engine.source import where
 from nodescope.engine.tensor import LEAF, Tensor, make

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nodescope.engine import modes
+from nodescope.engine.autodiff.grad import assign, parameter
 from nodescope.engine.functions import tensor_of
-from nodescope.engine.grad import assign, parameter
 from nodescope.engine.modes import no_grad
 from nodescope.engine.nn import functional as F
 from nodescope.engine.nn.module import Module, buffer

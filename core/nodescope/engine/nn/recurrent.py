@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nodescope.engine.autodiff.grad import parameter
 from nodescope.engine.functions import sigmoid, tensor_of
-from nodescope.engine.grad import parameter
 from nodescope.engine.nn.module import Module
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor

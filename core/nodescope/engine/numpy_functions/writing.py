@@ -1,6 +1,6 @@
 """NumPy's functions that write to their first argument, and what ``out=`` and ``ufunc.at`` do.
 
-Invariant: each is one write of `engine.inplace`, differentiated as such.
+Invariant: each is one write of `engine.writing.inplace`, differentiated as such.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine.inplace import updated, write
+from nodescope.engine.autodiff.tape import ALIAS
 from nodescope.engine.numpy_functions.base import Table, call, tensor_of
 from nodescope.engine.operators import index_template
 from nodescope.engine.run import apply
 from nodescope.engine.source import where as here
-from nodescope.engine.tape import ALIAS
 from nodescope.engine.tensor import NO_ATTRS, Tensor, alias, next_seq, operand, settled
-from nodescope.engine.writable import check_writable, fitted
+from nodescope.engine.writing.inplace import updated, write
+from nodescope.engine.writing.writable import check_writable, fitted
 from nodescope.errors import BoundsError, UnsupportedError
 from nodescope.ops.op import Array
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from nodescope.engine import modes
-from nodescope.engine.plan import Plan, Scalar
+from nodescope.engine.autodiff.tape import alias_of
+from nodescope.engine.execution.plan import Plan, Scalar
 from nodescope.engine.run import out_of_bounds
 from nodescope.engine.source import where
 from nodescope.engine.static.donated import donate
@@ -20,7 +21,6 @@ from nodescope.engine.static.guards import Guards
 from nodescope.engine.static.joint import Joint, freed_root
 from nodescope.engine.static.play import play
 from nodescope.engine.static.tracing import Binding, Traced
-from nodescope.engine.tape import alias_of
 from nodescope.engine.tensor import FREED, Tensor, changed, settled
 from nodescope.engine.trees import LEAF as TREE_LEAF
 from nodescope.engine.trees import unflatten

@@ -17,11 +17,11 @@ from typing import Any
 
 from nodescope import ops
 from nodescope.engine import modes
-from nodescope.engine.plan import Plan
+from nodescope.engine.autodiff.tape import alias_of, pull_many
+from nodescope.engine.execution.plan import Plan
 from nodescope.engine.state import current
 from nodescope.engine.static.play import play
 from nodescope.engine.static.tracing import Traced, history
-from nodescope.engine.tape import alias_of, pull_many
 from nodescope.engine.tensor import Bundle, Tensor, make, next_seq, settled, spec_of
 from nodescope.errors import GradientError
 from nodescope.ir.graph import Graph, Node

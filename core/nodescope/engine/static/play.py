@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from nodescope.engine import modes
-from nodescope.engine.plan import LEAVES, Scalar, call_of
-from nodescope.engine.replay import without_kept
+from nodescope.engine.execution.plan import LEAVES, Scalar, call_of
+from nodescope.engine.execution.replay import without_kept
 from nodescope.engine.run import apply
 from nodescope.engine.state import State, current
 from nodescope.engine.static.tracing import Traced

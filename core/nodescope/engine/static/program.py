@@ -1,6 +1,6 @@
 """Program: a graph with the arrays that it needs, apart from the function that it was traced from.
 
-Its file is an archive of the kind "program", see `nodescope.engine.archive`.
+Its file is an archive of the kind "program", see `nodescope.engine.graphs.archive`.
 
 Invariant: a program that was loaded gives what the saved one would give; nothing in a file is run;
 its state is its own, which neither arguments, results, nor the program around share.
@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from nodescope.engine import archive
-from nodescope.engine.plan import Plan
+from nodescope.engine.execution.plan import Plan
+from nodescope.engine.graphs import archive
 from nodescope.engine.source import where
 from nodescope.engine.static.entry import FROM_LEAF, FROM_OUTSIDE, FROM_RATE, Entry
 from nodescope.engine.static.pace import Host, Pace, Settings, pace_of, read_pace

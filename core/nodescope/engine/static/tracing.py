@@ -13,11 +13,11 @@ from typing import Any
 
 from nodescope.engine import modes
 from nodescope.engine.abstract import Abstract
+from nodescope.engine.autodiff.tape import ALIAS
 from nodescope.engine.building import Builder
 from nodescope.engine.source import where
 from nodescope.engine.state import current
 from nodescope.engine.static.signature import ASKS, HELD, OWN, WANTS, Form
-from nodescope.engine.tape import ALIAS
 from nodescope.engine.tensor import LEAF, NO_ATTRS, Attrs, Tensor, make, next_seq, origin, settled
 from nodescope.engine.trees import Structure, flatten, unflatten
 from nodescope.errors import ShapeError, TraceError

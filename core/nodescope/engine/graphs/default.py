@@ -17,7 +17,7 @@ from nodescope.engine.state import current
 from nodescope.errors import UsageError
 
 if TYPE_CHECKING:
-    from nodescope.engine.graph import Graph
+    from nodescope.engine.graphs.graph import Graph
 
 
 @dataclass
@@ -45,7 +45,7 @@ def get_default_graph() -> Graph:
         return _stack.frames[-1].graph
     with _lock:
         if _process_default is None:
-            from nodescope.engine.graph import Graph
+            from nodescope.engine.graphs.graph import Graph
 
             _process_default = Graph()
         return _process_default

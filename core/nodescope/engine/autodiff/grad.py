@@ -13,6 +13,7 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine import modes
+from nodescope.engine.autodiff.transforms import Argnums, Call, numbers_of
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.state import current
@@ -28,7 +29,6 @@ from nodescope.engine.tensor import (
     settled,
     spec_of,
 )
-from nodescope.engine.transforms import Argnums, Call, numbers_of
 from nodescope.errors import DtypeError, GradientError, ShapeError, UsageError
 from nodescope.ir.scopes import join
 from nodescope.ops.lowprecision import as_dtype

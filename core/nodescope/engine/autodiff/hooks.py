@@ -55,7 +55,7 @@ class Hooks:
                 if answer is not None:
                     gradient = _replacement(tensor, function, answer)
             if self.retains:
-                from nodescope.engine.tape import separate
+                from nodescope.engine.autodiff.tape import separate
 
                 before = tensor.grad
                 tensor.grad = (

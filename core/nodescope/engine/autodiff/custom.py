@@ -21,10 +21,10 @@ import numpy as np
 from nodescope import ops
 from nodescope.engine import modes
 from nodescope.engine.abstract import Abstract
-from nodescope.engine.reach import behind
+from nodescope.engine.autodiff.reach import behind
+from nodescope.engine.autodiff.tape import alias_of
 from nodescope.engine.source import defined, where
 from nodescope.engine.state import current
-from nodescope.engine.tape import alias_of
 from nodescope.engine.tensor import (
     PICK,
     SMOOTH,

@@ -22,8 +22,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from nodescope.engine.executor import Effects, run_calls
-from nodescope.engine.plan import Call, Plan
+from nodescope.engine.execution.executor import Effects, run_calls
+from nodescope.engine.execution.plan import Call, Plan
 from nodescope.ir.graph import Graph, Node, TensorSpec, Value
 from nodescope.ir.text import parse_graph, print_graph
 from nodescope.ops.op import Array

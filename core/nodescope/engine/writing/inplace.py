@@ -21,14 +21,12 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine import copying as _copying  # noqa: F401 (puts it on Tensor)
 from nodescope.engine import methods as _methods  # noqa: F401 (puts them on Tensor)
 from nodescope.engine import modes
 from nodescope.engine.abstract import Abstract
-from nodescope.engine.grad import note, store
+from nodescope.engine.autodiff.grad import note, store
 from nodescope.engine.operators import ARITHMETIC, index_template
 from nodescope.engine.run import apply, binary
-from nodescope.engine.sharing import passing, sharers, taped, traced_sharers, unshared
 from nodescope.engine.source import where
 from nodescope.engine.state import current
 from nodescope.engine.tensor import (
@@ -43,7 +41,9 @@ from nodescope.engine.tensor import (
     settled,
     written_at,
 )
-from nodescope.engine.writable import check_writable, fitted, is_state
+from nodescope.engine.writing import copying as _copying  # noqa: F401 (puts it on Tensor)
+from nodescope.engine.writing.sharing import passing, sharers, taped, traced_sharers, unshared
+from nodescope.engine.writing.writable import check_writable, fitted, is_state
 from nodescope.errors import GradientError, TraceError, UnsupportedError
 from nodescope.ops.op import Array, Op
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from nodescope.engine import modes
-from nodescope.engine.plan import LEAVES, Scalar, call_of
+from nodescope.engine.execution.plan import LEAVES, Scalar, call_of
 from nodescope.engine.run import apply
 from nodescope.engine.state import current
 from nodescope.engine.tensor import Tensor, make

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine import grad, modes
-from nodescope.engine.default_graph import get_default_graph
-from nodescope.engine.graph_api import GraphKeys, building, group, needed
-from nodescope.engine.graph_names import Variable, split_name
-from nodescope.engine.operation import Operation
+from nodescope.engine import modes
+from nodescope.engine.autodiff import grad
+from nodescope.engine.graphs.api import GraphKeys, building, group, needed
+from nodescope.engine.graphs.default import get_default_graph
+from nodescope.engine.graphs.names import Variable, split_name
+from nodescope.engine.graphs.operation import Operation
 from nodescope.engine.run import apply
 from nodescope.engine.scopes import name_scope
 from nodescope.engine.source import where

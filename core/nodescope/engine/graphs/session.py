@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from nodescope.engine import modes
-from nodescope.engine.default_graph import get_default_graph
-from nodescope.engine.executor import Effects, execute_observed, run_calls
-from nodescope.engine.fetches import Fetches, feed_array
-from nodescope.engine.graph import Graph
-from nodescope.engine.graph_names import Variable
-from nodescope.engine.partition import run_partitions
-from nodescope.engine.plan import Call
-from nodescope.engine.program import Program, RunMetadata, RunOptions, prepared
+from nodescope.engine.execution.executor import Effects, execute_observed, run_calls
+from nodescope.engine.execution.partition import run_partitions
+from nodescope.engine.execution.plan import Call
+from nodescope.engine.graphs.default import get_default_graph
+from nodescope.engine.graphs.fetches import Fetches, feed_array
+from nodescope.engine.graphs.graph import Graph
+from nodescope.engine.graphs.names import Variable
+from nodescope.engine.graphs.program import Program, RunMetadata, RunOptions, prepared
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor, make
 from nodescope.errors import UsageError

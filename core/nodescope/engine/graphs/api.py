@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine import grad, modes
+from nodescope.engine import modes
+from nodescope.engine.autodiff import grad
 from nodescope.engine.functions import tensor_of
-from nodescope.engine.graph import Graph
-from nodescope.engine.graph_names import split_name
+from nodescope.engine.graphs.graph import Graph
+from nodescope.engine.graphs.names import split_name
+from nodescope.engine.graphs.operation import Operation
 from nodescope.engine.numpy_functions.creation import identity as matrix
-from nodescope.engine.operation import Operation
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.state import current

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from nodescope.engine import modes
+from nodescope.engine.autodiff.tape import held, pull, separate
 from nodescope.engine.source import where
-from nodescope.engine.tape import held, pull, separate
 from nodescope.engine.tensor import SMOOTH, Tensor, make, operand
 from nodescope.errors import DtypeError, GradientError, ShapeError
 

@@ -16,10 +16,10 @@ from typing import Any
 from nodescope import ops
 from nodescope.engine.abstract import Abstract
 from nodescope.engine.building import Builder
-from nodescope.engine.collections import Collections
-from nodescope.engine.default_graph import Default
-from nodescope.engine.graph_names import Variable, merged, split_name
-from nodescope.engine.lookup import Lookup
+from nodescope.engine.graphs.collections import Collections
+from nodescope.engine.graphs.default import Default
+from nodescope.engine.graphs.lookup import Lookup
+from nodescope.engine.graphs.names import Variable, merged, split_name
 from nodescope.engine.scopes import name_scope
 from nodescope.engine.source import where
 from nodescope.engine.state import current
@@ -361,7 +361,7 @@ class Graph(Lookup, Collections, Builder):
         for node in nodes:
             self.add_to_collection("update_ops", self.get_operation_by_name(node.name))
 
-    # Forms; the work is `nodescope.engine.saved`'s
+    # Forms; the work is `nodescope.engine.graphs.saved`'s
 
     @property
     def data(self) -> ir.Graph:
@@ -370,7 +370,7 @@ class Graph(Lookup, Collections, Builder):
 
     def to_text(self) -> str:
         """The graph as text; equal for graphs that were built alike by the same lines."""
-        from nodescope.engine.saved import text_of
+        from nodescope.engine.graphs.saved import text_of
 
         return text_of(self)
 
@@ -385,7 +385,7 @@ class Graph(Lookup, Collections, Builder):
         Raises:
             GraphError: An attribute or collection holds what a file cannot.
         """
-        from nodescope.engine.saved import save
+        from nodescope.engine.graphs.saved import save
 
         save(self, path, session)
 
@@ -396,6 +396,6 @@ class Graph(Lookup, Collections, Builder):
         Raises:
             GraphError: It is no such file, is damaged, or was written by a newer version.
         """
-        from nodescope.engine.saved import load
+        from nodescope.engine.graphs.saved import load
 
         return load(path)

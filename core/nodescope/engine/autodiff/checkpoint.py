@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 from nodescope.engine import modes
 from nodescope.engine.abstract import Abstract
+from nodescope.engine.autodiff.reach import behind
 from nodescope.engine.phases import recompute_phase
-from nodescope.engine.reach import behind
 from nodescope.engine.source import defined, where
 from nodescope.engine.state import current
 from nodescope.engine.tensor import (

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.fetches import Fetches
-from nodescope.engine.graph import Graph
-from nodescope.engine.graph_names import Variable
-from nodescope.engine.parallel import Schedule, Trial
-from nodescope.engine.partition import Partition, canonical, cut
-from nodescope.engine.plan import Plan, needed
+from nodescope.engine.execution.parallel import Schedule, Trial
+from nodescope.engine.execution.partition import Partition, canonical, cut
+from nodescope.engine.execution.plan import Plan, needed
+from nodescope.engine.graphs.fetches import Fetches
+from nodescope.engine.graphs.graph import Graph
+from nodescope.engine.graphs.names import Variable
 from nodescope.engine.source import where
 from nodescope.errors import UsageError
 from nodescope.ops.state import UPDATES

@@ -17,7 +17,8 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine import modes
-from nodescope.engine.hooks import HOOKED, hooks_of
+from nodescope.engine.autodiff.hooks import HOOKED, hooks_of
+from nodescope.engine.autodiff.turns import arrive, blame, inputs_then, known, used_twice
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.tensor import (
@@ -34,7 +35,6 @@ from nodescope.engine.tensor import (
     settled,
     written_at,
 )
-from nodescope.engine.turns import arrive, blame, inputs_then, known, used_twice
 from nodescope.errors import NodescopeError
 from nodescope.ops.op import Op
 from nodescope.ops.rules import same, times_left, times_right, unbroadcast

@@ -18,13 +18,13 @@ from typing import Any, Literal
 import numpy as np
 
 from nodescope.engine import modes
-from nodescope.engine.backward import start
-from nodescope.engine.reach import aside, behind
+from nodescope.engine.autodiff.backward import start
+from nodescope.engine.autodiff.reach import aside, behind
+from nodescope.engine.autodiff.tape import pull_many
+from nodescope.engine.autodiff.transforms import transforming, zeros_for
 from nodescope.engine.source import where
 from nodescope.engine.state import current
-from nodescope.engine.tape import pull_many
 from nodescope.engine.tensor import LEAF, SMOOTH, Tensor, make, next_seq, settled
-from nodescope.engine.transforms import transforming, zeros_for
 from nodescope.engine.trees import Tree, difference, flatten, unflatten
 from nodescope.errors import DtypeError, GradientError, ShapeError, UsageError
 

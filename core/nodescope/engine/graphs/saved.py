@@ -1,6 +1,6 @@
 """Saved graphs: graphs built by hand as data, and from data; `load_graph` for any saved graph.
 
-The file is an archive of the kind "graph", see `nodescope.engine.archive`.
+The file is an archive of the kind "graph", see `nodescope.engine.graphs.archive`.
 
 Invariant: what is put together is like what was taken apart; reading runs nothing of it.
 """
@@ -14,12 +14,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from nodescope.engine import archive
 from nodescope.engine.abstract import Abstract
-from nodescope.engine.archive import Archive
-from nodescope.engine.graph import Graph
-from nodescope.engine.graph_names import Variable
-from nodescope.engine.operation import Operation, tensor_of
+from nodescope.engine.graphs import archive
+from nodescope.engine.graphs.archive import Archive
+from nodescope.engine.graphs.graph import Graph
+from nodescope.engine.graphs.names import Variable
+from nodescope.engine.graphs.operation import Operation, tensor_of
 from nodescope.engine.source import where
 from nodescope.engine.static.program import Program
 from nodescope.engine.tensor import LEAF, SMOOTH, Tensor, make

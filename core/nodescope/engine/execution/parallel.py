@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from nodescope.engine.cost import alone, nanoseconds
-from nodescope.engine.executor import Effects, run_call
-from nodescope.engine.plan import Plan, Scalar
+from nodescope.engine.execution.cost import alone, nanoseconds
+from nodescope.engine.execution.executor import Effects, run_call
+from nodescope.engine.execution.plan import Plan, Scalar
 from nodescope.ops.op import Array
 
 HANDOVER_NS = 60_000.0

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from nodescope.engine import modes
-from nodescope.engine.backward import start
-from nodescope.engine.graph_api import GraphKeys, building, group, needed
-from nodescope.engine.operation import Operation
+from nodescope.engine.autodiff.backward import start
+from nodescope.engine.autodiff.tape import TRACED, pull_many
+from nodescope.engine.graphs.api import GraphKeys, building, group, needed
+from nodescope.engine.graphs.operation import Operation
 from nodescope.engine.source import where
-from nodescope.engine.tape import TRACED, pull_many
 from nodescope.engine.tensor import (
     LEAF,
     Tensor,

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from nodescope.engine import modes
-from nodescope.engine.backward import start
-from nodescope.engine.reach import aside, behind, leads_elsewhere
+from nodescope.engine.autodiff.backward import start
+from nodescope.engine.autodiff.reach import aside, behind, leads_elsewhere
+from nodescope.engine.autodiff.tape import TRACED, pull_many
+from nodescope.engine.autodiff.transforms import Call, outputs_of, zeros_for
 from nodescope.engine.source import where
-from nodescope.engine.tape import TRACED, pull_many
 from nodescope.engine.tensor import LEAF, SMOOTH, Tensor, alias, make, operand
-from nodescope.engine.transforms import Call, outputs_of, zeros_for
 from nodescope.engine.trees import Tree, difference, flatten, unflatten
 from nodescope.errors import DtypeError, GradientError, ShapeError
 

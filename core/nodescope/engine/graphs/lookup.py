@@ -8,7 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nodescope.engine.abstract import Abstract
-from nodescope.engine.operation import Edge, Operation, edges_of, sink_of, source_of, tensor_of
+from nodescope.engine.graphs.operation import (
+    Edge,
+    Operation,
+    edges_of,
+    sink_of,
+    source_of,
+    tensor_of,
+)
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import RegistryError, UsageError

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from nodescope.engine import modes
-from nodescope.engine.backward import start
-from nodescope.engine.reach import aside, behind, leads_elsewhere
+from nodescope.engine.autodiff.backward import start
+from nodescope.engine.autodiff.reach import aside, behind, leads_elsewhere
+from nodescope.engine.autodiff.tape import TRACED, alias_of, held, pull, pull_many, separate
 from nodescope.engine.source import where
 from nodescope.engine.state import current
-from nodescope.engine.tape import TRACED, alias_of, held, pull, pull_many, separate
 from nodescope.engine.tensor import LEAF, SMOOTH, Tensor, make, origin
 from nodescope.engine.trees import Tree, flatten, map_leaves
 from nodescope.errors import GradientError

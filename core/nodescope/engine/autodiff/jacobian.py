@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nodescope.engine.forward_mode import linearize
-from nodescope.engine.grad import grad
+from nodescope.engine.autodiff.forward_mode import linearize
+from nodescope.engine.autodiff.grad import grad
+from nodescope.engine.autodiff.transforms import Argnums, Call, numbers_of, outputs_of
 from nodescope.engine.numpy_functions.base import call
 from nodescope.engine.source import where
 from nodescope.engine.tensor import SMOOTH, Tensor, make
-from nodescope.engine.transforms import Argnums, Call, numbers_of, outputs_of
 from nodescope.engine.trees import Tree, flatten, map_leaves, unflatten
 from nodescope.errors import GradientError
 

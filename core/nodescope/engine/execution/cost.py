@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.plan import Call, Scalar
+from nodescope.engine.execution.plan import Call, Scalar
 from nodescope.ir.graph import TensorSpec
 
 CALL_NS = 1_000.0

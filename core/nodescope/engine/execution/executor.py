@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine.plan import Call, Plan, Scalar
+from nodescope.engine.execution.plan import Call, Plan, Scalar
 from nodescope.engine.run import out_of_bounds
 from nodescope.engine.state import State, current
 from nodescope.engine.tensor import Tensor, alias, make

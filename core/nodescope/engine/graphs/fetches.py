@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.graph import Graph
-from nodescope.engine.operation import Operation
+from nodescope.engine.graphs.graph import Graph
+from nodescope.engine.graphs.operation import Operation
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import DtypeError, ShapeError, UsageError

@@ -1,0 +1,4 @@
+"""Graphs built by hand, the sessions that run parts of them, and saved graphs.
+
+Invariant: a graph is run as it was built; a session's values are its own.
+"""
