@@ -110,5 +110,5 @@ def _fill_tables() -> None:
 
 
 _fill_tables()
-Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[method-assign]
-Tensor.__array_function__ = _array_function  # type: ignore[method-assign]
+Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[assignment, method-assign]
+Tensor.__array_function__ = _array_function  # type: ignore[assignment, method-assign]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -392,7 +392,7 @@ def _alias(tensor: Tensor, edge: Edge | None = None) -> Tensor:
     result.data = tensor.data
     result.edge = edge
     builder = current().builder
-    if builder is not None and result.data.__class__ is not Abstract:
+    if builder is not None and not isinstance(cast(Any, result.data), Abstract):
         # In a graph the alias is what the tensor is now, on each call.
         result.data = builder.current_of(tensor).data
     for slot in ("_vid", "_kind", "_name"):
@@ -435,7 +435,8 @@ def operand(value: Any) -> Any:
     if kind is Written:
         return settled(value)
     # A number of another class, such as an IntEnum, is the number that it is.
-    return next((base(value) for base in (int, float, complex) if isinstance(value, base)), None)
+    bases: tuple[Any, ...] = (int, float, complex)
+    return next((base(value) for base in bases if isinstance(value, base)), None)
 
 
 def listed(data: Any, dtype: Any = None) -> Array:
