@@ -2,8 +2,8 @@
 
 The module is also a namespace of the Python array API standard, 2024.12: `nodescope.array_api`.
 
-Invariant: importing this package starts nothing and imports no web framework; `attach`, `record`,
-`breakpoint` and the names of the standard load on first use.
+Invariant: importing this package starts nothing and imports no web framework; what few programs
+need, and the names of the standard, load on first use.
 """
 
 from __future__ import annotations
@@ -17,17 +17,12 @@ from nodescope.engine import dispatch as _dispatch  # noqa: F401 (teaches NumPy 
 from nodescope.engine import fft, linalg, nn, optim, random
 from nodescope.engine import methods as _methods  # noqa: F401 (puts them on Tensor)
 from nodescope.engine import operators as _operators  # noqa: F401 (puts them on Tensor)
-from nodescope.engine.autodiff.checkpoint import checkpoint
-from nodescope.engine.autodiff.custom import custom_gradient, custom_vjp
-from nodescope.engine.autodiff.forward_mode import jvp, linearize, vjp
 from nodescope.engine.autodiff.grad import (
     grad,
     stop_gradient,
     tensor,
     value_and_grad,
 )
-from nodescope.engine.autodiff.gradient_tape import GradientTape
-from nodescope.engine.autodiff.jacobian import hessian, hvp, jacfwd, jacobian, jacrev
 from nodescope.engine.control import cond, fori_loop, map, scan, while_loop
 from nodescope.engine.functions import (
     cross_entropy,
@@ -53,11 +48,7 @@ from nodescope.engine.graphs.api import (
     placeholder_with_default,
 )
 from nodescope.engine.graphs.default import get_default_graph
-from nodescope.engine.graphs.gradients import gradients
 from nodescope.engine.graphs.graph import Graph
-from nodescope.engine.graphs.program import RunMetadata, RunOptions
-from nodescope.engine.graphs.saved import load_graph
-from nodescope.engine.graphs.session import Session
 from nodescope.engine.graphs.variables import (
     assign,
     assign_add,
@@ -82,13 +73,22 @@ from nodescope.engine.numpy_functions.index import (
 )
 from nodescope.engine.numpy_functions.ordering import bincount, topk
 from nodescope.engine.scopes import name_scope, step, steps
-from nodescope.engine.static import compile, disable_compile, get_mode, set_mode
-from nodescope.engine.static.program import Program
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import NodescopeError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # on first use, see _LATER
     from nodescope.api import attach, breakpoint, record  # type: ignore[import-not-found, unused-ignore]
+    from nodescope.engine.autodiff.checkpoint import checkpoint
+    from nodescope.engine.autodiff.custom import custom_gradient, custom_vjp
+    from nodescope.engine.autodiff.forward_mode import jvp, linearize, vjp
+    from nodescope.engine.autodiff.gradient_tape import GradientTape
+    from nodescope.engine.autodiff.jacobian import hessian, hvp, jacfwd, jacobian, jacrev
+    from nodescope.engine.graphs.gradients import gradients
+    from nodescope.engine.graphs.program import RunMetadata, RunOptions
+    from nodescope.engine.graphs.saved import load_graph
+    from nodescope.engine.graphs.session import Session
+    from nodescope.engine.static import compile, disable_compile, get_mode, set_mode
+    from nodescope.engine.static.program import Program
 
 __version__ = _version("nodescope")
 
@@ -114,14 +114,33 @@ __all__ = [
 _import_module("nodescope.record")
 globals().pop("record", None)
 
-_LAZY = ("attach", "breakpoint", "record")
+_LATER = {
+    name: f"nodescope.{module}"
+    for module, names in {
+        "api": "attach breakpoint record",
+        "engine.autodiff.checkpoint": "checkpoint",
+        "engine.autodiff.custom": "custom_gradient custom_vjp",
+        "engine.autodiff.forward_mode": "jvp linearize vjp",
+        "engine.autodiff.gradient_tape": "GradientTape",
+        "engine.autodiff.jacobian": "hessian hvp jacfwd jacobian jacrev",
+        "engine.graphs.gradients": "gradients",
+        "engine.graphs.program": "RunMetadata RunOptions",
+        "engine.graphs.saved": "load_graph",
+        "engine.graphs.session": "Session",
+        "engine.static": "compile disable_compile get_mode set_mode",
+        "engine.static.program": "Program",
+    }.items()
+    for name in names.split()
+}
+"""Names that load on first use, and where they are: most programs need few of them."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        from nodescope import api
-
-        return getattr(api, name)
+    if name in _LATER:
+        found = getattr(_import_module(_LATER[name]), name)
+        if name != "record":  # the package of that name would be found instead
+            globals()[name] = found
+        return found
     if name in _array_api.NAMES or name == "bfloat16":
         found = globals()[name] = _array_api.find(name)
         return found

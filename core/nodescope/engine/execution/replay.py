@@ -93,5 +93,10 @@ def place(node: Node, base: str) -> str:
         return node.scope or base
     if node.phase == "backward":
         inner = node.scope.removeprefix("backward").removeprefix("/")
-        return join("backward", join(base, inner) if inner else base)
+        outer = base.removeprefix("backward").removeprefix("/") if _in_backward(base) else base
+        return join("backward", join(outer, inner) if outer and inner else outer or inner)
     return join(base, node.scope) if node.scope else base
+
+
+def _in_backward(scope: str) -> bool:
+    return scope == "backward" or scope.startswith("backward/")
