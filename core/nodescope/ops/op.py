@@ -110,6 +110,12 @@ class Op:
     smooth: bool = True
     flops: Callable[[tuple[Operand, ...], TensorSpec], int] = no_flops
 
+    special: bool = field(init=False, default=False)
+    """Whether the tape has more to do than to call a rule per input."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "special", self.variadic or self.joint or self.outputs != 1)
+
     def rule(self, port: int) -> Rule | None:
         """The rule of one input."""
         if self.vjp is None:

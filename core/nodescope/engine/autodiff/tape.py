@@ -234,20 +234,20 @@ def _pull(
                     observed[1](tensor)
                     if tensor.__class__ is kind:
                         observed[0].pair(tensor, ct)
-            if tensor.__class__ is several:
-                out = tensor.data if raw else tensor.tensors()
-                if not op.partial:
-                    ct = tuple(
-                        F.zeros_like(each) if part is None else part
-                        for part, each in zip(ct, out, strict=True)
-                    )
-            if op.variadic:
+            if op.special:
+                if tensor.__class__ is several:
+                    out = tensor.data if raw else tensor.tensors()
+                    if not op.partial:
+                        ct = tuple(
+                            F.zeros_like(each) if part is None else part
+                            for part, each in zip(ct, out, strict=True)
+                        )
                 if op.joint:
                     every = rules[0](F, ct, out, *args, **attrs)
                     rules = [functools.partial(known, each) for each in every]
                     if op.partial:  # each of its outputs is used up by itself
                         tensor = Bundle((), tensor.edge, ())
-                else:
+                elif op.variadic:
                     rules = [functools.partial(rules[0], port=port) for port in range(len(inputs))]
             for each, rule in zip(inputs, rules):  # noqa: B905 (a rule per input; strict costs time)
                 if each.__class__ is not kind or (edge := each.edge) is None:
