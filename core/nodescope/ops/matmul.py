@@ -13,7 +13,7 @@ import numpy as np
 from nodescope.errors import ShapeError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
-from nodescope.ops.op import Infer, Op, Operand, Rule, Sample
+from nodescope.ops.op import Array, Infer, Op, Operand, Rule, Sample
 from nodescope.ops.rules import unbroadcast
 from nodescope.ops.shapes import resolve, shape_of
 
@@ -35,6 +35,14 @@ def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     rows = a[-2:-1] if len(a) > 1 else ()
     columns = b[-1:] if len(b) > 1 else ()
     return TensorSpec((*batch, *rows, *columns), resolve("matmul", np.matmul, specs).name)
+
+
+def _impl(a: Array, b: Array) -> Any:
+    # Rows of a stack times one matrix are one product; NumPy would make one for each of the stack.
+    if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous and a.size and a.dtype.kind == "f":
+        flat = np.matmul(a.reshape(-1, a.shape[-1]), b)
+        return flat.reshape(*a.shape[:-1], flat.shape[-1])
+    return np.matmul(a, b)
 
 
 def _swapped(F: Any, x: Any) -> Any:
@@ -100,7 +108,7 @@ register(
         name="matmul",
         family="matmul",
         infer=_infer,
-        impl=np.matmul,
+        impl=_impl,
         vjp=(_left, _right),
         numpy=(np.matmul,),
         ports=("x1", "x2"),
