@@ -1,4 +1,6 @@
-"""The embedded eager engine: tensors, tape, NumPy dispatch, scopes, steps, tracer, nn and optim.
+"""The embedded engine: tensors, and the three roads of their operations.
 
-Invariant: results never depend on whether somebody observes.
+They are run at once, run and observed, or recorded as the nodes of a graph.
+
+Invariant: all three call the same impls on the same arrays in the same order.
 """
