@@ -428,7 +428,10 @@ def operand(value: Any) -> Any:
     kind = value.__class__
     if kind is Tensor or kind in _SCALARS:
         return value
-    if isinstance(value, np.ndarray | np.generic):
+    if isinstance(value, np.ndarray):
+        # A copy of what may be overwritten: the tape, and graphs, mean the elements of now.
+        return make(np.array(value) if value.flags.writeable else value, kind="constant")
+    if isinstance(value, np.generic):
         return make(np.asarray(value), kind="constant")
     if isinstance(value, list | tuple):
         return make(listed(value), kind="constant")

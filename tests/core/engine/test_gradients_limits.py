@@ -207,3 +207,17 @@ def test_functions_that_write_to_their_argument() -> None:
     assert inner(x).tolist() == [27.0 * 6 * 2.0]
     assert ns.jvp(g, (x,), (np.ones(1),))[1].item() == 27.0 * 3 * 4.0
     assert ns.jacobian(lambda x: ns.jacobian(f)(x * 1.0))(x).tolist() == [[27.0 * 6 * 2.0]]
+
+
+def test_an_array_that_is_overwritten_later_changes_nothing() -> None:
+    factor = np.array([2.0, 3.0])
+    w = ns.parameter(np.ones(2), name="w")
+    loss = np.sum(w * factor) + np.sum(np.multiply(factor, w))
+    factor[:] = 100.0
+    loss.backward()
+    assert w.grad.numpy().tolist() == [4.0, 6.0]
+
+    f = ns.compile(lambda x: x + factor)
+    assert f(ns.tensor(1.0)).tolist() == [101.0, 101.0]
+    factor[:] = 0.0
+    assert f(ns.tensor(1.0)).tolist() == [101.0, 101.0]  # an array is a constant of the graph
