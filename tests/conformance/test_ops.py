@@ -36,7 +36,7 @@ SIGNALS = {"no_op", "send", "receive"}
 SAMPLED = [op for op in ALL if (not op.elementwise or op.name in PICKY) and op.name not in SIGNALS]
 SMOOTH_KINDS = "fc"
 # Their dtypes are fixed beforehand: by the graphs inside, or by the variable that changes.
-FIXED = {"control", "update"}
+FIXED = {"control", "update", "kernel"}
 ELEMENTWISE_ANY = [op for op in ELEMENTWISE if op.family not in FIXED]
 # Complex vectors of these are determined up to a phase, so differences say nothing of them alone;
 # tests/core/ops/test_linalg.py checks them in functions that do not depend on it.

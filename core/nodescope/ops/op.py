@@ -15,7 +15,7 @@ from nodescope.ir.graph import TensorSpec
 
 Family = Literal[
     "matmul", "elementwise", "activation", "reduction", "norm", "layout", "index", "random",
-    "loss", "update", "leaf", "control",
+    "loss", "update", "leaf", "control", "kernel",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.execution.plan import Call, Scalar
 from nodescope.ir.graph import TensorSpec
+from nodescope.ops.calls import Call, Scalar
 
 CALL_NS = 1_000.0
 """A call of an impl on next to nothing."""

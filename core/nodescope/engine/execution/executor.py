@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine.execution.plan import Call, Plan, Scalar
+from nodescope.engine.execution.plan import Plan
 from nodescope.engine.run import out_of_bounds
 from nodescope.engine.state import State, current
 from nodescope.engine.tensor import Tensor, alias, make
@@ -24,6 +24,7 @@ from nodescope.errors import NodescopeError
 from nodescope.events import GraphExtended, NodeFinished, NodeStarted
 from nodescope.ir.graph import Node, TensorSpec
 from nodescope.ir.identity import Cursor, Entry
+from nodescope.ops.calls import Call, Scalar
 from nodescope.ops.op import Array
 
 if TYPE_CHECKING:

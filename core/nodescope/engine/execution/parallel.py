@@ -21,7 +21,8 @@ from typing import Any
 
 from nodescope.engine.execution.cost import alone, nanoseconds
 from nodescope.engine.execution.executor import Effects, run_call
-from nodescope.engine.execution.plan import Plan, Scalar
+from nodescope.engine.execution.plan import Plan
+from nodescope.ops.calls import Scalar
 from nodescope.ops.op import Array
 
 HANDOVER_NS = 60_000.0

@@ -23,9 +23,10 @@ import msgspec
 import numpy as np
 
 from nodescope.engine.execution.executor import Effects, run_calls
-from nodescope.engine.execution.plan import Call, Plan
+from nodescope.engine.execution.plan import Plan
 from nodescope.ir.graph import Graph, Node, TensorSpec, Value
 from nodescope.ir.text import parse_graph, print_graph
+from nodescope.ops.calls import Call
 from nodescope.ops.op import Array
 
 

@@ -8,57 +8,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from nodescope import ops
 from nodescope.ir.graph import Graph, Node
-from nodescope.ops.op import Array, Op, port_name
+from nodescope.ops.calls import Call, Scalar, call_of
+from nodescope.ops.op import Array
 
 _ndarray = np.ndarray
 _array = np.asarray
 LEAVES = {"placeholder", "parameter", "tensor", "constant"}
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One node, ready to run.
-
-    Attributes:
-        op: What it runs.
-        args: Per input port a value id, or for a Python scalar a `Scalar`.
-        attrs: The op's own attributes.
-        drop: Values that nobody needs any more afterwards.
-    """
-
-    node: Node
-    op: Op
-    args: tuple[int | Scalar, ...]
-    attrs: dict[str, Any]
-    drop: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Scalar:
-    """A Python scalar operand."""
-
-    value: Any
-
-
-def call_of(node: Node) -> Call:
-    """Split a node's attributes into scalar operands and the op's own."""
-    op = ops.get(node.op)
-    attrs = dict(node.attrs)
-    args: list[int | Scalar] = []
-    waiting = list(node.inputs)
-    port = 0
-    while waiting or port_name(op, port) in attrs:
-        name = port_name(op, port)
-        args.append(Scalar(attrs.pop(name)) if name in attrs else waiting.pop(0))
-        port += 1
-    return Call(node, op, tuple(args), attrs)
 
 
 class Plan:

@@ -14,12 +14,13 @@ from typing import Any
 import msgspec
 
 from nodescope.engine import modes
-from nodescope.engine.execution.plan import LEAVES, Scalar, call_of
+from nodescope.engine.execution.plan import LEAVES
 from nodescope.engine.run import apply
 from nodescope.engine.state import current
 from nodescope.engine.tensor import Tensor, make
 from nodescope.ir.graph import Graph, Node
 from nodescope.ir.scopes import join
+from nodescope.ops.calls import Scalar, call_of
 from nodescope.ops.op import Array
 
 

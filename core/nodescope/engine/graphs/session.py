@@ -19,7 +19,6 @@ import numpy as np
 from nodescope.engine import modes
 from nodescope.engine.execution.executor import Effects, execute_observed, run_calls
 from nodescope.engine.execution.partition import run_partitions
-from nodescope.engine.execution.plan import Call
 from nodescope.engine.graphs.default import get_default_graph
 from nodescope.engine.graphs.fetches import Fetches, feed_array
 from nodescope.engine.graphs.graph import Graph
@@ -29,6 +28,7 @@ from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor, make
 from nodescope.errors import UsageError
 from nodescope.ir.graph import Node
+from nodescope.ops.calls import Call
 from nodescope.ops.op import Array
 from nodescope.ops.state import UPDATES
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from nodescope.engine import modes
 from nodescope.engine.autodiff.tape import alias_of
-from nodescope.engine.execution.plan import Plan, Scalar
+from nodescope.engine.execution.plan import Plan
 from nodescope.engine.run import out_of_bounds
 from nodescope.engine.source import where
 from nodescope.engine.static.donated import donate
@@ -26,6 +26,7 @@ from nodescope.engine.trees import LEAF as TREE_LEAF
 from nodescope.engine.trees import unflatten
 from nodescope.errors import NodescopeError
 from nodescope.ir.graph import Graph
+from nodescope.ops.calls import Scalar
 
 _new = Tensor.__new__
 _ndarray = np.ndarray

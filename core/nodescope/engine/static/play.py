@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from nodescope.engine import modes
-from nodescope.engine.execution.plan import LEAVES, Scalar, call_of
+from nodescope.engine.execution.plan import LEAVES
 from nodescope.engine.execution.replay import without_kept
 from nodescope.engine.run import apply
 from nodescope.engine.state import State, current
@@ -20,6 +20,7 @@ from nodescope.engine.static.tracing import Traced
 from nodescope.engine.tensor import Tensor
 from nodescope.ir.graph import Node, Phase
 from nodescope.ir.scopes import join
+from nodescope.ops.calls import Scalar, call_of
 
 _new = Tensor.__new__
 

@@ -1,0 +1,52 @@
+"""Calls: a node's inputs and attributes as the operands that its op takes.
+
+Invariant: a function of the node alone; nothing is run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nodescope import ops
+from nodescope.ir.graph import Node
+from nodescope.ops.op import Op, port_name
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A Python scalar operand."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One node, ready to run.
+
+    Attributes:
+        op: What it runs.
+        args: Per input port a value id, or for a Python scalar a `Scalar`.
+        attrs: The op's own attributes.
+        drop: Values that nobody needs any more afterwards.
+    """
+
+    node: Node
+    op: Op
+    args: tuple[int | Scalar, ...]
+    attrs: dict[str, Any]
+    drop: tuple[int, ...] = ()
+
+
+def call_of(node: Node) -> Call:
+    """Split a node's attributes into scalar operands and the op's own."""
+    op = ops.get(node.op)
+    attrs = dict(node.attrs)
+    args: list[int | Scalar] = []
+    waiting = list(node.inputs)
+    port = 0
+    while waiting or port_name(op, port) in attrs:
+        name = port_name(op, port)
+        args.append(Scalar(attrs.pop(name)) if name in attrs else waiting.pop(0))
+        port += 1
+    return Call(node, op, tuple(args), attrs)

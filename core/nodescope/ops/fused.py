@@ -1,0 +1,114 @@
+"""The op ``fused``: several nodes that run as one kernel.
+
+Its attribute ``body`` is a closed graph whose inputs and outputs correspond by position to those of
+the node; its nodes keep the ids and names that they had outside. ``pattern`` says in one word what
+they do together.
+
+Invariant: what the op computes is what its body's nodes compute one by one; a back end may only be
+faster, within the bounds that it states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nodescope.errors import ShapeError
+from nodescope.ir.graph import Graph, Node, TensorSpec, Value
+from nodescope.ops import register
+from nodescope.ops.calls import Scalar, call_of
+from nodescope.ops.op import Array, Op, Operand, Sample
+
+Seen = Callable[[int, Array], None]
+
+
+def run_body(body: Graph, arrays: tuple[Any, ...], seen: Seen | None = None) -> tuple[Array, ...]:
+    """The outputs of a kernel's nodes, run one by one.
+
+    Args:
+        body: The kernel's graph.
+        arrays: One for each of its inputs.
+        seen: Called with value id and array of everything that is computed.
+    """
+    values: dict[int, Any] = dict(zip(body.inputs, arrays, strict=True))
+    for impl, args, attrs, outputs in _steps(_Identity(body)):
+        given = [each.value if isinstance(each, Scalar) else values[each] for each in args]
+        data = impl(*given, **attrs)
+        results = data if data.__class__ is tuple else (data,)
+        for value, each in zip(outputs, results, strict=True):
+            values[value] = array = np.asarray(each)
+            if seen is not None:
+                seen(value, array)
+    return tuple(values[each] for each in body.outputs)
+
+
+class _Identity:
+    """A graph as a key: by identity, for it holds dicts."""
+
+    __slots__ = ("graph",)
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    def __hash__(self) -> int:
+        return id(self.graph)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and other.graph is self.graph
+
+
+@lru_cache(maxsize=4096)
+def _steps(body: _Identity) -> tuple[tuple[Any, tuple[int | Scalar, ...], Any, Any], ...]:
+    calls = map(call_of, body.graph.nodes)
+    return tuple((each.op.impl, each.args, each.attrs, each.node.outputs) for each in calls)
+
+
+def _infer(specs: tuple[Operand, ...], attrs: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
+    body: Graph = attrs["body"]
+    known = {each.id: each.spec for each in body.values}
+    for given, value in zip(specs, body.inputs, strict=True):
+        if given != known[value]:
+            raise ShapeError(f"fused: the kernel takes {known[value]} as %{value}, not {given}")
+    return tuple(known[each] for each in body.outputs)
+
+
+def _impl(*arrays: Any, body: Graph, pattern: str) -> tuple[Array, ...]:
+    return run_body(body, arrays)
+
+
+def _samples(rng: np.random.Generator) -> list[Sample]:
+    """Two of three values given out; a Python scalar; broadcasting."""
+    specs = [((3, 4), "x"), ((4,), "y"), ((3, 4), "add"), ((3, 4), "tanh"), ((3, 4), "multiply")]
+    body = Graph(
+        id=0,
+        kind="static",
+        inputs=(1, 2),
+        outputs=(5, 4),
+        nodes=(
+            Node(1, "add", "add", "elementwise", (1, 2), outputs=(3,)),
+            Node(2, "tanh", "tanh", "activation", (3,), outputs=(4,)),
+            Node(3, "multiply", "multiply", "elementwise", (4,), outputs=(5,), attrs={"x2": 0.5}),
+        ),
+        values=tuple(
+            Value(i + 1, TensorSpec(shape, "float64"), name)
+            for i, (shape, name) in enumerate(specs)
+        ),
+    )
+    given = (rng.standard_normal((3, 4)), rng.standard_normal(4))
+    return [Sample(given, {"body": body, "pattern": "elementwise"})]
+
+
+FUSED = register(
+    Op(
+        name="fused",
+        family="kernel",
+        infer=_infer,
+        impl=_impl,
+        variadic=True,
+        outputs=0,
+        samples=_samples,
+    )
+)

@@ -1,0 +1,93 @@
+"""The pass registry: one file per pass, loaded on first lookup.
+
+A new pass is a function over a `Draft` with `graph_pass` before it, in a file of this folder or of
+a package that names it by the entry point group ``nodescope.pass``.
+
+Invariant: passes are found here and nowhere else; they know graphs and ops, never the engine.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import pkgutil
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nodescope.passes.draft import Draft
+from nodescope.registry import Registry
+
+__all__ = ["Draft", "GraphPass", "all_passes", "get", "graph_pass"]
+
+_registry: Registry[GraphPass] = Registry("pass")
+_loading = threading.RLock()
+_loaded = False
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPass:
+    """A registered pass.
+
+    Attributes:
+        name: As in ``passes=`` of `nodescope.compile` and in `explain`.
+        stage: Where it stands in the usual order: 10 to 39 clean up, 40 to 59 simplify, 60 to 79
+            find patterns and fuse, 80 to 99 place in time and memory.
+        help: What it does, in one line.
+        run: Changes a draft.
+        default: Whether it runs unless something else is asked for.
+        exact: Whether results stay bit-equal.
+        again: Whether it runs once more after the other simplifying passes found something.
+    """
+
+    name: str
+    stage: int
+    help: str
+    run: Callable[[Draft], None]
+    default: bool = True
+    exact: bool = True
+    again: bool = False
+
+
+def graph_pass(
+    name: str,
+    *,
+    stage: int,
+    help: str,
+    default: bool = True,
+    exact: bool = True,
+    again: bool = False,
+) -> Callable[[Callable[[Draft], None]], Callable[[Draft], None]]:
+    """Register a pass. Raises `RegistryError` if its name is taken."""
+
+    def registered(run: Callable[[Draft], None]) -> Callable[[Draft], None]:
+        _registry.add(name, GraphPass(name, stage, help, run, default, exact, again))
+        return run
+
+    return registered
+
+
+def get(name: str) -> GraphPass:
+    """The pass of that name. Raises `RegistryError`, with near names."""
+    _load()
+    return _registry.get(name)
+
+
+def all_passes() -> tuple[GraphPass, ...]:
+    """Every pass, in the usual order."""
+    _load()
+    return tuple(sorted((each for _, each in _registry.items()), key=lambda p: (p.stage, p.name)))
+
+
+def _load() -> None:
+    global _loaded
+    if _loaded:
+        return
+    with _loading:
+        if _loaded:
+            return
+        for module in pkgutil.walk_packages(__path__, f"{__name__}."):
+            importlib.import_module(module.name)
+        _loaded = True
+        for entry in importlib.metadata.entry_points(group="nodescope.pass"):
+            entry.load()

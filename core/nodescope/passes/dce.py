@@ -1,0 +1,21 @@
+"""Dead code: what nobody needs is not computed.
+
+Invariant: what has an effect stays, with everything it waits for.
+"""
+
+from __future__ import annotations
+
+from nodescope.passes import graph_pass
+from nodescope.passes.draft import Draft
+
+
+@graph_pass("dce", stage=10, help="leave out what no result needs", again=True)
+def eliminate_dead(draft: Draft) -> None:
+    """Remove pure nodes whose values are neither used nor given out, from the end on."""
+    for node in reversed(list(draft)):
+        if not draft.is_pure(node) and node.op != "constant":
+            continue
+        if any(draft.users(value) or draft.is_output(value) for value in node.outputs):
+            continue
+        if not draft.waiting(node.id):
+            draft.rewrite("unused", "eliminated", [node])

@@ -1,0 +1,369 @@
+"""Draft: a graph while a pass changes it.
+
+New nodes stand where the node stands that they are made ``like``; when the draft is finished the
+nodes are sorted so that each follows what it needs, and otherwise as they were.
+
+Invariant: every change is recorded; a graph that no pass touched comes out as the same object.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from nodescope import ops
+from nodescope.ir.graph import Graph, Node, TensorSpec, Value
+from nodescope.ops.calls import call_of
+from nodescope.ops.checking import inferred
+from nodescope.ops.op import Array, Op, port_name
+from nodescope.ops.state import UPDATES
+from nodescope.passes.provenance import Change, Rewrite
+
+_replace = msgspec.structs.replace
+
+
+class Draft:
+    """A graph that is being changed.
+
+    Args:
+        graph: What to begin with.
+        arrays: The graph's constants by value id.
+        fresh: Gives ids for new nodes and values, never given before in this lowering.
+        pass_name: Which pass is at work.
+        options: What was asked for; see `nodescope.passes.pipeline.Options`.
+
+    Attributes:
+        inputs: Value ids that are fed.
+        outputs: Value ids that are given out, by position.
+        rewrites: What has been changed so far.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        arrays: Mapping[int, Array],
+        fresh: Callable[[], int],
+        pass_name: str,
+        options: Any,
+    ) -> None:
+        self._graph, self._fresh = graph, fresh
+        self.pass_name, self.options = pass_name, options
+        self.inputs, self.outputs = graph.inputs, list(graph.outputs)
+        self.rewrites: list[Rewrite] = []
+        self.notes: list[str] = []
+        self._arrays = dict(arrays)
+        self._values = {each.id: each for each in graph.values}
+        self._nodes = {node.id: node for node in graph.nodes}
+        self._place: dict[int, tuple[int, int]] = {
+            node.id: (i, 0) for i, node in enumerate(graph.nodes)
+        }
+        self._count = itertools.count(1)
+        self._producers = {value: node.id for node in graph.nodes for value in node.outputs}
+        self._users: dict[int, dict[int, None]] = {}
+        self._waiting: dict[int, dict[int, None]] = {}
+        for node in graph.nodes:
+            self._link(node)
+        self._names = {node.name for node in graph.nodes}
+        self._changed = False
+
+    # Looking
+
+    def __iter__(self) -> Iterator[Node]:
+        """The nodes as they are now, in an order in which each follows what it needs.
+
+        What is removed meanwhile is not given any more; what is added meanwhile is not given yet.
+        """
+        for node in self._sorted():
+            now = self._nodes.get(node.id)
+            if now is not None:
+                yield now
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def node(self, node: int) -> Node:
+        """A node as it is now, by id."""
+        return self._nodes[node]
+
+    def __contains__(self, node: object) -> bool:
+        """Whether a node with this id is still there."""
+        return node in self._nodes
+
+    def producer(self, value: int) -> Node | None:
+        """The node that makes a value; None for what is fed."""
+        found = self._producers.get(value)
+        return None if found is None else self._nodes[found]
+
+    def users(self, value: int) -> tuple[Node, ...]:
+        """The nodes that take a value, each once."""
+        return tuple(self._nodes[each] for each in self._users.get(value, ()))
+
+    def waiting(self, node: int) -> tuple[Node, ...]:
+        """The nodes that wait for a node without taking a value of it."""
+        return tuple(self._nodes[each] for each in self._waiting.get(node, ()))
+
+    def is_output(self, value: int) -> bool:
+        """Whether the graph gives the value out."""
+        return value in self.outputs
+
+    def only_user(self, value: int) -> Node | None:
+        """The one node that takes a value, if there is one alone and it is not given out."""
+        found = self._users.get(value, {})
+        if len(found) != 1 or value in self.outputs:
+            return None
+        return self._nodes[next(iter(found))]
+
+    def spec(self, value: int) -> TensorSpec:
+        """Shape and dtype of a value."""
+        return self._values[value].spec
+
+    def array(self, value: int) -> Array | None:
+        """The content of a constant; None for any other value."""
+        return self._arrays.get(value)
+
+    def is_pure(self, node: Node) -> bool:
+        """Whether the node is a function of its inputs and nothing else, and changes nothing."""
+        family = ops.get(node.op).family
+        return family != "leaf" and node.op not in UPDATES
+
+    # Changing
+
+    def add(
+        self,
+        op: str,
+        inputs: Sequence[int],
+        attrs: Mapping[str, Any] | None = None,
+        *,
+        like: Node,
+        label: str = "",
+        specs: Sequence[TensorSpec] | None = None,
+        outputs: Sequence[int] | None = None,
+        control: Sequence[int] | None = None,
+    ) -> Node:
+        """A new node. Its scope, phase, device, source and forward node are those of ``like``.
+
+        Args:
+            attrs: The op's attributes, with Python scalar operands under their ports' names.
+            label: The last part of its name; the op's name if empty.
+            specs: Of its outputs; what the op says if None.
+            outputs: Existing values that it makes from now on; their node must be removed in the
+                same `rewrite`. New values if None.
+            control: Nodes that it waits for; those of ``like`` if None.
+        """
+        found: Op = ops.get(op)
+        name = self._name(like.scope, label or op)
+        known = dict(attrs or {})
+        if outputs is None:
+            node = Node(id=0, name=name, op=op, family=found.family, inputs=tuple(inputs),
+                        attrs=known)  # fmt: skip
+            given = specs or inferred(node, tuple(map(self.spec, inputs)))
+            assert given is not None, f"{op} does not say what it gives"
+            made = []
+            for port, spec in enumerate(given):
+                value = Value(self._fresh(), spec, f"{name}:{port}" if port else name)
+                self._values[value.id] = value
+                made.append(value.id)
+            outputs = made
+        node = Node(
+            id=self._fresh(), name=name, op=op, family=found.family, inputs=tuple(inputs),
+            control_inputs=like.control_inputs if control is None else tuple(control),
+            outputs=tuple(outputs), attrs=known, scope=like.scope, phase=like.phase,
+            device=like.device, source=like.source, forward=like.forward,
+        )  # fmt: skip
+        self._insert(node, like)
+        return node
+
+    def constant(self, array: Array, *, like: Node, label: str = "constant") -> int:
+        """A new constant, as the value id of its leaf."""
+        spec = TensorSpec(array.shape, array.dtype.name)
+        node = self.add("constant", (), {}, like=like, label=label, specs=(spec,), control=())
+        self._arrays[node.outputs[0]] = array
+        return node.outputs[0]
+
+    def update(self, node: Node, **fields: Any) -> Node:
+        """Change fields of a node (inputs, attrs, control_inputs, name); it keeps its id.
+
+        Record it with `rewrite`, the node standing both before and after.
+        """
+        now = _replace(self._nodes[node.id], **fields)
+        self._unlink(self._nodes[node.id])
+        self._nodes[node.id] = now
+        self._link(now)
+        self._changed = True
+        return now
+
+    def rewrite(
+        self,
+        rule: str,
+        change: Change,
+        before: Sequence[Node],
+        after: Sequence[Node] = (),
+        values: Mapping[int, int] | None = None,
+        note: str = "",
+    ) -> None:
+        """Let values stand for others, remove the nodes before that are not among those after.
+
+        Args:
+            rule: Which rule of the pass it is.
+            change: What happens to the nodes before.
+            before: The nodes that it is about.
+            after: The nodes that do their work from now on. For a node that vanishes because its
+                result is one of its inputs, leave it empty or name the input's node.
+            values: Old value to new: whoever took the old one takes the new one from now on.
+            note: What else there is to say.
+        """
+        for old, new in (values or {}).items():
+            self._redirect(old, new)
+        kept = {node.id for node in after}
+        if change != "recomputed":
+            for node in before:
+                if node.id in kept or node.id not in self._nodes:
+                    continue
+                self._remove(self._nodes[node.id], [each.id for each in after])
+        self.rewrites.append(
+            Rewrite(
+                self.pass_name, rule, change, tuple(node.id for node in before),
+                tuple(node.id for node in after), tuple((values or {}).items()), note,
+            )
+        )  # fmt: skip
+        self._changed = True
+
+    def give_out(self, position: int, value: int) -> None:
+        """Give out another value at a position of the outputs."""
+        self.outputs[position] = value
+        self._changed = True
+
+    def note(self, text: str) -> None:
+        """Say something for `explain` that is no change, such as why two nodes stay apart."""
+        self.notes.append(text)
+
+    # The result
+
+    def finish(self) -> tuple[Graph, dict[int, Array]]:
+        """The graph with its constants; the same object if nothing was changed."""
+        if not self._changed:
+            return self._graph, self._arrays
+        nodes = tuple(self._sorted())
+        made = {value for node in nodes for value in node.outputs}
+        used = made.union(self.inputs, self.outputs)
+        used.update(value for node in nodes for value in node.inputs)
+        values = tuple(self._values[each] for each in sorted(used))
+        arrays = {value: each for value, each in self._arrays.items() if value in made}
+        graph = _replace(
+            self._graph, nodes=nodes, values=values, outputs=tuple(self.outputs),
+            constants=tuple(sorted(arrays)),
+        )  # fmt: skip
+        return graph, arrays
+
+    # Inside
+
+    def _sorted(self) -> list[Node]:
+        if not self._changed:
+            return list(self._graph.nodes)
+        nodes, place = self._nodes, self._place
+        needs: dict[int, int] = {}
+        behind: dict[int, list[int]] = {}
+        ready: list[tuple[tuple[int, int], int]] = []
+        for node in nodes.values():
+            before = {self._producers[v] for v in node.inputs if v in self._producers}
+            before.update(each for each in node.control_inputs if each in nodes)
+            before.discard(node.id)
+            needs[node.id] = len(before)
+            for each in before:
+                behind.setdefault(each, []).append(node.id)
+            if not before:
+                ready.append((place[node.id], node.id))
+        heapq.heapify(ready)
+        found: list[Node] = []
+        while ready:
+            _, current = heapq.heappop(ready)
+            found.append(nodes[current])
+            for each in behind.get(current, ()):
+                needs[each] -= 1
+                if not needs[each]:
+                    heapq.heappush(ready, (place[each], each))
+        assert len(found) == len(nodes), f"{self.pass_name}: the graph goes round"
+        return found
+
+    def _name(self, scope: str, label: str) -> str:
+        base = f"{scope}/{label}" if scope else label
+        name, i = base, 0
+        while name in self._names:
+            i += 1
+            name = f"{base}_{i}"
+        self._names.add(name)
+        return name
+
+    def _insert(self, node: Node, like: Node) -> None:
+        self._nodes[node.id] = node
+        self._place[node.id] = (self._place[like.id][0], next(self._count) - (1 << 40))
+        for value in node.outputs:
+            self._producers[value] = node.id
+        self._link(node)
+        self._changed = True
+
+    def _link(self, node: Node) -> None:
+        for value in node.inputs:
+            self._users.setdefault(value, {})[node.id] = None
+        for each in node.control_inputs:
+            self._waiting.setdefault(each, {})[node.id] = None
+
+    def _unlink(self, node: Node) -> None:
+        for value in node.inputs:
+            self._users.get(value, {}).pop(node.id, None)
+        for each in node.control_inputs:
+            self._waiting.get(each, {}).pop(node.id, None)
+
+    def _redirect(self, old: int, new: int) -> None:
+        assert self._values[old].spec == self._values[new].spec, (
+            f"{self.pass_name}: %{new} {self._values[new].spec} cannot stand for "
+            f"%{old} {self._values[old].spec}"
+        )
+        for node in self.users(old):
+            self.update(node, inputs=tuple(new if v == old else v for v in node.inputs))
+        self.outputs = [new if each == old else each for each in self.outputs]
+
+    def _remove(self, node: Node, instead: Iterable[int]) -> None:
+        for value in node.outputs:
+            taken = self._producers.get(value) == node.id
+            used = taken and (self._users.get(value) or value in self.outputs)
+            assert not used, f"{self.pass_name}: {node.name} is removed, %{value} is still used"
+            if taken:
+                del self._producers[value]
+            self._arrays.pop(value, None)
+        self._unlink(node)
+        for each in tuple(self._waiting.pop(node.id, ())):
+            waiter = self._nodes[each]
+            before = [c for c in waiter.control_inputs if c != node.id]
+            more = [*instead] or [*node.control_inputs]
+            control = tuple(dict.fromkeys([*before, *(c for c in more if c != each)]))
+            self.update(waiter, control_inputs=control)
+        del self._nodes[node.id]
+        self._names.discard(node.name)
+        self._changed = True
+
+
+def scalar_of(node: Node, port: int) -> Any:
+    """The Python scalar operand at a port; None if a value comes in there."""
+    return node.attrs.get(port_name(ops.get(node.op), port))
+
+
+def is_number(draft: Draft, node: Node, port: int, number: float) -> bool:
+    """Whether an operand is this number, as a Python scalar or as a constant full of it."""
+    given = call_of(node).args[port]
+    if not isinstance(given, int):
+        return not isinstance(given.value, complex) and same_number(given.value, number)
+    array = draft.array(given)
+    if array is None or array.size == 0 or array.dtype.kind not in "biuf":
+        return False
+    return bool(np.all(array == number)) and same_number(float(array.flat[0]), number)
+
+
+def same_number(one: float, other: float) -> bool:
+    """Whether two numbers are equal, and zeros of the same sign."""
+    return bool(one == other) and np.signbit(one) == np.signbit(other)

@@ -1,0 +1,223 @@
+"""Pipeline: the passes one after the other, verified before and after each.
+
+Invariant: the graph that goes in is never changed; what comes out is verified, and says of each of
+its nodes where it comes from.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nodescope import passes
+from nodescope.errors import GraphError, UsageError
+from nodescope.ir.graph import Graph, Node, TensorSpec
+from nodescope.ir.verify import verify
+from nodescope.ops.checking import inferred
+from nodescope.ops.op import Array
+from nodescope.passes.draft import Draft
+from nodescope.passes.provenance import Provenance, Rewrite, with_origins
+
+_ROUNDS = 4  # of the passes that run again
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is asked of the passes.
+
+    Attributes:
+        unsafe: Names of IEEE-unsafe rules that may be used; ``"all"`` for every one.
+        fold_bytes: Constants beyond this size are not folded.
+        memory_bytes: Recompute rather than keep what goes beyond; None for no limit.
+        backend: For whom kernels are made: ``numpy`` or ``c``.
+    """
+
+    unsafe: frozenset[str] = frozenset()
+    fold_bytes: int = 1 << 20
+    memory_bytes: int | None = None
+    backend: str = "numpy"
+
+    def allows(self, rule: str) -> bool:
+        """Whether an IEEE-unsafe rule may be used."""
+        return rule in self.unsafe or "all" in self.unsafe
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What one pass did.
+
+    Attributes:
+        name: The pass.
+        before, after: The graph; the same object if nothing was changed.
+        rewrites: Its changes.
+        notes: What it has to say besides.
+        took_ns: Nanoseconds, without verification.
+    """
+
+    name: str
+    before: Graph
+    after: Graph
+    rewrites: tuple[Rewrite, ...]
+    notes: tuple[str, ...]
+    took_ns: int
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A graph after the passes.
+
+    Attributes:
+        traced: Before the first.
+        graph: After the last, of kind ``compiled``; each node's ``origin`` is set. Inputs are those
+            of the traced graph; outputs correspond by position.
+        arrays: Constants by value id.
+        stages: In order.
+        options: What was asked for.
+    """
+
+    traced: Graph
+    graph: Graph
+    arrays: Mapping[int, Array]
+    stages: tuple[Stage, ...] = ()
+    options: Options = field(default_factory=Options)
+
+    @functools.cached_property
+    def rewrites(self) -> tuple[Rewrite, ...]:
+        """Every change, in order."""
+        return tuple(each for stage in self.stages for each in stage.rewrites)
+
+    @functools.cached_property
+    def provenance(self) -> Provenance:
+        """What became of what."""
+        return Provenance(self.traced, self.graph, self.rewrites)
+
+
+def lower(
+    graph: Graph,
+    arrays: Mapping[int, Array],
+    chosen: Sequence[str] | None = None,
+    options: Options | None = None,
+) -> Lowered:
+    """Run passes over a graph.
+
+    Args:
+        graph: Nodes in topological order.
+        arrays: The graph's constants by value id.
+        chosen: Names of passes, which run in this order; the usual ones if None.
+        options: What is asked of them.
+
+    Raises:
+        GraphError: A pass made a graph that is not well formed; names the pass and the node.
+        RegistryError: There is no such pass.
+    """
+    options = options or Options()
+    first = 1 + max((*_ids(graph), *(each.id for each in graph.values), 0))
+    fresh = itertools.count(first).__next__
+    _verified(graph, None, "before the first pass")
+    stages: list[Stage] = []
+    now, constants = graph, dict(arrays)
+    if chosen is None:
+        usual = [each for each in passes.all_passes() if each.default]
+        early = [each for each in usual if each.again]
+        last = max((each.stage for each in early), default=0)
+        for number in range(_ROUNDS):
+            before = now
+            for each in (p for p in usual if p.stage <= last and (p.again or not number)):
+                now, constants = _apply(each, now, constants, fresh, options, stages)
+            if now is before:
+                break
+        rest = [each for each in usual if each.stage > last]
+    else:
+        rest = [passes.get(name) for name in chosen]
+    for each in rest:
+        now, constants = _apply(each, now, constants, fresh, options, stages)
+    found = Provenance(graph, now, [r for stage in stages for r in stage.rewrites])
+    final = with_origins(now, {node.id: found.origin(node.id) for node in now.nodes})
+    final = _replace_kind(final)
+    return Lowered(graph, final, constants, tuple(stages), options)
+
+
+def _apply(
+    each: passes.GraphPass,
+    graph: Graph,
+    arrays: dict[int, Array],
+    fresh: Callable[[], int],
+    options: Options,
+    stages: list[Stage],
+) -> tuple[Graph, dict[int, Array]]:
+    start = time.perf_counter_ns()
+    draft = Draft(graph, arrays, fresh, each.name, options)
+    each.run(draft)
+    after, constants = draft.finish()
+    took = time.perf_counter_ns() - start
+    if after is not graph:
+        _verified(after, graph, f"after the pass {each.name!r}")
+    stages.append(Stage(each.name, graph, after, tuple(draft.rewrites), tuple(draft.notes), took))
+    return after, constants
+
+
+def _verified(graph: Graph, before: Graph | None, when: str) -> None:
+    """Specs are checked again only of nodes that are new or changed."""
+    known = {} if before is None else {id(node): None for node in before.nodes}
+    specs = None if before is None else {each.id: each.spec for each in before.values}
+
+    def infer(node: Node, given: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...] | None:
+        if id(node) in known and specs is not None:
+            return None
+        return inferred(node, given)
+
+    try:
+        verify(graph, infer)
+    except GraphError as error:
+        raise GraphError(
+            f"{when}: {error.message}", source=error.source,
+            hint="this is a fault of nodescope; compile with passes=() to go on without",
+        ) from error  # fmt: skip
+
+
+def _ids(graph: Graph) -> list[int]:
+    return [node.id for node in graph.nodes]
+
+
+def _replace_kind(graph: Graph) -> Graph:
+    return Graph(
+        id=graph.id, kind="compiled", inputs=graph.inputs, outputs=graph.outputs,
+        nodes=graph.nodes, values=graph.values, constants=graph.constants,
+    )  # fmt: skip
+
+
+def chosen_of(wanted: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """What ``passes=`` of `nodescope.compile` says: names, or None for the usual ones.
+
+    Args:
+        wanted: None or ``"default"``; ``"none"``; names, of which those with a minus before them
+            are left out of the usual ones.
+
+    Raises:
+        RegistryError: There is no such pass.
+        UsageError: Names with and without a minus are mixed.
+    """
+    if wanted is None or wanted == "default":
+        return None
+    names = (
+        tuple(each for each in wanted.split(",") if each)
+        if isinstance(wanted, str)
+        else (tuple(wanted))
+    )
+    if names == ("none",):
+        return ()
+    without = {each.removeprefix("-") for each in names if each.startswith("-")}
+    for each in names:
+        passes.get(each.removeprefix("-"))
+    if not without:
+        return names
+    if len(without) != len(names):
+        raise UsageError(
+            "passes: names of passes to run and passes to leave out are mixed",
+            hint='give only names, or only names with a minus: passes=("-fuse",)',
+        )
+    return tuple(each.name for each in passes.all_passes()
+                 if each.default and each.name not in without)  # fmt: skip

@@ -1,0 +1,167 @@
+"""Provenance: what became of each traced node, and what each final node stands for.
+
+Every change that a pass makes is a `Rewrite`. Following them in order gives each traced node its
+fate, each final node its origins, and each traced value the value that stands for it.
+
+Invariant: total: every traced node has a fate, every final node that is no leaf an origin. Ids are
+never used twice within one lowering.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, get_args
+
+import msgspec
+
+from nodescope.ir.graph import Graph
+
+Change = Literal["renamed", "rewritten", "folded", "merged", "fused", "recomputed", "eliminated"]
+CHANGES: tuple[Change, ...] = get_args(Change)
+"""What can happen to a node, told of the nodes before. ``recomputed``: it stays, and a copy of it
+runs elsewhere as well."""
+
+
+class Rewrite(msgspec.Struct, frozen=True):
+    """One change of a graph.
+
+    Attributes:
+        pass_name: The pass.
+        rule: Which of its rules, such as ``multiply_one``.
+        change: What happened to the nodes before.
+        before: Ids of the nodes that the change is about. They are gone, unless they are among
+            ``after`` as well, or ``change`` is ``recomputed``.
+        after: Ids of the nodes that do their work now.
+        values: For values of nodes before: the value that stands for it now.
+        note: What else there is to say, in words.
+    """
+
+    pass_name: str
+    rule: str
+    change: Change
+    before: tuple[int, ...]
+    after: tuple[int, ...] = ()
+    values: tuple[tuple[int, int], ...] = ()
+    note: str = ""
+
+    def __str__(self) -> str:
+        after = f" -> {', '.join(f'@{each}' for each in self.after)}" if self.after else ""
+        before = ", ".join(f"@{each}" for each in self.before)
+        note = f" ({self.note})" if self.note else ""
+        return f"{self.pass_name}/{self.rule}: {self.change} {before}{after}{note}"
+
+
+class Fate(msgspec.Struct, frozen=True):
+    """What became of one traced node.
+
+    Attributes:
+        node: Its id.
+        kind: ``kept`` if nothing happened to it, else the last change.
+        into: Ids of the final nodes that do its work; none if it is eliminated.
+        by: Pass and rule of each change on its way, in order, as ``pass/rule``.
+    """
+
+    node: int
+    kind: str
+    into: tuple[int, ...]
+    by: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.kind == "kept":
+            return "kept"
+        into = f" into {', '.join(f'@{each}' for each in self.into)}" if self.into else ""
+        return f"{self.kind}{into} by {', '.join(self.by)}"
+
+
+class Provenance:
+    """How a final graph came from a traced one.
+
+    Args:
+        traced: Before the first pass.
+        final: After the last.
+        rewrites: All changes between them, in order.
+        values: Values of the traced graph that stand for others already; see `value`.
+    """
+
+    def __init__(self, traced: Graph, final: Graph, rewrites: Sequence[Rewrite]) -> None:
+        self.traced, self.final, self.rewrites = traced, final, tuple(rewrites)
+        self._stands: dict[int, int] = {}
+        standing: dict[int, list[int]] = {node.id: [node.id] for node in traced.nodes}
+        origins: dict[int, set[int]] = {node.id: {node.id} for node in traced.nodes}
+        by: dict[int, list[str]] = {}
+        kinds: dict[int, str] = {}
+        held: dict[int, set[int]] = {node.id: {node.id} for node in traced.nodes}
+        for each in self.rewrites:
+            known: set[int] = set()
+            for before in each.before:
+                known |= origins.get(before, set())
+            for after in each.after:
+                origins.setdefault(after, set()).update(known)
+            gone = [b for b in each.before if b not in each.after]
+            touched: set[int] = set()
+            for before in each.before:
+                touched |= held.get(before, set())
+            for traced_id in touched:
+                now = standing[traced_id]
+                if each.change == "recomputed":
+                    now = [*now, *(a for a in each.after if a not in now)]
+                else:
+                    kept = [n for n in now if n not in gone]
+                    now = [*kept, *(a for a in each.after if a not in kept)]
+                standing[traced_id] = now
+                for after in each.after:
+                    held.setdefault(after, set()).add(traced_id)
+                by.setdefault(traced_id, []).append(f"{each.pass_name}/{each.rule}")
+                kinds[traced_id] = each.change
+            if each.change != "recomputed":
+                for before in gone:
+                    held.pop(before, None)
+            self._stands.update(each.values)
+        alive = {node.id for node in final.nodes}
+        self._origins = {node.id: tuple(sorted(origins.get(node.id, ()))) for node in final.nodes}
+        self.fates: dict[int, Fate] = {}
+        for node in traced.nodes:
+            into = tuple(n for n in standing[node.id] if n in alive)
+            self.fates[node.id] = Fate(
+                node.id, kinds.get(node.id, "kept"), into, tuple(by.get(node.id, ()))
+            )
+        self._inside = {
+            value: node.id
+            for node in final.nodes
+            if node.op == "fused"
+            for member in node.attrs["body"].nodes
+            for value in member.outputs
+        }
+        self._made = {value for node in final.nodes for value in node.outputs}
+
+    def origin(self, node: int) -> tuple[int, ...]:
+        """Ids of the traced nodes that a final node stands for."""
+        return self._origins[node]
+
+    def value(self, value: int) -> int | None:
+        """The value of the final graph that stands for a traced one.
+
+        None if there is none; `kernel` says whether it is computed inside of one.
+        """
+        found = self._follow(value)
+        return found if found in self._made else None
+
+    def kernel(self, value: int) -> tuple[int, int] | None:
+        """The kernel in which a traced value is computed, and the value that it is in its body."""
+        found = self._follow(value)
+        return None if found not in self._inside else (self._inside[found], found)
+
+    def _follow(self, value: int) -> int:
+        while value in self._stands:
+            value = self._stands[value]
+        return value
+
+
+def with_origins(graph: Graph, origins: Mapping[int, Iterable[int]]) -> Graph:
+    """The graph with `Node.origin` set."""
+    return msgspec.structs.replace(
+        graph,
+        nodes=tuple(
+            msgspec.structs.replace(node, origin=tuple(origins[node.id])) for node in graph.nodes
+        ),
+    )
