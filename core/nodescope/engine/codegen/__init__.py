@@ -1,0 +1,1 @@
+"""Back ends: what turns a lowered graph into something that runs."""

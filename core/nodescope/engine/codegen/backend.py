@@ -1,0 +1,121 @@
+"""Back ends: what makes a lowered graph run.
+
+Invariant: a back end that cannot be used here says why; nothing is ever computed by another one
+without being told.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from nodescope.ops.op import Array
+from nodescope.passes.pipeline import Lowered
+from nodescope.registry import Registry
+
+Kernel = Callable[..., tuple[Array, ...]]
+"""Inputs of one node to its outputs, in fresh memory."""
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """What intermediate results of a plan take.
+
+    Attributes:
+        planned_bytes: The arena: the most that is held at once after planning.
+        unplanned_bytes: The most that is held at once if each result gets memory of its own that
+            is let go after its last use.
+        total_bytes: All intermediate results together.
+        in_place: Results that take the place of an operand.
+    """
+
+    planned_bytes: int
+    unplanned_bytes: int
+    total_bytes: int
+    in_place: int = 0
+
+
+class Runner(Protocol):
+    """A lowered graph, ready to run. Thread-safe.
+
+    Attributes:
+        source: The text that was generated, or ``""``.
+        memory: What intermediate results take, if it was planned.
+        kernels: By id of each node of the lowered graph that is no leaf: the node alone. Gives
+            bit for bit what `run` computes there.
+    """
+
+    source: str
+    memory: MemoryReport | None
+    kernels: Mapping[int, Kernel]
+
+    def run(self, feeds: Sequence[Any]) -> list[Array]:
+        """The graph's outputs.
+
+        Args:
+            feeds: For each input of the graph an array of its shape and dtype, of any strides, or
+                a Python float for a scalar that promotes weakly.
+        """
+
+    def run_timed(self, feeds: Sequence[Any], stamps: Array) -> list[Array]:
+        """`run`, noting when nodes begin and end.
+
+        Args:
+            feeds: As for `run`.
+            stamps: int64 of shape (2 n,) for n nodes that are no leaves, in the graph's order:
+                begin and end of each, in nanoseconds of `time.perf_counter_ns`.
+        """
+
+
+class Backend(Protocol):
+    """A way to run lowered graphs. ``exact``: results are bit-equal to the traced graph's."""
+
+    name: str
+    exact: bool
+
+    def missing(self) -> str:
+        """Why it cannot be used here, in one sentence; ``""`` if it can."""
+
+    def build(self, lowered: Lowered) -> Runner:
+        """Make a lowered graph ready to run."""
+
+
+_registry: Registry[Backend] = Registry("back end")
+_loading = threading.RLock()
+_loaded = False
+_OURS = ("interpret",)  # and numpy_backend, c_backend, as they come
+
+
+def backend(found: Backend) -> Backend:
+    """Register a back end. Raises `RegistryError` if its name is taken."""
+    return _registry.add(found.name, found)
+
+
+def get(name: str) -> Backend:
+    """The back end of that name. Raises `RegistryError`, with near names."""
+    _load()
+    return _registry.get(name)
+
+
+def all_backends() -> tuple[Backend, ...]:
+    """Every back end."""
+    _load()
+    return tuple(each for _, each in _registry.items())
+
+
+def _load() -> None:
+    global _loaded
+    if _loaded:
+        return
+    with _loading:
+        if _loaded:
+            return
+        for name in _OURS:
+            importlib.import_module(f"nodescope.engine.codegen.{name}")
+        _loaded = True
+        for entry in importlib.metadata.entry_points(group="nodescope.backend"):
+            entry.load()

@@ -1,0 +1,91 @@
+"""The back end ``plain``: node after node with NumPy, as eager execution does.
+
+It is what other back ends are compared with, and what runs while nothing better is ready.
+
+Invariant: the impls of the ops, in the graph's order, on memory of their own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.codegen.backend import Kernel, MemoryReport, backend
+from nodescope.engine.execution.plan import Plan
+from nodescope.ops.calls import Call, Scalar
+from nodescope.ops.op import Array
+from nodescope.passes.pipeline import Lowered
+
+
+class PlainRunner:
+    """A plan of the lowered graph; see `nodescope.engine.codegen.backend.Runner`."""
+
+    source = ""
+    memory: MemoryReport | None = None
+
+    def __init__(self, lowered: Lowered) -> None:
+        self._plan = Plan(lowered.graph, dict(lowered.arrays))
+        self.kernels: Mapping[int, Kernel] = {
+            call.node.id: kernel_of(call) for call in self._plan.calls
+        }
+
+    def run(self, feeds: Sequence[Any]) -> list[Array]:
+        """See `Runner.run`."""
+        return self._plan.run(feeds)
+
+    def run_timed(self, feeds: Sequence[Any], stamps: Array) -> list[Array]:
+        """See `Runner.run_timed`."""
+        values: dict[int, Any] = dict(self._plan.constants)
+        values.update(zip(self._plan.fed, feeds, strict=True))
+        clock = time.perf_counter_ns
+        for i, call in enumerate(self._plan.calls):
+            given = [values[each] for each in call.args if isinstance(each, int)]
+            stamps[2 * i] = clock()
+            results = self.kernels[call.node.id](*given)
+            stamps[2 * i + 1] = clock()
+            values.update(zip(call.node.outputs, results, strict=True))
+            for each in call.drop:
+                del values[each]
+        return [values[each] for each in self._plan.outputs]
+
+
+def kernel_of(call: Call) -> Kernel:
+    """A node alone, run by its impl."""
+    impl, attrs = call.op.impl, call.attrs
+    scalars = [each.value if isinstance(each, Scalar) else None for each in call.args]
+    ports = [i for i, each in enumerate(call.args) if isinstance(each, int)]
+    plain = len(ports) == len(scalars)
+
+    def kernel(*inputs: Any) -> tuple[Array, ...]:
+        given: Sequence[Any] = inputs
+        if not plain:
+            given = list(scalars)
+            for port, each in zip(ports, inputs, strict=True):
+                given[port] = each
+        data = impl(*given, **attrs)
+        if data.__class__ is tuple:
+            return tuple(map(np.asarray, data))
+        return (np.asarray(data),)
+
+    return kernel
+
+
+class PlainBackend:
+    """See `nodescope.engine.codegen.backend.Backend`."""
+
+    name = "plain"
+    exact = True
+
+    def missing(self) -> str:
+        """Always usable."""
+        return ""
+
+    def build(self, lowered: Lowered) -> PlainRunner:
+        """See `Backend.build`."""
+        return PlainRunner(lowered)
+
+
+PLAIN = backend(PlainBackend())
