@@ -67,6 +67,10 @@ class UsageError(NodescopeError, RuntimeError):
     """The API was called in a wrong order or place."""
 
 
+class CompilerError(NodescopeError, RuntimeError):
+    """No C compiler works here, or what it makes cannot be loaded; other back ends do without."""
+
+
 class RegistryError(NodescopeError, LookupError):
     """A name is registered twice, or is not registered."""
 

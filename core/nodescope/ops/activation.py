@@ -35,6 +35,7 @@ def _activation(
     numpy: tuple[Any, ...] = (),
     domain: tuple[float, float] = (-2.0, 2.0),
     smooth: bool = True,
+    c: str = "",
 ) -> None:
     by_dtype = like_ufunc(name, like)
 
@@ -66,6 +67,7 @@ def _activation(
             domain=domain,
             smooth=smooth,
             flops=one_per_output,
+            c=c,
         )
     )
 
@@ -243,6 +245,7 @@ _activation(
     np.tanh,
     lambda F, ct, out, x: F.multiply(ct, F.subtract(1.0, F.square(out))),
     numpy=(np.tanh,),
+    c="ns_tanh_{T}({0})",
 )
 _activation(
     "relu",
@@ -251,26 +254,40 @@ _activation(
     like=np.positive,
     domain=(0.2, 2.0),
     smooth=False,
+    c="ns_maximum_{T}({0}, 0)",
 )
 _activation(
     "sigmoid",
     sigmoid,
     lambda F, ct, out, x: F.multiply(ct, F.multiply(out, F.subtract(1.0, out))),
+    c="ns_sigmoid_{T}({0})",
 )
-_activation("softplus", _softplus, lambda F, ct, out, x: F.multiply(ct, F.sigmoid(x)))
-_activation("silu", lambda x: np.multiply(x, sigmoid(x)), _silu_vjp)
+_activation(
+    "softplus",
+    _softplus,
+    lambda F, ct, out, x: F.multiply(ct, F.sigmoid(x)),
+    c="ns_logaddexp_{T}({0}, 0)",
+)
+_activation("silu", lambda x: np.multiply(x, sigmoid(x)), _silu_vjp, c="{0} * ns_sigmoid_{T}({0})")
 _activation(
     "gelu",
     _gelu,
     lambda F, ct, out, x, approximate="none": F.gelu_grad(ct, x, approximate=approximate),
+    c="ns_gelu_{approximate|none}_{T}({0})",
 )
-_activation("mish", lambda x: np.multiply(x, np.tanh(_softplus(x))), _mish_vjp)
+_activation(
+    "mish",
+    lambda x: np.multiply(x, np.tanh(_softplus(x))),
+    _mish_vjp,
+    c="{0} * ns_tanh_{T}(ns_logaddexp_{T}({0}, 0))",
+)
 _activation(
     "erf",
     erf,
     lambda F, ct, out, x: F.multiply(
         ct, F.multiply(F.exp(F.negative(F.square(x))), 2.0 / math.sqrt(math.pi))
     ),
+    c="ns_erf_{T}({0})",
 )
 _activation(
     "relu6",
@@ -278,6 +295,7 @@ _activation(
     lambda F, ct, out, x: _between(F, ct, x, 0.0, 6.0),
     domain=(0.2, 2.0),
     smooth=False,
+    c="ns_clip_{T}({0}, 0, 6)",
 )
 _activation(
     "leaky_relu",
@@ -285,14 +303,22 @@ _activation(
     lambda F, ct, out, x, slope=0.01: F.where(F.greater(x, 0.0), ct, F.multiply(ct, slope)),
     domain=(-2.0, -0.2),
     smooth=False,
+    c="ns_where_{T}({0} > 0, {0}, {0} * ({T}){slope|0.01})",
 )
-_activation("elu", _elu, _elu_vjp, domain=(-2.0, -0.2))
-_activation("celu", _celu, _celu_vjp, domain=(-2.0, -0.2))
+_activation("elu", _elu, _elu_vjp, domain=(-2.0, -0.2), c="ns_elu_{T}({0}, ({T}){alpha|1}, 1)")
+_activation(
+    "celu",
+    _celu,
+    _celu_vjp,
+    domain=(-2.0, -0.2),
+    c="ns_elu_{T}({0}, ({T}){alpha|1}, ({T})(1.0 / {alpha|1}))",
+)
 _activation(
     "selu",
     lambda x: np.multiply(_elu(x, _SELU_ALPHA), _SELU_SCALE),
     _selu_vjp,
     domain=(-2.0, -0.2),
+    c="ns_elu_{T}({0}, ({T})1.6732632423543772, 1) * ({T})1.0507009873554805",
 )
 _activation(
     "hardtanh",
@@ -300,23 +326,32 @@ _activation(
     lambda F, ct, out, x, low=-1.0, high=1.0: _between(F, ct, x, low, high),
     domain=(-0.9, 0.9),
     smooth=False,
+    c="ns_clip_{T}({0}, ({T}){low|-1}, ({T}){high|1})",
 )
 _activation(
     "hardsigmoid",
     _hardsigmoid,
     lambda F, ct, out, x: _between(F, F.multiply(ct, 1 / 6), x, -3.0, 3.0),
+    c="ns_clip_{T}({0} + 3, 0, 6) * ({T})(1.0 / 6)",
 )
-_activation("hardswish", lambda x: np.multiply(x, _hardsigmoid(x)), _hardswish_vjp)
+_activation(
+    "hardswish",
+    lambda x: np.multiply(x, _hardsigmoid(x)),
+    _hardswish_vjp,
+    c="{0} * (ns_clip_{T}({0} + 3, 0, 6) * ({T})(1.0 / 6))",
+)
 _activation(
     "softsign",
     lambda x: np.divide(x, np.add(np.abs(x), 1.0)),
     lambda F, ct, out, x: F.divide(ct, F.square(F.add(F.abs(x), 1.0))),
     domain=(0.2, 2.0),
+    c="{0} / (ns_abs_{T}({0}) + 1)",
 )
 _activation(
     "logsigmoid",
     _logsigmoid,
     lambda F, ct, out, x: F.multiply(ct, F.sigmoid(F.negative(x))),
+    c="ns_minimum_{T}({0}, 0) - ns_log1p_{T}(ns_exp_{T}(-ns_abs_{T}({0})))",
 )
 
 
@@ -326,6 +361,7 @@ register(
         family="activation",
         infer=_gelu_grad_infer,
         impl=_gelu_grad,
+        c="ns_gelu_grad_{approximate|none}_{T}({0}, {1})",
         vjp=(
             lambda F, ct, out, g, x, approximate="none": F.gelu_grad(
                 ct, x, approximate=approximate

@@ -57,5 +57,6 @@ register(
             for shape, p in [((3, 4), 0.5), ((0, 2), 0.1), ((), 0.0)]
         ],
         flops=one_per_output,
+        c="ns_where_{T}({1}, {0} * ({T})(1.0 / (1.0 - {p})), 0)",
     )
 )

@@ -31,69 +31,90 @@ def _sign_rule(F: Any, ct: Any, out: Any, x: Any) -> Any:
     return F.where(F.equal(size, 0), 0.0, F.divide(across, safe))
 
 
-unary("negative", np.negative, lambda F, ct, out, x: F.negative(ct))
-unary("positive", np.positive, same)
-unary("abs", np.absolute, _abs_rule, (0.2, 2.0))
-unary("fabs", np.fabs, _abs_rule, (0.2, 2.0))
-unary("square", np.square, lambda F, ct, out, x: F.multiply(ct, F.multiply(x, 2.0)))
-unary("sqrt", np.sqrt, lambda F, ct, out, x: F.divide(ct, F.multiply(out, 2.0)), (0.3, 3.0))
+unary("negative", np.negative, lambda F, ct, out, x: F.negative(ct), c="-{0}")
+unary("positive", np.positive, same, c="{0}")
+unary("abs", np.absolute, _abs_rule, (0.2, 2.0), c="ns_abs_{T}({0})")
+unary("fabs", np.fabs, _abs_rule, (0.2, 2.0), c="ns_abs_{T}({0})")
+unary("square", np.square, lambda F, ct, out, x: F.multiply(ct, F.multiply(x, 2.0)), c="{0} * {0}")
+unary(
+    "sqrt",
+    np.sqrt,
+    lambda F, ct, out, x: F.divide(ct, F.multiply(out, 2.0)),
+    (0.3, 3.0),
+    c="ns_sqrt_{T}({0})",
+)
 unary(
     "reciprocal",
     np.reciprocal,
     lambda F, ct, out, x: F.negative(F.multiply(ct, F.square(out))),
     (0.4, 2.0),
+    c="ns_reciprocal_{T}({0})",
 )
-unary("exp", np.exp, lambda F, ct, out, x: F.multiply(ct, out))
+unary("exp", np.exp, lambda F, ct, out, x: F.multiply(ct, out), c="ns_exp_{T}({0})")
 unary(
     "exp2",
     np.exp2,
     lambda F, ct, out, x: F.multiply(ct, F.multiply(out, LN2)),
+    c="ns_exp2_{T}({0})",
 )
-unary("expm1", np.expm1, lambda F, ct, out, x: F.multiply(ct, F.add(out, 1.0)))
+unary(
+    "expm1", np.expm1, lambda F, ct, out, x: F.multiply(ct, F.add(out, 1.0)), c="ns_expm1_{T}({0})"
+)
 unary(
     "cbrt",
     np.cbrt,
     lambda F, ct, out, x: F.divide(ct, F.multiply(F.square(out), 3.0)),
     (0.3, 3.0),
+    c="ns_cbrt_{T}({0})",
 )
-unary("log", np.log, lambda F, ct, out, x: F.divide(ct, x), (0.3, 3.0))
+unary("log", np.log, lambda F, ct, out, x: F.divide(ct, x), (0.3, 3.0), c="ns_log_{T}({0})")
 unary(
     "log2",
     np.log2,
     lambda F, ct, out, x: F.divide(ct, F.multiply(x, LN2)),
     (0.3, 3.0),
+    c="ns_log2_{T}({0})",
 )
 unary(
     "log10",
     np.log10,
     lambda F, ct, out, x: F.divide(ct, F.multiply(x, LN10)),
     (0.3, 3.0),
+    c="ns_log10_{T}({0})",
 )
-unary("log1p", np.log1p, lambda F, ct, out, x: F.divide(ct, F.add(x, 1.0)), (-0.5, 2.0))
-unary("sign", np.sign, _sign_rule, (0.2, 2.0))
-unary("floor", np.floor, zeros, (0.2, 0.8))
-unary("ceil", np.ceil, zeros, (0.2, 0.8))
-unary("rint", np.rint, zeros, (0.1, 0.4))
-unary("isnan", np.isnan)
-unary("isinf", np.isinf)
-unary("isfinite", np.isfinite)
-unary("signbit", np.signbit)
-unary("logical_not", np.logical_not)
+unary(
+    "log1p",
+    np.log1p,
+    lambda F, ct, out, x: F.divide(ct, F.add(x, 1.0)),
+    (-0.5, 2.0),
+    c="ns_log1p_{T}({0})",
+)
+unary("sign", np.sign, _sign_rule, (0.2, 2.0), c="ns_sign_{T}({0})")
+unary("floor", np.floor, zeros, (0.2, 0.8), c="ns_floor_{T}({0})")
+unary("ceil", np.ceil, zeros, (0.2, 0.8), c="ns_ceil_{T}({0})")
+unary("rint", np.rint, zeros, (0.1, 0.4), c="ns_rint_{T}({0})")
+unary("isnan", np.isnan, c="ns_isnan_{T}({0})")
+unary("isinf", np.isinf, c="ns_isinf_{T}({0})")
+unary("isfinite", np.isfinite, c="ns_isfinite_{T}({0})")
+unary("signbit", np.signbit, c="ns_signbit_{T}({0})")
+unary("logical_not", np.logical_not, c="{0} == 0")
 
-binary("add", np.add, same, same)
+binary("add", np.add, same, same, c="{0} + {1}")
 binary(
     "subtract",
     np.subtract,
     same,
     lambda F, ct, out, a, b: F.negative(ct),
+    c="{0} - {1}",
 )
-binary("multiply", np.multiply, times_right, times_left)
+binary("multiply", np.multiply, times_right, times_left, c="{0} * {1}")
 binary(
     "divide",
     np.divide,
     lambda F, ct, out, a, b: F.divide(ct, b),
     lambda F, ct, out, a, b: F.negative(F.divide(F.multiply(ct, out), b)),
     (0.5, 2.0),
+    c="{0} / {1}",
 )
 
 
@@ -124,7 +145,7 @@ def _power_exponent(F: Any, ct: Any, out: Any, a: Any, b: Any) -> Any:
     return F.multiply(ct, F.multiply(out, F.log(F.where(F.equal(a, 0), 1.0, a))))
 
 
-binary("power", np.power, _power_base, _power_exponent, (0.5, 2.0))
+binary("power", np.power, _power_base, _power_exponent, (0.5, 2.0), c="ns_power_{T}({0}, {1})")
 
 
 def _float_power_base(F: Any, ct: Any, out: Any, a: Any, b: Any) -> Any:
@@ -135,7 +156,14 @@ def _float_power_exponent(F: Any, ct: Any, out: Any, a: Any, b: Any) -> Any:
     return _power_exponent(F, ct, out, a, F.astype(b, dtype=out.dtype.name))
 
 
-binary("float_power", np.float_power, _float_power_base, _float_power_exponent, (0.5, 2.0))
+binary(
+    "float_power",
+    np.float_power,
+    _float_power_base,
+    _float_power_exponent,
+    (0.5, 2.0),
+    c="ns_power_{T}({0}, {1})",
+)
 
 
 def _chooses(wins: str, *, ignoring_nan: bool) -> tuple[Rule, Rule]:
@@ -157,21 +185,43 @@ def _chooses(wins: str, *, ignoring_nan: bool) -> tuple[Rule, Rule]:
     return left, right
 
 
-binary("maximum", np.maximum, *_chooses("greater", ignoring_nan=False), smooth=False)
-binary("minimum", np.minimum, *_chooses("less", ignoring_nan=False), smooth=False)
-binary("fmax", np.fmax, *_chooses("greater", ignoring_nan=True), smooth=False)
-binary("fmin", np.fmin, *_chooses("less", ignoring_nan=True), smooth=False)
+binary(
+    "maximum",
+    np.maximum,
+    *_chooses("greater", ignoring_nan=False),
+    smooth=False,
+    c="ns_maximum_{T}({0}, {1})",
+)
+binary(
+    "minimum",
+    np.minimum,
+    *_chooses("less", ignoring_nan=False),
+    smooth=False,
+    c="ns_minimum_{T}({0}, {1})",
+)
+binary(
+    "fmax",
+    np.fmax,
+    *_chooses("greater", ignoring_nan=True),
+    smooth=False,
+    c="ns_fmax_{T}({0}, {1})",
+)
+binary(
+    "fmin", np.fmin, *_chooses("less", ignoring_nan=True), smooth=False, c="ns_fmin_{T}({0}, {1})"
+)
 binary(
     "logaddexp",
     np.logaddexp,
     lambda F, ct, out, a, b: F.multiply(ct, F.exp(F.subtract(a, out))),
     lambda F, ct, out, a, b: F.multiply(ct, F.exp(F.subtract(b, out))),
+    c="ns_logaddexp_{T}({0}, {1})",
 )
 binary(
     "logaddexp2",
     np.logaddexp2,
     lambda F, ct, out, a, b: F.multiply(ct, F.exp2(F.subtract(a, out))),
     lambda F, ct, out, a, b: F.multiply(ct, F.exp2(F.subtract(b, out))),
+    c="ns_logaddexp2_{T}({0}, {1})",
 )
 binary(
     "fmod",
@@ -180,6 +230,7 @@ binary(
     lambda F, ct, out, a, b: F.negative(F.multiply(ct, F.trunc(F.divide(a, b)))),
     (0.5, 2.0),
     smooth=False,
+    c="ns_fmod_{T}({0}, {1})",
 )
 
 
@@ -199,14 +250,15 @@ binary(
     lambda F, ct, out, a, b: F.negative(F.multiply(ct, F.floor_divide(a, b))),
     (0.5, 2.0),
     smooth=False,
+    c="ns_remainder_{T}({0}, {1})",
 )
-binary("floor_divide", np.floor_divide, domain=(0.5, 2.0))
-binary("greater", np.greater)
-binary("greater_equal", np.greater_equal)
-binary("less", np.less)
-binary("less_equal", np.less_equal)
-binary("equal", np.equal)
-binary("not_equal", np.not_equal)
-binary("logical_and", np.logical_and)
-binary("logical_or", np.logical_or)
-binary("logical_xor", np.logical_xor)
+binary("floor_divide", np.floor_divide, domain=(0.5, 2.0), c="ns_floor_divide_{T}({0}, {1})")
+binary("greater", np.greater, c="{0} > {1}")
+binary("greater_equal", np.greater_equal, c="{0} >= {1}")
+binary("less", np.less, c="{0} < {1}")
+binary("less_equal", np.less_equal, c="{0} <= {1}")
+binary("equal", np.equal, c="{0} == {1}")
+binary("not_equal", np.not_equal, c="{0} != {1}")
+binary("logical_and", np.logical_and, c="({0} != 0) & ({1} != 0)")
+binary("logical_or", np.logical_or, c="({0} != 0) | ({1} != 0)")
+binary("logical_xor", np.logical_xor, c="({0} != 0) ^ ({1} != 0)")

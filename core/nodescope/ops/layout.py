@@ -359,6 +359,7 @@ register(
             Sample((np.arange(3),), {"dtype": "float32"}),
             Sample((rng.standard_normal((2, 1)),), {"dtype": "complex128"}),
         ],
+        c="{0}",
     )
 )
 register(
@@ -371,5 +372,6 @@ register(
         numpy=(np.copy,),
         bind=lambda a: ((a,), {}),
         elementwise=True,
+        c="{0}",
     )
 )

@@ -61,5 +61,6 @@ register(
         ports=("x", "condition"),
         elementwise=True,
         flops=one_per_output,
+        c="ns_keep_{T}({0}, {1})",
     )
 )

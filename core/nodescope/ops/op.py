@@ -89,6 +89,10 @@ class Op:
         domain: Range of inputs for which the op is smooth, for generated tests.
         smooth: Second derivatives exist on the domain and are tested.
         flops: Estimated floating-point operations of one call.
+        c: One element of the output as a C expression, or ``""``. ``{0}``, ``{1}`` … are the
+            operands, converted to the dtype of NumPy's loop; ``{T}`` is that dtype in C (``f32``,
+            ``i64``, ``b8`` …), and ``{name}`` or ``{name|default}`` an attribute. Functions
+            ``ns_…`` are those of the C back end's prelude; a dtype that they lack has no C.
     """
 
     name: str
@@ -109,6 +113,7 @@ class Op:
     domain: tuple[float, float] = (-2.0, 2.0)
     smooth: bool = True
     flops: Callable[[tuple[Operand, ...], TensorSpec], int] = no_flops
+    c: str = ""
 
     special: bool = field(init=False, default=False)
     """Whether the tape has more to do than to call a rule per input."""

@@ -54,6 +54,7 @@ register(
         samples=_where_samples,
         elementwise=True,
         flops=one_per_output,
+        c="ns_where_{T}({0}, {1}, {2})",
     )
 )
 
@@ -126,6 +127,7 @@ register(
         ],
         smooth=False,
         flops=one_per_output,
+        c="ns_clip_{T}({0}, {low}, {high})",
     )
 )
 

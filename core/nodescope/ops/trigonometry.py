@@ -27,30 +27,58 @@ def _wide_root(F: Any, x: Any) -> Any:
     return F.multiply(F.sqrt(F.subtract(x, 1.0)), F.sqrt(F.add(x, 1.0)))
 
 
-unary("sin", np.sin, lambda F, ct, out, x: F.multiply(ct, F.cos(x)))
-unary("cos", np.cos, lambda F, ct, out, x: F.negative(F.multiply(ct, F.sin(x))))
-unary("tan", np.tan, lambda F, ct, out, x: F.multiply(ct, F.add(F.square(out), 1.0)), (-1.0, 1.0))
-unary("arcsin", np.arcsin, lambda F, ct, out, x: F.divide(ct, _root(F, x)), (-0.8, 0.8))
+unary("sin", np.sin, lambda F, ct, out, x: F.multiply(ct, F.cos(x)), c="ns_sin_{T}({0})")
+unary(
+    "cos", np.cos, lambda F, ct, out, x: F.negative(F.multiply(ct, F.sin(x))), c="ns_cos_{T}({0})"
+)
+unary(
+    "tan",
+    np.tan,
+    lambda F, ct, out, x: F.multiply(ct, F.add(F.square(out), 1.0)),
+    (-1.0, 1.0),
+    c="ns_tan_{T}({0})",
+)
+unary(
+    "arcsin",
+    np.arcsin,
+    lambda F, ct, out, x: F.divide(ct, _root(F, x)),
+    (-0.8, 0.8),
+    c="ns_arcsin_{T}({0})",
+)
 unary(
     "arccos",
     np.arccos,
     lambda F, ct, out, x: F.negative(F.divide(ct, _root(F, x))),
     (-0.8, 0.8),
+    c="ns_arccos_{T}({0})",
 )
-unary("arctan", np.arctan, lambda F, ct, out, x: F.divide(ct, F.add(F.square(x), 1.0)))
-unary("sinh", np.sinh, lambda F, ct, out, x: F.multiply(ct, F.cosh(x)))
-unary("cosh", np.cosh, lambda F, ct, out, x: F.multiply(ct, F.sinh(x)))
+unary(
+    "arctan",
+    np.arctan,
+    lambda F, ct, out, x: F.divide(ct, F.add(F.square(x), 1.0)),
+    c="ns_arctan_{T}({0})",
+)
+unary("sinh", np.sinh, lambda F, ct, out, x: F.multiply(ct, F.cosh(x)), c="ns_sinh_{T}({0})")
+unary("cosh", np.cosh, lambda F, ct, out, x: F.multiply(ct, F.sinh(x)), c="ns_cosh_{T}({0})")
 unary(
     "arcsinh",
     np.arcsinh,
     lambda F, ct, out, x: F.divide(ct, F.sqrt(F.add(F.square(x), 1.0))),
+    c="ns_arcsinh_{T}({0})",
 )
-unary("arccosh", np.arccosh, lambda F, ct, out, x: F.divide(ct, _wide_root(F, x)), (1.2, 3.0))
+unary(
+    "arccosh",
+    np.arccosh,
+    lambda F, ct, out, x: F.divide(ct, _wide_root(F, x)),
+    (1.2, 3.0),
+    c="ns_arccosh_{T}({0})",
+)
 unary(
     "arctanh",
     np.arctanh,
     lambda F, ct, out, x: F.divide(ct, F.subtract(1.0, F.square(x))),
     (-0.8, 0.8),
+    c="ns_arctanh_{T}({0})",
 )
 for _name, _ufunc, _factor in (
     ("deg2rad", np.deg2rad, math.pi / 180), ("radians", np.radians, math.pi / 180),
@@ -68,7 +96,7 @@ def _hypot_rule(port: int) -> Rule:
     return rule
 
 
-binary("hypot", np.hypot, _hypot_rule(0), _hypot_rule(1), (0.3, 2.0))
+binary("hypot", np.hypot, _hypot_rule(0), _hypot_rule(1), (0.3, 2.0), c="ns_hypot_{T}({0}, {1})")
 
 
 def _turn(F: Any, ct: Any, y: Any, x: Any) -> Any:
@@ -82,6 +110,7 @@ binary(
     lambda F, ct, out, y, x: F.multiply(_turn(F, ct, y, x), x),
     lambda F, ct, out, y, x: F.negative(F.multiply(_turn(F, ct, y, x), y)),
     (0.3, 2.0),
+    c="ns_arctan2_{T}({0}, {1})",
 )
 
 # sinc and the modified Bessel functions

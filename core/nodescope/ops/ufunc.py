@@ -20,24 +20,25 @@ LN2, LN10 = 0.6931471805599453, 2.302585092994046
 
 def unary(
     name: str, ufunc: np.ufunc, rule: Rule | None = None, domain: Domain = (-2.0, 2.0), *,
-    smooth: bool = True,
+    smooth: bool = True, c: str = "",
 ) -> None:  # fmt: skip
-    """Register a ufunc of one input."""
-    _register(name, ufunc, None if rule is None else (rule,), ("x",), domain, smooth)
+    """Register a ufunc of one input; ``c`` is its `Op.c`."""
+    _register(name, ufunc, None if rule is None else (rule,), ("x",), domain, smooth, c)
 
 
 def binary(
     name: str, ufunc: np.ufunc, left: Rule | None = None, right: Rule | None = None,
-    domain: Domain = (-2.0, 2.0), *, smooth: bool = True,
+    domain: Domain = (-2.0, 2.0), *, smooth: bool = True, c: str = "",
 ) -> None:  # fmt: skip
-    """Register a ufunc of two inputs."""
+    """Register a ufunc of two inputs; ``c`` is its `Op.c`."""
     rules = None if left is None and right is None else (left, right)
-    _register(name, ufunc, rules, ("x1", "x2"), domain, smooth)
+    _register(name, ufunc, rules, ("x1", "x2"), domain, smooth, c)
 
 
 def _register(
-    name: str, ufunc: np.ufunc, rules: Any, ports: tuple[str, ...], domain: Domain, smooth: bool
-) -> None:
+    name: str, ufunc: np.ufunc, rules: Any, ports: tuple[str, ...], domain: Domain, smooth: bool,
+    c: str,
+) -> None:  # fmt: skip
     register(
         Op(
             name=name,
@@ -52,6 +53,7 @@ def _register(
             domain=domain,
             smooth=smooth,
             flops=one_per_output,
+            c=c,
         )
     )
 

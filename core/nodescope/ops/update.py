@@ -39,5 +39,6 @@ register(
         impl=_assign,
         ports=("old", "new"),
         samples=lambda rng: [Sample((rng.standard_normal((3, 4)), rng.standard_normal((3, 4))))],
+        c="{1}",
     )
 )

@@ -1,0 +1,1 @@
+"""The C back end: kernels that the system's own compiler makes."""

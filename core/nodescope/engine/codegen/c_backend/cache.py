@@ -1,0 +1,176 @@
+"""The cache of compiled libraries on disk: found by name, proved by a checksum, bounded in size.
+
+Two processes may build the same library at once: each writes a file of its own and moves it into
+place, and either one is right. A file that is damaged is as good as none.
+
+Invariant: what `find` gives was written whole by somebody with our user id; nothing that could be
+in use is removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+MOST_BYTES = 256 << 20
+MOST_FILES = 4096
+_IN_USE_S = 600.0  # younger files are not removed: somebody may be about to load them
+_EVERY = 64  # publications between two looks at the size
+_DIGEST = hashlib.sha256().digest_size
+_COUNT = 0
+_LOCK = threading.Lock()
+
+
+def folder_of(environ: Mapping[str, str]) -> Path:
+    """Where libraries are kept, whether or not it is there yet."""
+    named = environ.get("NODESCOPE_CACHE", "")
+    if named:
+        return Path(named).expanduser().absolute() / "c"
+    base = environ.get("XDG_CACHE_HOME", "")
+    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
+    return root / "nodescope" / "c"
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """One folder of libraries.
+
+    Attributes:
+        folder: Where.
+        private: It is this process's own, and goes when the process ends.
+    """
+
+    folder: Path
+    private: bool = False
+
+    def path(self, key: str) -> Path:
+        """The library of a key, whether or not it is there."""
+        return self.folder / f"{key}.so"
+
+    def find(self, key: str) -> Path | None:
+        """The library of a key if it is there and whole; a damaged one is removed."""
+        path = self.path(key)
+        try:
+            content = path.read_bytes()
+            told = self.sum(key).read_bytes()
+        except OSError:
+            return None
+        if len(told) != _DIGEST or hashlib.sha256(content).digest() != told:
+            self.drop(key)
+            return None
+        try:
+            os.utime(path)  # used now: the oldest go first
+        except OSError:
+            pass
+        return path
+
+    def sum(self, key: str) -> Path:
+        """Where the checksum of a library stands."""
+        return self.folder / f"{key}.sum"
+
+    def drop(self, key: str) -> None:
+        """Remove a library, if it is there."""
+        for path in (self.path(key), self.sum(key)):
+            try:
+                path.unlink()
+            except OSError:
+                pass
+
+    def publish(self, key: str, content: bytes) -> Path:
+        """Put a library into its place, at once and whole.
+
+        Raises:
+            OSError: The disk is full, or the folder cannot be written.
+        """
+        # The checksum last: who finds a new library with an old checksum builds it again.
+        self.write(self.path(key), content)
+        self.write(self.sum(key), hashlib.sha256(content).digest())
+        self._tidy()
+        return self.path(key)
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Write a file by way of a temporary one. Raises `OSError`."""
+        handle, name = tempfile.mkstemp(dir=self.folder, prefix=".", suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+
+    def _tidy(self) -> None:
+        global _COUNT
+        with _LOCK:
+            _COUNT += 1
+            due = _COUNT % _EVERY == 1
+        if due:
+            self.evict(time.time())
+
+    def evict(self, now: float) -> int:
+        """Remove the libraries not used for the longest time until the rest fits.
+
+        Args:
+            now: Seconds since the epoch.
+
+        Returns:
+            How many were removed.
+        """
+        found: list[tuple[float, int, str]] = []
+        for entry in os.scandir(self.folder):
+            try:
+                info = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue  # another process was here
+            if entry.name.endswith(".so"):
+                found.append((info.st_mtime, info.st_size, entry.name[: -len(".so")]))
+            elif entry.name.endswith(".tmp") and now - info.st_mtime > 6 * _IN_USE_S:
+                os.unlink(entry.path)  # of a process that was killed
+        found.sort()
+        size, count, removed = sum(each[1] for each in found), len(found), 0
+        for used, held, key in found:
+            if (size <= MOST_BYTES and count <= MOST_FILES) or now - used < _IN_USE_S:
+                break
+            self.drop(key)
+            size, count, removed = size - held, count - 1, removed + 1
+        return removed
+
+
+def opened(folder: Path) -> tuple[Cache | None, str]:
+    """The cache in a folder, which is made if need be; or None and the reason against it."""
+    try:
+        # One by one: those above are made with the mode that the user's umask gives.
+        folder.parent.parent.mkdir(parents=True, exist_ok=True)
+        for each in (folder.parent, folder):
+            each.mkdir(mode=0o700, exist_ok=True)
+            reason = _distrusted(each, stat.S_IWOTH if each is not folder else _OTHERS)
+            if reason:
+                return None, reason
+        handle, name = tempfile.mkstemp(dir=folder, prefix=".", suffix=".tmp")
+        os.close(handle)
+        os.unlink(name)
+    except OSError as error:
+        return None, f"the cache {folder} cannot be written: {error.strerror or error}"
+    return Cache(folder), ""
+
+
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+def _distrusted(folder: Path, others: int) -> str:
+    """Why libraries from a folder must not be loaded, or ``""``: who can write it can run as us."""
+    if not hasattr(os, "geteuid"):
+        return ""
+    info = folder.stat()
+    if info.st_uid not in (os.geteuid(), 0):
+        return f"the cache {folder} belongs to another user (id {info.st_uid})"
+    if info.st_mode & others and (others == _OTHERS or not info.st_mode & stat.S_ISVTX):
+        return f"the cache {folder} can be written by others (mode {info.st_mode & 0o777:o})"
+    return ""

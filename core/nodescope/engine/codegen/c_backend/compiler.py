@@ -1,0 +1,208 @@
+"""The system's C compiler: which one, what it can do, and running it.
+
+Finding out takes a compilation or two; what came out is remembered on disk, keyed by the program's
+path, time and size and by the processor.
+
+Invariant: nothing here changes the floating-point mode, and no shell is involved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodescope.errors import CompilerError
+
+FORMAT = 1  # of what is on disk; another number, another library
+TIMEOUT_S = 60.0
+_SAID = 3  # last lines of a compiler's complaint that a reason repeats
+
+EXACT = (
+    "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv",
+    "-fno-strict-aliasing", "-std=gnu11", "-w", "-fPIC", "-shared", "-fvisibility=hidden",
+)  # fmt: skip
+"""Flags that keep every result: NaN, infinities, denormals and signed zeros stay what they are.
+
+Never ``-ffast-math``: it drops NaN, and linking with it turns off denormals in the thread that
+loads the library, NumPy's own included.
+"""
+_UNSAFE = re.compile(
+    r"-(Ofast|ffast-math|funsafe-math-optimizations|ffinite-math-only|mdaz-ftz|fassociative-math"
+    r"|freciprocal-math|fno-signed-zeros|fcx-limited-range)$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """A compiler that passed the self-test.
+
+    Attributes:
+        command: The program and the words that always follow it.
+        version: First line of what it says of itself.
+        flags: What it is given.
+        libraries: What it links with.
+        key: Digest of all that a library depends on besides its source.
+    """
+
+    command: tuple[str, ...]
+    version: str
+    flags: tuple[str, ...]
+    libraries: tuple[str, ...]
+    key: str
+
+
+def find(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The words that start the compiler: NODESCOPE_CC, else CC, else cc, gcc or clang.
+
+    Raises:
+        CompilerError: There is none, or it is told to compute inexactly.
+    """
+    named = environ.get("NODESCOPE_CC", "").strip()
+    path = environ.get("PATH", os.defpath)
+    if named:
+        words = _words(named)
+        program = shutil.which(words[0], path=path)
+        if program is None:
+            raise CompilerError(f"NODESCOPE_CC names {words[0]!r}, which is no program")
+        return (program, *words[1:])
+    for each in (environ.get("CC", "").strip(), "cc", "gcc", "clang"):
+        if each:
+            words = _words(each)
+            program = shutil.which(words[0], path=path)
+            if program is not None:
+                return (program, *words[1:])
+    raise CompilerError(
+        "there is no C compiler on PATH", hint="install gcc or clang, or name one by NODESCOPE_CC"
+    )
+
+
+def _words(command: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise CompilerError(f"the compiler's name {command!r} has no end: {error}") from None
+    for word in words:
+        if _UNSAFE.match(word):
+            raise CompilerError(f"the compiler is told {word}, with which NaN and zeros get lost")
+    return words
+
+
+def processor() -> str:
+    """What code for this very processor depends on: its model and the features that it has."""
+    try:
+        with open("/proc/cpuinfo", "rb", buffering=0) as file:
+            # One read gives the first processor; all of them would take long on large machines.
+            text = file.read(16384).decode("ascii", "replace")
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    wanted = ("flags", "Features", "vendor_id", "cpu family", "model\t", "CPU ", "isa")
+    lines: list[str] = []
+    for line in text.split("\n\n")[0].splitlines():
+        if line.startswith(wanted):
+            lines.append(" ".join(line.split()))
+    return f"{platform.machine()}\n" + "\n".join(lines)
+
+
+def fingerprint(command: tuple[str, ...], cpu: str) -> str:
+    """What names a compiler without running it: each word, its file's time and size, the processor.
+
+    Raises:
+        CompilerError: The program is gone.
+    """
+    real = os.path.realpath(command[0])
+    try:
+        info = os.stat(real)
+    except OSError as error:
+        raise CompilerError(f"the compiler {real} cannot be read: {error.strerror}") from None
+    parts = (*command, real, info.st_mtime_ns, info.st_size, cpu, libc(), FORMAT, EXACT)
+    return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:32]
+
+
+def libc() -> str:
+    """The C library, such as ``glibc 2.36``, or ``""``."""
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (AttributeError, ValueError, OSError):
+        return ""
+
+
+def vector_functions() -> int:
+    """How much of libmvec the C library has: 0, 1 (glibc 2.22) or 2 (glibc 2.35)."""
+    found = re.fullmatch(r"glibc (\d+)\.(\d+)", libc())
+    if found is None or platform.machine() != "x86_64" or sys.maxsize < 1 << 32:
+        return 0
+    version = (int(found[1]), int(found[2]))
+    return 2 if version >= (2, 35) else 1 if version >= (2, 22) else 0
+
+
+def attempts(cpu: str) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Flags and libraries to try, the fastest code first, the most cautious last."""
+    words = set(cpu.split())
+    native = ("-march=native", "-mprefer-vector-width=512") if "avx512f" in words else (
+        "-march=native",)  # fmt: skip
+    level = vector_functions()
+    found: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+    if level:
+        found.append(((*EXACT, *native, f"-DNS_LIBMVEC={level}"), ("-lmvec", "-lm")))
+    found.append(((*EXACT, *native), ("-lm",)))
+    found.append((EXACT, ("-lm",)))
+    return found
+
+
+def version_of(command: tuple[str, ...]) -> str:
+    """What it says of itself, and the machine that it compiles for. Raises `CompilerError`."""
+    said = run((*command, "--version"), Path.cwd()).strip().splitlines()
+    target = run((*command, "-dumpmachine"), Path.cwd()).strip()
+    return f"{said[0] if said else command[0]} [{target}]"
+
+
+def run(words: tuple[str, ...], folder: Path) -> str:
+    """Run the compiler in a folder and give what it printed.
+
+    Raises:
+        CompilerError: It cannot be started, fails, or takes more than `TIMEOUT_S`.
+    """
+    name = os.path.basename(words[0])
+    environment = {**os.environ, "LC_ALL": "C", "LANGUAGE": "C", "TMPDIR": str(folder)}
+    try:
+        process = subprocess.Popen(
+            words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise CompilerError(f"{name} cannot be started: {error.strerror}") from None
+    try:
+        printed, _ = process.communicate(timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise CompilerError(f"{name} was not done after {TIMEOUT_S:g} s") from None
+    finally:
+        if process.returncode is None:  # with those that it started: they hold the pipe, too
+            _kill(process)
+    said = printed.decode("utf-8", "replace")
+    if process.returncode:
+        status = process.returncode
+        how = f"failed with status {status}" if status > 0 else f"was ended by signal {-status}"
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        told = "; ".join(lines[-_SAID:])
+        raise CompilerError(f"{name} {how}" + (f": {told}" if told else ""))
+    return said
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except OSError:
+        process.kill()
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

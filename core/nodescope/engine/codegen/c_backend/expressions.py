@@ -1,0 +1,191 @@
+"""Ops as C expressions of one element: `Op.c` filled in for given dtypes and attributes.
+
+The computing dtypes are those of the loop that NumPy would choose. A generator stores each
+expression's value in a variable of the expression's own dtype before it uses it again: small
+integers wrap, and bool becomes 0 or 1, by that very assignment.
+
+Invariant: an expression gives the bits of the op's ``impl``, except for the functions that
+`prelude.ULPS` lists, which stay within the bounds that stand there.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.codegen.c_backend.prelude import FUNCTIONS
+from nodescope.ir.graph import TensorSpec
+from nodescope.ops.op import Op, Operand
+from nodescope.ops.shapes import dtype_of
+
+CTYPES: dict[str, str] = {
+    "bool": "b8", "float32": "f32", "float64": "f64",
+    **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+"""C types of computing, by dtype. In memory bool is ``u8``: load it with ``!= 0``."""
+
+_FIELD = re.compile(r"\{(\w+)(?:\|([^{}]*))?\}")
+_CALL = re.compile(r"\bns_\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """One op on elements.
+
+    Attributes:
+        text: C, with ``{0}``, ``{1}`` … where the operands go.
+        operands: What each operand is converted to first.
+        dtype: Of the variable that takes the value.
+        functions: The functions of the prelude that it calls.
+    """
+
+    text: str
+    operands: tuple[str, ...]
+    dtype: str
+    functions: tuple[str, ...]
+
+    def fill(self, *operands: str) -> str:
+        """The C text for operands that are expressions of the right types themselves."""
+        return _FIELD.sub(lambda found: f"({operands[int(found[1])]})", self.text)
+
+
+def expression(
+    op: Op, operands: Sequence[Operand], attrs: Mapping[str, Any]
+) -> Expression | None:
+    """How C computes one element of an op, or None if it cannot.
+
+    Args:
+        op: The op.
+        operands: A spec per tensor, and Python scalars as they are; they promote weakly.
+        attrs: The op's own attributes.
+    """
+    if not op.c:
+        return None
+    out = op.infer(tuple(operands), dict(attrs))
+    if not isinstance(out, TensorSpec) or out.dtype not in CTYPES:
+        return None
+    dtypes = _operand_dtypes(op, operands, out)
+    if dtypes is None or any(each not in CTYPES for each in dtypes):
+        return None
+    for operand, dtype in zip(operands, dtypes, strict=True):
+        if isinstance(operand, TensorSpec):
+            if operand.dtype not in CTYPES or not castable(operand.dtype, dtype):
+                return None
+        elif literal(operand, dtype) is None:
+            return None
+    if op.name == "astype" and not castable(dtypes[0], out.dtype):
+        return None
+    computing = out.dtype if op.name in _BY_OUTPUT else dtypes[-1 if op.name == "where" else 0]
+    text = _rendered(op.c, attrs, computing)
+    if text is None:
+        return None
+    functions = tuple(dict.fromkeys(_CALL.findall(text)))
+    if any(each not in FUNCTIONS for each in functions):
+        return None
+    return Expression(text, dtypes, out.dtype, functions)
+
+
+_BY_OUTPUT = {"astype"}
+_SAME = {"assign", "copy", "astype", "zeros_like", "ones_like"}  # take what they get
+
+
+def _operand_dtypes(
+    op: Op, operands: Sequence[Operand], out: TensorSpec
+) -> tuple[str, ...] | None:
+    """The dtypes that NumPy converts the operands to before it computes."""
+    if isinstance(op.impl, np.ufunc):
+        given = tuple(dtype_of(each) for each in operands)
+        if any(isinstance(each, np.dtype) and each.name not in CTYPES for each in given):
+            return None
+        loop = op.impl.resolve_dtypes((*given, *(None,) * op.impl.nout))[: len(given)]
+        # Comparisons of signed with unsigned numbers are by value, which C's are not.
+        mixed = {each.kind for each in loop} >= {"i", "u"}
+        return None if mixed else tuple(each.name for each in loop)
+    if op.name == "where":
+        return ("bool", out.dtype, out.dtype)
+    if op.name == "keep":
+        return (out.dtype, "bool")
+    if op.name == "dropout":
+        return (out.dtype, "bool")
+    if op.name in _SAME:
+        return tuple(
+            each.dtype if isinstance(each, TensorSpec) else np.result_type(each).name
+            for each in operands
+        )
+    return (out.dtype,) * len(operands)
+
+
+def castable(given: str, wanted: str) -> bool:
+    """Whether C converts as NumPy does, bit by bit, for every value.
+
+    What a float that does not fit becomes as a small or unsigned integer is up to the compiler.
+    """
+    kinds = np.dtype(given).kind + np.dtype(wanted).kind
+    return kinds not in ("fi", "fu") or wanted in ("int32", "int64")
+
+
+def literal(value: Any, dtype: str) -> str | None:
+    """A Python scalar as C of that dtype, to the bit; None if it does not fit."""
+    kind = np.dtype(dtype).kind
+    if isinstance(value, complex | np.complexfloating):
+        return None
+    if kind == "b":
+        return "1" if value else "0"
+    if kind in "iu":
+        if not isinstance(value, int | np.integer):
+            return None
+        number, info = int(value), np.iinfo(dtype)
+        if not info.min <= number <= info.max:
+            return None
+        if number == -(1 << 63):
+            return "INT64_MIN"
+        suffix = {"int64": "LL", "uint64": "ULL", "uint32": "U"}.get(dtype, "")
+        return f"({number}{suffix})" if number < 0 else f"{number}{suffix}"
+    try:
+        with np.errstate(over="ignore"):
+            number = float(np.dtype(dtype).type(value))
+    except OverflowError:
+        return None
+    if math.isnan(number):
+        return f"(({CTYPES[dtype]})NAN)"
+    if math.isinf(number):
+        return f"(({CTYPES[dtype]}){'-' if number < 0 else ''}INFINITY)"
+    text = repr(number) if _short(number, dtype) else number.hex()
+    text += "f" if dtype == "float32" else ""
+    return f"({text})" if text.startswith("-") else text
+
+
+def _short(number: float, dtype: str) -> bool:
+    """Whether its decimal text is short, and means this number in C, too."""
+    text = repr(number)
+    return len(text) < 12 and float(np.dtype(dtype).type(text)) == number
+
+
+def _rendered(template: str, attrs: Mapping[str, Any], dtype: str) -> str | None:
+    """The template with dtype and attributes filled in, the operands left open."""
+    missing = False
+
+    def fill(found: re.Match[str]) -> str:
+        nonlocal missing
+        name, default = found[1], found[2]
+        if name.isdigit():
+            return found[0]
+        if name == "T":
+            return CTYPES[dtype]
+        if name not in attrs and default is not None:
+            return default if default.isalpha() else literal(float(default), dtype) or ""
+        value = attrs.get(name)
+        if isinstance(value, str):
+            return value
+        text = None if value is None else literal(value, dtype)
+        missing = missing or text is None
+        return text or ""
+
+    text = _FIELD.sub(fill, template)
+    return None if missing else text

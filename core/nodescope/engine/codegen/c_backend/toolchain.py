@@ -1,0 +1,342 @@
+"""From C source to a loaded library: built once, then found on disk.
+
+Invariant: what is loaded was built from this very source by a compiler that passed the self-test;
+whatever goes wrong is a `CompilerError` of one sentence, and the other back ends go on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nodescope.engine.codegen.c_backend import cache as caches
+from nodescope.engine.codegen.c_backend import compiler as compilers
+from nodescope.engine.codegen.c_backend import selftest
+from nodescope.engine.codegen.c_backend.cache import Cache
+from nodescope.engine.codegen.c_backend.compiler import Compiler
+from nodescope.engine.source import user_source
+from nodescope.errors import CompilerError
+
+_STAMP = "ns_built_from"
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A loaded library.
+
+    Attributes:
+        path: Its file.
+        found: It was in the cache; else it was compiled now.
+        seconds: What building or finding and loading took.
+        handle: For ctypes.
+    """
+
+    path: Path
+    found: bool
+    seconds: float
+    handle: ctypes.CDLL
+
+    def address(self, name: str) -> int:
+        """The address of a function or variable. Raises `CompilerError` if it has none."""
+        try:
+            symbol = getattr(self.handle, name)
+        except AttributeError:
+            raise CompilerError(f"the library made from C has no {name}") from None
+        found = ctypes.cast(symbol, ctypes.c_void_p).value
+        assert found is not None
+        return found
+
+    def function(
+        self, name: str, *arguments: Any, result: Any = None, locked: bool = False
+    ) -> Callable[..., Any]:
+        """A function to call.
+
+        Args:
+            name: Its name in C.
+            arguments: ctypes types of its parameters.
+            result: The ctypes type of what it gives, None for void.
+            locked: Keep the interpreter's lock meanwhile: right for what takes microseconds or
+                reads Python objects; else other threads run.
+        """
+        kind = ctypes.PYFUNCTYPE if locked else ctypes.CFUNCTYPE
+        return kind(result, *arguments)(self.address(name))  # type: ignore[no-any-return]
+
+
+class _State:
+    """What this process knows: made anew in a child after a fork, for its private folder."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.building: dict[str, threading.Lock] = {}
+        self.compilers: dict[tuple[Any, ...], Compiler | CompilerError] = {}
+        self.caches: dict[Path, Cache] = {}
+        self.libraries: dict[str, Library] = {}
+        self.private: Cache | None = None
+        self.said: set[str] = set()
+
+
+_state = _State()
+
+
+def unavailable() -> str:
+    """Why C cannot be used here, or ``""`` if it can. The first answer of a machine takes 0.3 s."""
+    try:
+        compiler()
+    except CompilerError as error:
+        return str(error)
+    return ""
+
+
+def compiler() -> Compiler:
+    """The compiler that is used, tested. Raises `CompilerError`."""
+    names = ("NODESCOPE_CC", "CC", "PATH", "NODESCOPE_CACHE", "XDG_CACHE_HOME", "HOME")
+    key = tuple(os.environ.get(name) for name in names)
+    with _state.lock:
+        known = _state.compilers.get(key)
+        if known is None:
+            try:
+                known = _compiler()
+            except CompilerError as error:
+                known = error
+            _state.compilers[key] = known
+    if isinstance(known, CompilerError):
+        raise CompilerError(known.message, hint=known.hint)
+    return known
+
+
+def build(source: str, *, openmp: bool = False) -> Library:
+    """The library of a source text.
+
+    Args:
+        source: Complete C, which says itself which functions are visible.
+        openmp: Whether ``#pragma omp parallel`` counts; ``omp simd`` always does.
+
+    Raises:
+        CompilerError: No compiler works, it refuses the text, or nothing can be written.
+    """
+    start = time.perf_counter()
+    tool = compiler()
+    key = _key(source, tool, openmp)
+    library = _state.libraries.get(key)
+    if library is not None:
+        return library
+    with _state.lock:
+        lock = _state.building.setdefault(key, threading.Lock())
+    with lock:
+        library = _state.libraries.get(key)
+        if library is None:
+            library = _state.libraries[key] = _find_or_build(source, tool, openmp, key, start)
+    return library
+
+
+def warn_once(reason: str) -> None:
+    """Say at the user's line why C is not used: once per process for each reason."""
+    with _state.lock:
+        if reason in _state.said:
+            return
+        _state.said.add(reason)
+    at = user_source()
+    if at is None:
+        warnings.warn(reason, UserWarning, stacklevel=2)
+    else:
+        warnings.warn_explicit(reason, UserWarning, at.file, at.line)
+
+
+def forget() -> None:
+    """Forget all that this process found out, for tests; loaded libraries stay loaded."""
+    global _state
+    _leave(_state)
+    _state = _State()
+
+
+# Finding out
+
+
+def _compiler() -> Compiler:
+    command = compilers.find(os.environ)
+    cpu = compilers.processor()
+    name = compilers.fingerprint(command, cpu)
+    home = _cache()
+    note = home.folder / f"{name}.json"
+    try:
+        found = json.loads(note.read_text())
+        return Compiler(
+            tuple(found["command"]), found["version"], tuple(found["flags"]),
+            tuple(found["libraries"]), found["key"],
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # not there, or not whole
+    version = compilers.version_of(command)
+    failed: CompilerError | None = None
+    for flags, libraries in compilers.attempts(cpu):
+        words = (*command, version, *flags, *libraries, cpu, compilers.libc(), compilers.FORMAT)
+        key = hashlib.sha256("\0".join(map(str, words)).encode()).hexdigest()
+        tool = Compiler(command, version, flags, libraries, key)
+        try:
+            library = _find_or_build(
+                selftest.SOURCE, tool, False, _key(selftest.SOURCE, tool, False),
+                time.perf_counter(),
+            )  # fmt: skip
+            selftest.check(library.function)
+        except CompilerError as error:
+            if failed is None:
+                failed = error
+            if "was not done" in error.message:
+                break
+            continue
+        try:
+            home.write(note, json.dumps(asdict(tool)).encode())
+        except OSError:
+            pass  # found out again next time
+        return tool
+    assert failed is not None
+    raise failed
+
+
+def _cache() -> Cache:
+    """The cache, or a private folder if there can be none; the user is told why."""
+    folder = caches.folder_of(os.environ)
+    found = _state.caches.get(folder)
+    if found is None:
+        opened, reason = caches.opened(folder)
+        if opened is None:
+            opened = _private()
+            warn_once(f"{reason}; what is compiled is not kept for other processes")
+        found = _state.caches[folder] = opened
+    return found
+
+
+def _private() -> Cache:
+    """A folder of this process. Raises `CompilerError`."""
+    if _state.private is None:
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="nodescope-"))
+        except OSError as error:
+            raise CompilerError(
+                f"there is no place to compile in: {error.strerror or error}"
+            ) from None
+        _state.private = Cache(folder, private=True)
+    return _state.private
+
+
+# Building
+
+
+def _key(source: str, tool: Compiler, openmp: bool) -> str:
+    return hashlib.sha256(f"{tool.key}\0{openmp}\0{source}".encode()).hexdigest()[:40]
+
+
+def _find_or_build(source: str, tool: Compiler, openmp: bool, key: str, start: float) -> Library:
+    home = _cache()
+    for _ in range(2):  # a library may vanish, or turn out not to be one, after it was found
+        path = home.find(key)
+        if path is None:
+            break
+        try:
+            return Library(path, True, time.perf_counter() - start, _load(path, key))
+        except CompilerError:
+            home.drop(key)
+    content = _compiled(source, tool, openmp, key)
+    last: CompilerError | None = None
+    for place in (home, _private):
+        try:
+            cache = place if isinstance(place, Cache) else place()
+            path = cache.publish(key, content)
+            return Library(path, False, time.perf_counter() - start, _load(path, key))
+        except OSError as error:
+            reason = f"the cache {cache.folder} cannot be written: {error.strerror or error}"
+            last = CompilerError(reason)
+        except CompilerError as error:
+            # A folder from which nothing may be executed, or the library is at fault.
+            home.drop(key)
+            reason, last = "", last or error
+        if reason:
+            warn_once(f"{reason}; what is compiled is not kept for other processes")
+    assert last is not None
+    raise last
+
+
+def _compiled(source: str, tool: Compiler, openmp: bool, key: str) -> bytes:
+    text = f'{source}\n__attribute__((visibility("default"))) const char {_STAMP}[] = "{key}";\n'
+    parallel = ("-fopenmp",) if openmp else ("-fopenmp-simd",)
+    # Names without folders: libraries of one source are the same to the byte.
+    words = (
+        *tool.command, *tool.flags, *parallel, "-s", "kernel.c", "-o", "kernel.so",
+        *tool.libraries,
+    )  # fmt: skip
+    last: CompilerError | None = None
+    for parent in (None, _cache().folder):  # one may be full, and the other not
+        try:
+            work = Path(tempfile.mkdtemp(prefix=".build-", dir=parent))
+        except OSError as error:
+            last = CompilerError(f"there is no place to compile in: {error.strerror or error}")
+            continue
+        try:
+            (work / "kernel.c").write_text(text, encoding="utf-8")
+            compilers.run(words, work)
+            return (work / "kernel.so").read_bytes()
+        except OSError as error:
+            last = CompilerError(
+                f"{os.path.basename(tool.command[0])} left no library: {error.strerror or error}"
+            )
+        except CompilerError as error:
+            last = error
+            if "No space left" not in error.message:
+                break
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    assert last is not None
+    raise last
+
+
+def _load(path: Path, key: str) -> ctypes.CDLL:
+    """Load a library, and make sure that it is the one. Raises `CompilerError`."""
+    try:
+        handle = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise CompilerError(f"what the compiler made cannot be loaded: {error}") from None
+    try:
+        stamp = (ctypes.c_char * (len(key) + 1)).in_dll(handle, _STAMP).value
+    except ValueError:
+        stamp = b""
+    if stamp != key.encode():
+        raise CompilerError("what the compiler made is not what it was given")
+    return handle
+
+
+# The end
+
+
+def _leave(state: _State) -> None:
+    if state.private is not None and state.private.folder.exists():
+        shutil.rmtree(state.private.folder, ignore_errors=True)
+
+
+def _leave_all() -> None:
+    _leave(_state)
+
+
+def _child() -> None:
+    """A forked child keeps what is loaded; the private folder is its parent's."""
+    global _state
+    parent, _state = _state, _State()
+    _state.libraries, _state.compilers = dict(parent.libraries), dict(parent.compilers)
+    _state.caches = {k: each for k, each in parent.caches.items() if not each.private}
+    _state.said = set(parent.said)
+
+
+atexit.register(_leave_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_child)
