@@ -30,6 +30,7 @@ from nodescope.engine.static.dynamic import Dynamic, Wanted
 from nodescope.engine.static.entry import Entry, Stale
 from nodescope.engine.static.explain import Explanation, Record
 from nodescope.engine.static.guards import Guards
+from nodescope.engine.static.lowering import Wish
 from nodescope.engine.static.program import program_of
 from nodescope.engine.static.signature import (
     Form,
@@ -63,11 +64,13 @@ class Compiled:
         donate: tuple[str, ...],
         dynamic: Wanted,
         name: str | None,
+        wish: Wish,
     ) -> None:
         functools.update_wrapper(self, function, updated=())
         self.__wrapped__ = function
         self.name = name or str(getattr(function, "__name__", type(function).__name__))
         self._static, self._donate, self._wanted = frozenset(static), donate, dynamic
+        self._wish = wish
         self._names = parameters_of(function)
         self._lock = threading.RLock()
         self._entries: dict[Key, tuple[Entry, ...]] = {}
@@ -199,7 +202,7 @@ class Compiled:
             traced = trace(function, form, recording)
             self._check_draws(guards, before)
             donated = self._given_away(form)
-            entry = Entry(traced, guards, self.name, donated)
+            entry = Entry(traced, guards, self.name, donated, wish=self._wish)
             said = self._dynamic.begin(self._weak(owner), entry) if not self._records else ""
             took = (time.perf_counter() - start) * 1e3
             self._keep(key, (*self._entries.get(key, ()), entry)[-_MOST_VARIANTS:])
@@ -319,8 +322,9 @@ class Compiled:
                 found = self._bound.get(key)
                 if found is None:
                     own = Compiled(
-                        self.__wrapped__, tuple(self._static), self._donate, self._wanted, self.name
-                    )
+                        self.__wrapped__, tuple(self._static), self._donate, self._wanted,
+                        self.name, self._wish,
+                    )  # fmt: skip
                     own._names = self._names[1:]
                     found = self._bound[key] = (self._weakly(owner, key), own)
         return Method(found[1], owner)

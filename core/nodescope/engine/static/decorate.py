@@ -13,6 +13,7 @@ from typing import Any
 from nodescope.engine.source import where
 from nodescope.engine.static.compiled import Compiled, Method, parameters_of
 from nodescope.engine.static.dynamic import check_wanted
+from nodescope.engine.static.lowering import wish_of
 from nodescope.errors import UsageError
 
 
@@ -24,6 +25,10 @@ def compile(
     donate: str | Iterable[str] = (),
     dynamic: bool | str | Iterable[str] | None = None,
     name: str | None = None,
+    backend: str | None = None,
+    passes: str | Iterable[str] | None = None,
+    unsafe: str | Iterable[str] = (),
+    memory_bytes: int | None = None,
 ) -> Any:
     """A function that is traced once per signature and then runs as a static graph.
 
@@ -43,14 +48,24 @@ def compile(
             another trace: None for as soon as a second size comes, True, False, or names of the
             arguments that have it.
         name: What it is called in `explain`; the function's own name if None.
+        backend: What runs the graph: ``"numpy"`` (as if None), which gives the plain function's
+            results bit for bit; ``"c"``, which needs a C compiler and keeps its stated error
+            bounds; ``"auto"``: C where there is a compiler; ``"plain"``: node by node. The
+            environment variable NODESCOPE_BACKEND overrides it for every function.
+        passes: Which passes the graph goes through, by name (`nodescope passes` lists them), in
+            order; names with a minus before them are left out of the usual ones; ``"none"``.
+        unsafe: Names of rules to use that may change NaN, infinities, signs of zeros, or rounding;
+            ``"all"`` for every one.
+        memory_bytes: Cheap results are computed again rather than that more is held at once.
 
     Raises:
-        UsageError: An argument that is named does not exist.
+        UsageError: An argument that is named does not exist; or a back end, or a pass.
     """
     if function is None:
         return functools.partial(
-            compile, static_argnames=static_argnames, donate=donate, dynamic=dynamic, name=name
-        )
+            compile, static_argnames=static_argnames, donate=donate, dynamic=dynamic, name=name,
+            backend=backend, passes=passes, unsafe=unsafe, memory_bytes=memory_bytes,
+        )  # fmt: skip
     if isinstance(function, Compiled | Method):
         return function
     if not callable(function):
@@ -60,6 +75,8 @@ def compile(
         )  # fmt: skip
     static, given = _as_names(static_argnames), _as_names(donate)
     wanted = check_wanted(dynamic)
+    chosen = passes if passes is None or isinstance(passes, str) else tuple(passes)
+    wish = wish_of(backend, chosen, unsafe, memory_bytes)
     known = parameters_of(function)
     named = wanted if isinstance(wanted, tuple) else ()
     if known and not _takes_any(function):
@@ -71,7 +88,7 @@ def compile(
                     source=where(),
                     hint=f"it has {', '.join(known)}",
                 )
-    return Compiled(function, static, given, wanted, name)
+    return Compiled(function, static, given, wanted, name, wish)
 
 
 def _as_names(names: str | Iterable[str]) -> tuple[str, ...]:

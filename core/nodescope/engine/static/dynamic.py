@@ -126,14 +126,15 @@ class Family:
         joint = None
         if own.joint is not None:
             joint = own.joint.resized(traced, nodes, lambda: self._static(n))
-        return Entry(traced, own.guards, own.name, own.given_away, joint=joint)
+        return Entry(traced, own.guards, own.name, own.given_away, wish=own.lowering.wish,
+                     joint=joint, patience=1)  # fmt: skip
 
     def _static(self, n: int) -> Joint:
         """The derivative of a trace at one size, for what is rarely asked."""
         base = self.entry.traced
         specs = {each: _with(base.form, each, n) for each in self.positions}
         traced = trace(self.function(), base.form, base.recording, specs=specs)
-        found = Joint.of(traced, self.entry.name)
+        found = Joint.of(traced, self.entry.name, self.entry.lowering.wish)
         assert found is not None
         return found
 
@@ -350,7 +351,7 @@ def _tried(
             function(), base.form, base.recording, specs=specs, limit=2 * count + 16, resize=resize
         )
         traced.builder.resize, traced.builder.limit = None, None
-        if (Joint.of(traced, entry.name) is None) is not (entry.joint is None):
+        if (Joint.of(traced, entry.name, entry.lowering.wish) is None) is not (entry.joint is None):
             raise Unfit("what has a gradient depends on it")
     except TooLong:
         raise Unfit("the number of operations depends on it, as in a loop over it") from None

@@ -19,6 +19,7 @@ from nodescope.engine.source import where
 from nodescope.engine.static.donated import donate
 from nodescope.engine.static.guards import Guards
 from nodescope.engine.static.joint import Joint, freed_root
+from nodescope.engine.static.lowering import Lowering, Wish, closed
 from nodescope.engine.static.play import play
 from nodescope.engine.static.tracing import Binding, Traced
 from nodescope.engine.tensor import FREED, Tensor, changed, settled
@@ -46,6 +47,9 @@ class Entry:
         guards: What it depends on besides its arguments.
         name: Of the function.
         donated: Positions of the argument leaves that are given away.
+        wish: How it is to be compiled.
+        joint: Its derivative, if that is known already.
+        patience: How many runs go plainly before it is compiled.
     """
 
     def __init__(
@@ -55,14 +59,16 @@ class Entry:
         name: str,
         donated: tuple[int, ...] = (),
         *,
+        wish: Wish,
         joint: Joint | None = None,
+        patience: int = 0,
     ) -> None:
         self.traced, self.guards, self.name = traced, guards, name
         builder = traced.builder
         self.order = {position: i for i, position in enumerate(traced.form.dynamic)}
         self.donated = tuple(self.order[each] for each in donated)
         self.given_away = donated
-        self.joint = joint or Joint.of(traced, name)
+        self.joint = joint or Joint.of(traced, name, wish)
         residuals = self.joint.residuals if self.joint else ()
         self.outputs = (
             *(builder.value_of(each) for each in traced.tensors),
@@ -77,6 +83,9 @@ class Entry:
             constants=tuple(each for each in builder.arrays if each <= last),
         )  # fmt: skip
         self.plan = Plan(self.graph, builder.arrays, (*self.outputs, *residuals), self.inputs)
+        self.lowering = Lowering(
+            self.plan, closed(self.plan, nodes), builder.arrays, wish, name, patience
+        )
         self.feeding = [self._source(value) for value in self.inputs]
         self._hosts = [
             (reader, {key.rpartition(":")[0] for key in ids}) for reader, ids in builder.hosts
@@ -186,10 +195,10 @@ class Entry:
                 for position in self.donated:
                     if leaves[position].__class__ is Tensor:
                         donate(leaves[position], self.name)
-                arrays = self.plan.run(_emptied(feeds))  # type: ignore[arg-type]
+                arrays = self.lowering.run(_emptied(feeds))  # type: ignore[arg-type]
             else:
                 kept = feeds
-                arrays = self.plan.run(feeds)
+                arrays = self.lowering.run(feeds)
         except BaseException as error:
             for owner, steps in before:
                 owner.steps = steps

@@ -20,6 +20,7 @@ from nodescope.engine import modes
 from nodescope.engine.autodiff.tape import alias_of, pull_many
 from nodescope.engine.execution.plan import Plan
 from nodescope.engine.state import current
+from nodescope.engine.static.lowering import Lowering, Wish, closed
 from nodescope.engine.static.play import play
 from nodescope.engine.static.tracing import Traced, history
 from nodescope.engine.tensor import Bundle, Tensor, make, next_seq, settled, spec_of
@@ -38,7 +39,7 @@ class Backward:
         residuals: Value ids of the function that it needs.
         cotangents: Value ids of the cotangents.
         outputs: For each input that may want a gradient, the value id of its cotangent, or None.
-        plan: Ready to run on residuals and cotangents.
+        lowering: Ready to run on residuals and cotangents.
     """
 
     graph: Graph
@@ -46,7 +47,7 @@ class Backward:
     residuals: tuple[int, ...]
     cotangents: tuple[int, ...]
     outputs: tuple[int | None, ...]
-    plan: Plan
+    lowering: Lowering
 
 
 class Joint:
@@ -63,12 +64,14 @@ class Joint:
         traced: Traced,
         roots: tuple[int, ...],
         name: str,
+        wish: Wish,
         *,
         full: Backward | None = None,
         elsewhere: Callable[[], Joint] | None = None,
     ) -> None:
         self.traced = traced
         self.roots = roots
+        self.wish = wish
         self.order = {position: i for i, position in enumerate(traced.form.dynamic)}
         self.places = [
             self.order[each] if isinstance(each, int) else each for each, _ in traced.inputs
@@ -79,6 +82,10 @@ class Joint:
         everything = (True,) * len(roots)
         if full is not None:
             self._backwards[everything] = full
+        self.op = Op(
+            name=name, family="layout", infer=_unknown, impl=_unknown, vjp=(self._rule,),
+            variadic=True, joint=True, partial=True,
+        )  # fmt: skip
         needed: set[int] = set()
         try:
             self.full: Backward | None = self.backward(everything)
@@ -90,13 +97,9 @@ class Joint:
                     alone = tuple(k == i for k in range(len(roots)))
                     needed.update(self.backward(alone).residuals)
         self.residuals = tuple(sorted(needed.difference(traced.builder.inputs)))
-        self.op = Op(
-            name=name, family="layout", infer=_unknown, impl=_unknown, vjp=(self._rule,),
-            variadic=True, joint=True, partial=True,
-        )  # fmt: skip
 
     @staticmethod
-    def of(traced: Traced, name: str) -> Joint | None:
+    def of(traced: Traced, name: str, wish: Wish) -> Joint | None:
         """The derivative of a traced function, or None if none of its results has one."""
         targets = {id(tensor): tensor for _, tensor in traced.inputs}
         if not targets:
@@ -104,7 +107,7 @@ class Joint:
         roots = tuple(
             i for i, each in enumerate(traced.tensors) if history(each, targets) == "whole"
         )
-        return Joint(traced, roots, name) if roots else None
+        return Joint(traced, roots, name, wish) if roots else None
 
     def resized(
         self, traced: Traced, nodes: Sequence[Node], elsewhere: Callable[[], Joint]
@@ -123,11 +126,20 @@ class Joint:
             nodes=tuple(nodes), values=tuple(traced.builder.values),
             constants=full.graph.constants,
         )  # fmt: skip
-        plan = Plan(graph, traced.builder.arrays, graph.outputs, graph.inputs)
         found = Backward(
-            graph, tuple(nodes[mark:]), full.residuals, full.cotangents, full.outputs, plan
-        )
-        return Joint(traced, self.roots, self.op.name, full=found, elsewhere=elsewhere)
+            graph, tuple(nodes[mark:]), full.residuals, full.cotangents, full.outputs,
+            self._lowering(graph, tuple(nodes[mark:]), traced.builder.arrays, patience=1),
+        )  # fmt: skip
+        return Joint(traced, self.roots, self.op.name, self.wish, full=found, elsewhere=elsewhere)
+
+    def _lowering(
+        self, graph: Graph, nodes: tuple[Node, ...], arrays: Mapping[int, Any], patience: int = 0
+    ) -> Lowering:
+        plan = Plan(graph, arrays, graph.outputs, graph.inputs)
+        own = {node.id for node in nodes}
+        constants = [each for each in plan.nodes if each.op == "constant" and each.id not in own]
+        name = f"the derivative of {self.op.name}"
+        return Lowering(plan, closed(plan, [*constants, *nodes]), arrays, self.wish, name, patience)
 
     def results(
         self, leaves: list[Any], arrays: list[Any], feeds: dict[int, Any], count: int
@@ -194,14 +206,14 @@ class Joint:
             nodes=(*builder.nodes[: traced.mark], *nodes), values=tuple(builder.values),
             constants=tuple(builder.arrays),
         )  # fmt: skip
-        plan = Plan(graph, builder.arrays, wanted, graph.inputs)
-        return Backward(graph, nodes, residuals, cotangents, outputs, plan)
+        lowering = self._lowering(graph, nodes, builder.arrays)
+        return Backward(graph, nodes, residuals, cotangents, outputs, lowering)
 
     def _rule(self, F: Any, ct: Any, out: Any, *inputs: Any, saved: dict[int, Any]) -> Any:
         found = self.backward(tuple(each is not None for each in ct))
         given = [each for each in ct if each is not None]
         if F is ops.RAW:
-            arrays = iter(found.plan.run([*(saved[each] for each in found.residuals), *given]))
+            arrays = iter(found.lowering.run([*(saved[each] for each in found.residuals), *given]))
             return tuple(None if each is None else next(arrays) for each in found.outputs)
         if current().recording:
             behind = {value for node in found.nodes for value in node.inputs}

@@ -1,0 +1,214 @@
+"""Lowering: how a plan of a compiled function becomes fast, and what is known about it.
+
+The first run of a plan sends its graph through the passes and hands it to a back end. What goes
+wrong there is told once and the plan runs as it was traced.
+
+Invariant: a fault of a pass or a back end never stops a program or changes what it computes.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodescope.engine.codegen import backend as backends
+from nodescope.engine.codegen.backend import Runner
+from nodescope.engine.execution.plan import Plan
+from nodescope.engine.source import user_source, where
+from nodescope.errors import RegistryError, UsageError
+from nodescope.ir.graph import Graph
+from nodescope.ops.op import Array
+from nodescope.passes.pipeline import Lowered, Options, chosen_of, lower
+
+VARIABLE = "NODESCOPE_BACKEND"
+"""The environment variable that overrides ``backend=`` of every compiled function."""
+
+DEFAULT = "plain"
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What `nodescope.compile` was asked for.
+
+    Attributes:
+        backend: A back end's name, ``"auto"`` for C where there is a compiler, or ``""`` for the
+            default.
+        passes: Names of the passes to run, None for the usual ones.
+        unsafe: Names of IEEE-unsafe rules that may be used.
+        memory_bytes: Recompute cheap results rather than hold more than this at once.
+    """
+
+    backend: str = ""
+    passes: tuple[str, ...] | None = None
+    unsafe: frozenset[str] = frozenset()
+    memory_bytes: int | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing is asked but to run what was traced, node by node."""
+        return self.passes == () and self.wanted() == "plain"
+
+    def wanted(self) -> str:
+        """The back end's name, with the environment's word above all."""
+        return os.environ.get(VARIABLE, "") or self.backend or DEFAULT
+
+
+def wish_of(backend: str | None, passes: Any, unsafe: Any, memory_bytes: int | None) -> Wish:
+    """Check what `nodescope.compile` was given.
+
+    Raises:
+        UsageError: There is no such back end, pass or rule.
+    """
+    if backend is not None and backend != AUTO:
+        _backend(backend)
+    try:
+        chosen = chosen_of(passes)
+    except RegistryError as error:
+        raise UsageError(f"compile: {error.message}", source=where(), hint=error.hint) from None
+    rules = frozenset((unsafe,) if isinstance(unsafe, str) else unsafe)
+    if memory_bytes is not None and memory_bytes <= 0:
+        raise UsageError("compile: memory_bytes must be positive", source=where(),
+                         hint="give a number of bytes, or None for no limit")  # fmt: skip
+    return Wish(backend or "", chosen, rules, memory_bytes)
+
+
+def _backend(name: str) -> backends.Backend:
+    try:
+        return backends.get(name)
+    except RegistryError as error:
+        known = ", ".join(repr(each.name) for each in backends.all_backends())
+        raise UsageError(f"compile: {error.message}", source=where(),
+                         hint=error.hint or f'there are {known}, and "auto"') from None  # fmt: skip
+
+
+@dataclass
+class Lowering:
+    """A plan, as it was traced and as it runs.
+
+    Args:
+        plan: Node by node, as traced.
+        traced: The graph that goes through the passes: same inputs and outputs as the plan.
+        arrays: Its constants by value id.
+        wish: What was asked for.
+        name: Of the function, for messages.
+        patience: How many runs go plainly before it is lowered; only where nobody can tell.
+
+    Attributes:
+        lowered: The graph after the passes, once there is one.
+        runner: What runs it; None while the plan runs as traced.
+        backend: The name of the back end that made the runner.
+        reason: Why it is another than was asked for, or ``""``.
+        lower_ns, build_ns: How long passes and back end took.
+    """
+
+    plan: Plan
+    traced: Graph
+    arrays: Mapping[int, Array]
+    wish: Wish
+    name: str
+    patience: int = 0
+    lowered: Lowered | None = None
+    runner: Runner | None = None
+    backend: str = ""
+    reason: str = ""
+    lower_ns: int = 0
+    build_ns: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _given_up: bool = False
+
+    def run(self, feeds: Sequence[Any]) -> list[Array]:
+        """The outputs of the plan, by position."""
+        runner = self.runner
+        if runner is None:
+            if self.patience > 0:
+                self.patience -= 1
+                return self.plan.run(feeds)
+            runner = self.ready()
+            if runner is None:
+                return self.plan.run(feeds)
+        return runner.run(feeds)
+
+    def ready(self) -> Runner | None:
+        """The runner, made now if need be; None if the plan runs as traced."""
+        if self.runner is None and not self._given_up and not self.wish.plain:
+            with self._lock:
+                if self.runner is None and not self._given_up:
+                    self._prepare()
+        return self.runner
+
+    def _prepare(self) -> None:
+        chosen, self.reason = self._chosen()
+        try:
+            start = time.perf_counter_ns()
+            options = Options(unsafe=self.wish.unsafe, memory_bytes=self.wish.memory_bytes,
+                              backend=chosen.name)  # fmt: skip
+            lowered = lower(self.traced, self.arrays, self.wish.passes, options)
+            middle = time.perf_counter_ns()
+            self.lower_ns = middle - start
+            self.backend, runner = self._built(chosen, lowered)
+            self.build_ns = time.perf_counter_ns() - middle
+            self.lowered = lowered
+            self.runner = runner
+        except Exception as error:
+            self._given_up = True
+            self.reason = f"{type(error).__name__}: {error}"
+            _warn(f"{self.name} runs as it was traced, because compiling it failed: {self.reason}")
+
+    def _built(self, chosen: backends.Backend, lowered: Lowered) -> tuple[str, Runner]:
+        """By another back end if this one fails; the graph is right for any."""
+        try:
+            return chosen.name, chosen.build(lowered)
+        except Exception as error:
+            if chosen.name in (DEFAULT, "plain"):
+                raise
+            self.reason = f"{chosen.name}: {error}"
+            _warn(f"{self.name} runs with the back end {DEFAULT!r}, because {self.reason}")
+            return DEFAULT, backends.get(DEFAULT).build(lowered)
+
+    def _chosen(self) -> tuple[backends.Backend, str]:
+        wanted = self.wish.wanted()
+        if wanted == AUTO:
+            fast = backends.get("c")
+            missing = fast.missing()
+            return (backends.get(DEFAULT), missing) if missing else (fast, "")
+        found = _backend(wanted)
+        missing = found.missing()
+        if not missing:
+            return found, ""
+        _warn(f"the back end {wanted!r} cannot be used: {missing}; {DEFAULT!r} runs instead")
+        return backends.get(DEFAULT), f"{wanted}: {missing}"
+
+
+_said: set[str] = set()
+
+
+def _warn(text: str) -> None:
+    """A warning at the user's line, once per text."""
+    if text in _said:
+        return
+    _said.add(text)
+    at = user_source()
+    if at is None:
+        warnings.warn(text, UserWarning, stacklevel=2)
+    else:
+        warnings.warn_explicit(text, UserWarning, at.file, at.line)
+
+
+def closed(plan: Plan, nodes: Sequence[Any]) -> Graph:
+    """The graph that is lowered for a plan: these nodes, with the plan's inputs and outputs."""
+    fed = set(plan.fed)
+    kept = [node for node in nodes if fed.isdisjoint(node.outputs) or node.op == "placeholder"
+            or node.op == "parameter"]  # fmt: skip
+    made = {value for node in kept for value in node.outputs}
+    used = made.union(plan.fed, plan.outputs, (v for node in kept for v in node.inputs))
+    return Graph(
+        id=plan.graph.id, kind="static", inputs=plan.fed, outputs=plan.outputs,
+        nodes=tuple(kept), values=tuple(each for each in plan.graph.values if each.id in used),
+        constants=tuple(each for each in plan.graph.constants if each in made),
+    )  # fmt: skip
