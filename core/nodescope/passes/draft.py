@@ -17,12 +17,12 @@ import msgspec
 import numpy as np
 
 from nodescope import ops
-from nodescope.ir.graph import Graph, Node, TensorSpec, Value
+from nodescope.ir.graph import Graph, Node, Phase, TensorSpec, Value
 from nodescope.ops.calls import call_of
 from nodescope.ops.checking import inferred
 from nodescope.ops.op import Array, Op, port_name
 from nodescope.ops.state import UPDATES
-from nodescope.passes.provenance import Change, Rewrite
+from nodescope.passes.provenance import Change, Rewrite, Unfused
 
 _replace = msgspec.structs.replace
 
@@ -56,6 +56,7 @@ class Draft:
         self.inputs, self.outputs = graph.inputs, list(graph.outputs)
         self.rewrites: list[Rewrite] = []
         self.notes: list[str] = []
+        self.apart: list[Unfused] = []
         self._arrays = dict(arrays)
         self._values = {each.id: each for each in graph.values}
         self._nodes = {node.id: node for node in graph.nodes}
@@ -144,6 +145,8 @@ class Draft:
         specs: Sequence[TensorSpec] | None = None,
         outputs: Sequence[int] | None = None,
         control: Sequence[int] | None = None,
+        scope: str | None = None,
+        phase: Phase | None = None,
     ) -> Node:
         """A new node. Its scope, phase, device, source and forward node are those of ``like``.
 
@@ -154,9 +157,11 @@ class Draft:
             outputs: Existing values that it makes from now on; their node must be removed in the
                 same `rewrite`. New values if None.
             control: Nodes that it waits for; those of ``like`` if None.
+            scope, phase: Others than those of ``like``.
         """
         found: Op = ops.get(op)
-        name = self._name(like.scope, label or op)
+        scope = like.scope if scope is None else scope
+        name = self._name(scope, label or op)
         known = dict(attrs or {})
         if outputs is None:
             node = Node(id=0, name=name, op=op, family=found.family, inputs=tuple(inputs),
@@ -172,7 +177,7 @@ class Draft:
         node = Node(
             id=self._fresh(), name=name, op=op, family=found.family, inputs=tuple(inputs),
             control_inputs=like.control_inputs if control is None else tuple(control),
-            outputs=tuple(outputs), attrs=known, scope=like.scope, phase=like.phase,
+            outputs=tuple(outputs), attrs=known, scope=scope, phase=phase or like.phase,
             device=like.device, source=like.source, forward=like.forward,
         )  # fmt: skip
         self._insert(node, like)
@@ -241,6 +246,23 @@ class Draft:
     def note(self, text: str) -> None:
         """Say something for `explain` that is no change, such as why two nodes stay apart."""
         self.notes.append(text)
+
+    def unfused(self, producer: int, consumer: int, reason: str) -> None:
+        """Say why two nodes, by id, do not run as one kernel."""
+        self.apart.append(Unfused(producer, consumer, reason))
+
+    def fresh(self) -> int:
+        """An id for a node or a value inside of a kernel, never given before."""
+        return self._fresh()
+
+    def reorder(self, order: Sequence[int]) -> None:
+        """Let the nodes stand in this order, as far as each still follows what it needs.
+
+        Args:
+            order: The id of every node, once.
+        """
+        self._place = {node: (i, 0) for i, node in enumerate(order)}
+        self._changed = True
 
     # The result
 

@@ -19,7 +19,7 @@ from nodescope.ir.verify import verify
 from nodescope.ops.checking import inferred
 from nodescope.ops.op import Array
 from nodescope.passes.draft import Draft
-from nodescope.passes.provenance import Provenance, Rewrite, with_origins
+from nodescope.passes.provenance import Provenance, Rewrite, Unfused, with_origins
 
 _ROUNDS = 4  # of the passes that run again
 
@@ -55,6 +55,7 @@ class Stage:
         rewrites: Its changes.
         notes: What it has to say besides.
         took_ns: Nanoseconds, without verification.
+        unfused: Pairs of nodes that it did not make one kernel, and why.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Stage:
     rewrites: tuple[Rewrite, ...]
     notes: tuple[str, ...]
     took_ns: int
+    unfused: tuple[Unfused, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,12 @@ def _apply(
     took = time.perf_counter_ns() - start
     if after is not graph:
         _verified(after, graph, f"after the pass {each.name!r}")
-    stages.append(Stage(each.name, graph, after, tuple(draft.rewrites), tuple(draft.notes), took))
+    stages.append(
+        Stage(
+            each.name, graph, after, tuple(draft.rewrites), tuple(draft.notes), took,
+            tuple(draft.apart),
+        )
+    )  # fmt: skip
     return after, constants
 
 

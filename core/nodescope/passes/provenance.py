@@ -51,6 +51,22 @@ class Rewrite(msgspec.Struct, frozen=True):
         return f"{self.pass_name}/{self.rule}: {self.change} {before}{after}{note}"
 
 
+class Unfused(msgspec.Struct, frozen=True):
+    """Two nodes that look as if they could run as one kernel, and why they do not.
+
+    Attributes:
+        producer, consumer: Ids of the nodes, in the graph after the pass.
+        reason: In words, with names and numbers.
+    """
+
+    producer: int
+    consumer: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"@{self.producer} and @{self.consumer} stay apart: {self.reason}"
+
+
 class Fate(msgspec.Struct, frozen=True):
     """What became of one traced node.
 
