@@ -44,18 +44,57 @@ class GraphExtended(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class GraphCaptured(msgspec.Struct, frozen=True, tag=True):
-    """A whole graph was captured at once (static or compiled)."""
+    """A whole graph was captured at once. Its nodes do not run; those that do name it.
+
+    Attributes:
+        graph: Node and value ids are its own, shared only with the other graphs of its owner;
+            ``graph.id`` is unique among the captured graphs of the run.
+        owner: The compiled function and the number of its trace, as ``train_step#1``.
+        stage: ``traced``, then the name of each pass that made another graph of it, and ``final``
+            for what runs (kind ``compiled``, with `Node.origin`).
+    """
 
     graph: Graph
+    owner: str = ""
+    stage: str = ""
 
 
 class PassApplied(msgspec.Struct, frozen=True, tag=True):
-    """A compiler pass turned one graph into another."""
+    """A compiler pass turned one graph into another.
+
+    Attributes:
+        name: The pass.
+        before, after: Ids of captured graphs; equal if nothing was changed.
+        rewrites: What it changed, as dicts of `nodescope.passes.provenance.Rewrite`.
+        owner: As of `GraphCaptured`.
+        took_ns: Nanoseconds.
+        notes: What it has to say besides, such as why two nodes stay apart.
+    """
 
     name: str
     before: int
     after: int
     rewrites: tuple[dict[str, Any], ...] = ()
+    owner: str = ""
+    took_ns: int = 0
+    notes: tuple[str, ...] = ()
+
+
+class Compiled(msgspec.Struct, frozen=True, tag=True):
+    """What became of a traced function; comes after its captured graphs.
+
+    Attributes:
+        owner: As of `GraphCaptured`.
+        about: Plain data. ``backend`` (name), ``fallback`` (why it is not the one asked for, or
+            ``""``), ``fates`` (a list of ``{node, kind, into, by}``, one per traced node),
+            ``origins`` (final node id: traced node ids), ``values`` (traced value id: final value
+            id), ``inside`` (traced value id: ``[kernel's node id, value id in its body]``),
+            ``unfused`` (reasons), ``costs`` (final node id: ``{flops, bytes, intensity, bound}``),
+            ``memory`` (of the back end's plan, by name), ``compile_ms``. Ids are keys as text.
+    """
+
+    owner: str
+    about: dict[str, Any]
 
 
 class StepStarted(msgspec.Struct, frozen=True, tag=True):
@@ -145,6 +184,7 @@ Event = (
     | GraphExtended
     | GraphCaptured
     | PassApplied
+    | Compiled
     | StepStarted
     | StepFinished
     | NodeStarted

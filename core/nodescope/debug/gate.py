@@ -46,7 +46,6 @@ from nodescope.events import (
     Array,
     Bus,
     Event,
-    GraphCaptured,
     GraphExtended,
     Logged,
     NodeFailed,
@@ -145,8 +144,6 @@ class Gate:
             self._reach(event, "after")
         elif isinstance(event, GraphExtended):
             self._extend(event)
-        elif isinstance(event, GraphCaptured):
-            self._extend(GraphExtended(event.graph.nodes, event.graph.values))
         elif isinstance(event, StepFinished | RunFinished):
             self._settle(event)
 

@@ -71,6 +71,8 @@ class Node(msgspec.Struct, frozen=True):
         source: The user's line that made it, if known.
         origin: Node ids of the traced graph that it stands for; empty in a traced graph.
         forward: For a backward node, the id of the forward node that it differentiates.
+        graph: For a node that runs as part of a compiled graph: the id of that captured graph, in
+            whose traced graph ``origin`` counts. Else 0.
     """
 
     id: int
@@ -87,6 +89,7 @@ class Node(msgspec.Struct, frozen=True):
     source: SourceLocation | None = None
     origin: tuple[int, ...] = ()
     forward: int | None = None
+    graph: int = 0
 
 
 class Graph(msgspec.Struct, frozen=True):

@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from nodescope.ir.graph import Node, Phase, SourceLocation, TensorSpec, Value
 from nodescope.ir.scopes import join
 
@@ -105,6 +107,8 @@ class Identity:
         label: str = "",
         device: str = "cpu",
         control_inputs: tuple[int, ...] = (),
+        origin: tuple[int, ...] = (),
+        graph: int = 0,
     ) -> tuple[Entry, tuple[Value, ...] | None]:
         """Define the ``nth`` entry, anew or with other inputs.
 
@@ -114,10 +118,18 @@ class Identity:
         with self._lock:
             if nth < len(entries):
                 entry = entries[nth]
-                if entry.inputs == inputs:
+                if entry.inputs == inputs and entry.node.graph == graph:
                     return entry, None
                 known = entry.node
-                entry.node = _with_inputs(known, inputs, source or known.source, forward)
+                entry.node = msgspec.structs.replace(
+                    known,
+                    inputs=inputs,
+                    source=source or known.source,
+                    forward=known.forward if forward is None else forward,
+                    attrs=attrs if known.graph != graph else known.attrs,
+                    origin=origin,
+                    graph=graph,
+                )
                 entry.inputs = inputs
                 self.version += 1
                 return entry, entry.values
@@ -140,7 +152,9 @@ class Identity:
                 device=device,
                 control_inputs=control_inputs,
                 source=source,
+                origin=origin,
                 forward=forward,
+                graph=graph,
             )
             entry = Entry(node, values)
             for id in outputs:
@@ -156,24 +170,3 @@ class Identity:
             name = f"{wanted}_{nth}"
         self._names.add(name)
         return name
-
-
-def _with_inputs(
-    node: Node, inputs: tuple[int, ...], source: SourceLocation | None, forward: int | None
-) -> Node:
-    return Node(
-        id=node.id,
-        name=node.name,
-        op=node.op,
-        family=node.family,
-        inputs=inputs,
-        control_inputs=node.control_inputs,
-        outputs=node.outputs,
-        attrs=node.attrs,
-        scope=node.scope,
-        phase=node.phase,
-        device=node.device,
-        source=source,
-        origin=node.origin,
-        forward=node.forward if forward is None else forward,
-    )

@@ -29,7 +29,7 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BARE = re.compile(r"[A-Za-z0-9_./<>+\-]+")
 _KIND = re.compile(r"[a-z\-]+")
 _PLACE = re.compile(r"([A-Za-z0-9_./<>+\-~@]*[A-Za-z0-9_/<>+\-~@]):([0-9]+)")
-_FIELD = re.compile(r"(id|scope|phase|device|after|origin|of)=")
+_FIELD = re.compile(r"(id|scope|phase|device|after|origin|of|graph)=")
 _DEEPEST = 60  # bodies within bodies, tuples within tuples
 
 
@@ -233,6 +233,7 @@ class _Parser:
             source=rest.get("source"),
             origin=rest.get("origin", ()),
             forward=rest.get("of"),
+            graph=rest.get("graph", 0),
         )
 
     def arguments(self) -> tuple[tuple[int, ...], dict[str, Any]]:
@@ -281,6 +282,8 @@ class _Parser:
             return phase
         if key == "device":
             return self.string()
+        if key == "graph":
+            return int(self.need(re.compile("[0-9]+"), "the id of a graph").group())
         ids = [self.number("@")]
         while key in ("after", "origin") and self.text.startswith(",", self.at):
             self.at += 1

@@ -7,8 +7,8 @@
     }
 
 What follows ``#`` is part of it: the node's name, then what is not as usual (scope, phase, device,
-control inputs, origin, forward node, id) and the line of the program. The form is described in
-docs/graphs.md.
+control inputs, origin, forward node, compiled graph, id) and the line of the program. The form is
+described in docs/graphs.md.
 
 Invariant: ``parse_graph(print_graph(g)) == g``; text that says something else is refused.
 """
@@ -116,6 +116,8 @@ def _rest(node: Node, before: int) -> list[str]:
         found.append(f"origin={_nodes(node.origin)}")
     if node.forward is not None:
         found.append(f"of=@{node.forward}")
+    if node.graph:
+        found.append(f"graph={node.graph}")
     if node.source is not None:
         where, function = str(node.source), node.source.function
         if not _PLACE.fullmatch(where):

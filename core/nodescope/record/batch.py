@@ -15,6 +15,7 @@ import msgspec
 
 from nodescope.events import (
     Array,
+    Compiled,
     Event,
     GradientComputed,
     GraphCaptured,
@@ -128,8 +129,9 @@ class Batch:
         elif isinstance(event, GraphExtended):
             self._structure(seq, event.nodes, event.values)
         elif isinstance(event, GraphCaptured):
-            self._structure(seq, event.graph.nodes, event.graph.values)
-            self._add("document", (None, seq, "graph", encode(event.graph)))
+            # Its ids are its own, not the run's: it is kept as a document and nothing else.
+            self._files(event.graph.nodes)
+            self._add("document", (None, seq, "graph", encode(event)))
         elif isinstance(event, GradientComputed):
             self._add("gradient", (seq, event.value, event.gradient))
         elif isinstance(event, StepStarted):
@@ -156,6 +158,8 @@ class Batch:
             )
         elif isinstance(event, PassApplied):
             self._add("document", (None, seq, "pass", encode(event)))
+        elif isinstance(event, Compiled):
+            self._add("document", (None, seq, "compiled", encode(event)))
         self._mark(seq, time_ns)
 
     def commit(self, seq: int, dropped: Dropped) -> Dropped:
@@ -239,12 +243,16 @@ class Batch:
             name, scope = _text(node.name), _text(node.scope)
             row = (None, seq, node.id, name, node.op, scope, node.phase, encode(node))
             self._add("node", row)
-            if node.source is not None:
-                self._source(node.source.file)
+        self._files(nodes)
         for each in values:
             spec = each.spec
             head = (None, seq, each.id, _text(each.name), spec.dtype, shape_text(spec.shape))
             self._add("value", (*head, self._producers.get(each.id)))
+
+    def _files(self, nodes: tuple[Node, ...]) -> None:
+        for node in nodes:
+            if node.source is not None:
+                self._source(node.source.file)
 
     def _source(self, file: str) -> None:
         if not file or file in self._known_files:

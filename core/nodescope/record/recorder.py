@@ -26,7 +26,6 @@ from nodescope.events import (
     LEVELS,
     Array,
     Event,
-    GraphCaptured,
     GraphExtended,
     Level,
     Logged,
@@ -151,7 +150,7 @@ class Recorder:
             if isinstance(event, Logged):
                 bytes_ += 4 * len(event.text)
             structure = not isinstance(event, Logged)
-            if isinstance(event, GraphExtended | GraphCaptured):
+            if isinstance(event, GraphExtended):
                 self._forget_levels(event)
             self._note(event, bytes_, always=structure)
 
@@ -294,9 +293,8 @@ class Recorder:
             self._level_of[node.id] = level
         return level
 
-    def _forget_levels(self, event: GraphExtended | GraphCaptured) -> None:
-        nodes = event.nodes if isinstance(event, GraphExtended) else event.graph.nodes
-        for node in nodes:
+    def _forget_levels(self, event: GraphExtended) -> None:
+        for node in event.nodes:
             self._level_of.pop(node.id, None)
 
     # ------------------------------------------------------------ the recorder's side

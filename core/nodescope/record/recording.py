@@ -134,6 +134,10 @@ class Recording:
         )
         return [GradientRow(*row) for row in rows]
 
+    def documents(self, kind: str) -> list[tuple[int, bytes]]:
+        """Documents of a kind (``graph``, ``pass``, ``compiled``) with their seqs, in order."""
+        return self._all("SELECT seq, data FROM document WHERE kind = ? ORDER BY row", kind)
+
     def source(self, file: str) -> str | None:
         """The text of a source file, as it was during the run."""
         rows = self._all("SELECT text FROM source WHERE file = ?", file)
@@ -184,6 +188,24 @@ class Recording:
             -1 if limit is None else limit,
         )
         return [Execution(*row) for row in rows]
+
+    def durations(self, limit: int = 200_000) -> list[tuple[int, int]]:
+        """Node and nanoseconds of the latest executions, in any order."""
+        return self._all("SELECT node, duration_ns FROM execution ORDER BY seq DESC LIMIT ?", limit)
+
+    def executed(self, step: int) -> list[int]:
+        """Ids of the nodes that a training step executed, in the order of their first execution."""
+        rows = self._all(
+            "SELECT node FROM execution WHERE seq > ? AND seq < ? AND step = ? "
+            "GROUP BY node ORDER BY min(seq)",
+            *self._around(step),
+            step,
+        )
+        return [row[0] for row in rows]
+
+    def _around(self, step: int) -> tuple[int, int]:
+        rows = self._all("SELECT start_seq, end_seq FROM step WHERE step = ?", step)
+        return (rows[0][0], rows[0][1] or _LAST) if rows else (0, _LAST)
 
     def state_at(self, seq: int) -> list[tuple[Execution, int]]:
         """The latest execution of each node at or before a seq, and how often it had run."""

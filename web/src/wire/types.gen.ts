@@ -430,6 +430,8 @@ export interface Snapshot {
  *     source: The user's line that made it, if known.
  *     origin: Node ids of the traced graph that it stands for; empty in a traced graph.
  *     forward: For a backward node, the id of the forward node that it differentiates.
+ *     graph: For a node that runs as part of a compiled graph: the id of that captured graph, in
+ *         whose traced graph `origin` counts. Else 0.
  */
 export interface Node {
   readonly id: number;
@@ -446,6 +448,7 @@ export interface Node {
   readonly source: SourceLocation | null;
   readonly origin: readonly number[];
   readonly forward: number | null;
+  readonly graph: number;
 }
 
 /** A line of the user's program. */
