@@ -16,7 +16,7 @@ from nodescope.errors import UsageError
 
 Mode = Literal["eager", "compiled"]
 VARIABLE = "NODESCOPE_MODE"
-"""The environment variable that sets the mode of a whole program."""
+"""The environment variable that sets the mode of a whole program, whatever `set_mode` says."""
 
 
 class _Disabled(threading.local):
@@ -25,10 +25,13 @@ class _Disabled(threading.local):
 
 _disabled = _Disabled()
 _eager = False
+_fixed = False
 
 
 def set_mode(mode: Mode) -> None:
     """Run compiled functions as graphs (``"compiled"``, as it begins) or plainly (``"eager"``).
+
+    A program that was started with the environment variable `VARIABLE` keeps the mode it names.
 
     Raises:
         UsageError: There is no such mode.
@@ -38,7 +41,8 @@ def set_mode(mode: Mode) -> None:
         raise UsageError(
             f"set_mode: there is no mode {mode!r}", source=where(), hint='"eager" or "compiled"'
         )
-    _eager = mode == "eager"
+    if not _fixed:
+        _eager = mode == "eager"
 
 
 def get_mode() -> Mode:
@@ -67,11 +71,13 @@ def from_environment() -> None:
     Raises:
         UsageError: It names none.
     """
+    global _fixed
     wanted = os.environ.get(VARIABLE, "")
     if wanted and wanted not in get_args(Mode):
         raise UsageError(f'{VARIABLE}={wanted!r}: the modes are "eager" and "compiled"')
     if wanted:
         set_mode(wanted)  # type: ignore[arg-type]
+        _fixed = True
 
 
 from_environment()
