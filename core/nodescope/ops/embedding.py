@@ -13,7 +13,7 @@ from nodescope.errors import BoundsError, DtypeError, ShapeError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
 from nodescope.ops.lowprecision import as_dtype
-from nodescope.ops.op import Array, Op, Operand, Sample
+from nodescope.ops.op import Array, Op, Operand, Sample, one_per_input
 from nodescope.ops.windows import specs_of, working
 
 
@@ -135,5 +135,6 @@ register(
         vjp=(_grad_rule, None),
         ports=("ct", "indices"),
         samples=_grad_samples,
+        flops=one_per_input,
     )
 )

@@ -17,7 +17,7 @@ from nodescope.errors import BoundsError, DtypeError, ShapeError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ir.literals import named
 from nodescope.ops import register
-from nodescope.ops.op import Array, Op, Operand, Sample
+from nodescope.ops.op import Array, Op, Operand, Sample, one_per_input
 from nodescope.ops.shapes import axes, shape_of
 
 
@@ -140,6 +140,7 @@ register(
         vjp=(_index_add_vjp,),
         variadic=True,
         samples=_index_add_samples,
+        flops=one_per_input,
     )
 )
 
@@ -221,5 +222,6 @@ register(
             )
             for s in _along_samples(rng)
         ],
+        flops=one_per_input,
     )
 )

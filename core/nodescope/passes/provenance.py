@@ -55,7 +55,8 @@ class Unfused(msgspec.Struct, frozen=True):
     """Two nodes that look as if they could run as one kernel, and why they do not.
 
     Attributes:
-        producer, consumer: Ids of the nodes, in the graph after the pass.
+        producer, consumer: Ids of the nodes, as they were before the pass; inside of kernels they
+            keep them.
         reason: In words, with names and numbers.
     """
 

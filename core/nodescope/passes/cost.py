@@ -1,0 +1,196 @@
+"""Cost: flops and bytes of nodes and kernels, and where they stand under this machine's roofline.
+
+The roofline (Williams et al., 2009): what does few operations per byte is bound by memory, the rest
+by the processor. Speeds of this machine are measured once per process, when first asked for.
+
+Invariant: flops and bytes are functions of specs, never of values; no result of a graph depends on
+what is measured here.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from nodescope.ir.graph import Graph, Node, TensorSpec
+from nodescope.ops.calls import Scalar, call_of
+
+VIEWS = frozenset({"reshape", "transpose", "broadcast_to", "squeeze", "expand_dims"})
+"""Layout ops that usually move nothing: their value is a view."""
+
+_PRODUCT = 192  # side of the matrices that are multiplied, in elements
+_COPIED = 4 << 20  # bytes that are copied: more than the first caches hold
+_TRIALS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one run of a node or kernel takes.
+
+    Attributes:
+        flops: Floating-point operations, estimated.
+        read, written: Bytes that come in and go out; what stays inside of a kernel does not count.
+    """
+
+    flops: int
+    read: int
+    written: int
+
+    @property
+    def moved(self) -> int:
+        """Bytes in and out."""
+        return self.read + self.written
+
+    @property
+    def intensity(self) -> float:
+        """Flops per byte moved; 0 where nothing is computed."""
+        return self.flops / self.moved if self.moved else math.inf if self.flops else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Speeds of one core.
+
+    Attributes:
+        flops: Float32 operations per second in a product of matrices.
+        bandwidth: Bytes per second, read and written together, of a copy.
+    """
+
+    flops: float
+    bandwidth: float
+
+    @property
+    def ridge(self) -> float:
+        """Flops per byte from which the processor bounds, not the memory."""
+        return self.flops / self.bandwidth
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """Where some work stands.
+
+    Attributes:
+        bound: ``memory`` or ``compute``.
+        attainable: Flops per second that the roofline allows.
+        least_s: Seconds that it needs at least by this estimate.
+        reached: Share of the roof that a measured time reaches; None without one. Above 1 where
+            data stays in caches, for the bandwidth is that of a large copy.
+    """
+
+    bound: Literal["memory", "compute"]
+    attainable: float
+    least_s: float
+    reached: float | None = None
+
+
+def nbytes(spec: TensorSpec) -> int:
+    """Bytes of a value."""
+    return math.prod(spec.shape) * itemsize(spec.dtype)
+
+
+@functools.cache
+def itemsize(dtype: str) -> int:
+    """Bytes of an element; bfloat16 and the like, which NumPy may not know by name, count 2."""
+    try:
+        return np.dtype(dtype).itemsize
+    except TypeError:
+        return 2
+
+
+def node_work(node: Node, specs: Mapping[int, TensorSpec]) -> Work:
+    """Of a node, a kernel or a loop.
+
+    A loop's flops are those of its body times its length; a branch's those of its longest side; a
+    ``while_loop`` counts once, since nobody knows its length.
+
+    Args:
+        specs: Of the node's inputs and outputs, by value id.
+    """
+    if node.family == "leaf":
+        return Work(0, 0, 0)
+    read = sum(nbytes(specs[each]) for each in dict.fromkeys(node.inputs))
+    written = sum(nbytes(specs[each]) for each in node.outputs)
+    if node.op in VIEWS:
+        return Work(0, 0, 0)
+    return Work(_flops(node, specs), read, written)
+
+
+def graph_work(graph: Graph) -> Work:
+    """The sum over a graph's nodes: what they move one by one."""
+    specs = {each.id: each.spec for each in graph.values}
+    found = [node_work(node, specs) for node in graph.nodes]
+    return Work(
+        sum(each.flops for each in found),
+        sum(each.read for each in found),
+        sum(each.written for each in found),
+    )
+
+
+def roof(work: Work, machine: Machine | None = None, seconds: float | None = None) -> Roof:
+    """Where work stands under the roofline.
+
+    Args:
+        machine: Speeds; those of this machine if None.
+        seconds: How long it took, if that was measured.
+    """
+    machine = machine or this_machine()
+    compute, memory = work.flops / machine.flops, work.moved / machine.bandwidth
+    least = max(compute, memory)
+    attainable = min(machine.flops, work.intensity * machine.bandwidth)
+    reached = None if seconds is None else least / seconds if seconds > 0 else math.inf
+    return Roof("compute" if compute > memory else "memory", attainable, least, reached)
+
+
+def _flops(node: Node, specs: Mapping[int, TensorSpec]) -> int:
+    graphs = [each for each in node.attrs.values() if isinstance(each, Graph)]
+    if graphs:
+        each_run = [graph_work(each).flops for each in graphs]
+        if node.op == "fused":
+            return sum(each_run)
+        return max(each_run) * int(node.attrs.get("length", 1))
+    call = call_of(node)
+    if not node.outputs:
+        return 0
+    operands = tuple(
+        each.value if isinstance(each, Scalar) else specs[each] for each in call.args
+    )
+    return int(call.op.flops(operands, specs[node.outputs[0]]))
+
+
+# This machine
+
+
+@functools.cache
+def this_machine() -> Machine:
+    """Speeds of this machine, measured once per process in about 30 ms."""
+    return measured()
+
+
+def measured(clock: Callable[[], float] = time.perf_counter) -> Machine:
+    """Measure: the best of a few products of matrices, and of a few copies.
+
+    Args:
+        clock: Gives seconds.
+    """
+    a = np.ones((_PRODUCT, _PRODUCT), np.float32)
+    product = np.empty_like(a)
+    source = np.ones(_COPIED // 4, np.float32)
+    copied = np.empty_like(source)
+    multiply = _best(lambda: np.matmul(a, a, out=product), clock)
+    copy = _best(lambda: np.copyto(copied, source), clock)
+    return Machine(2.0 * _PRODUCT**3 / multiply, 2.0 * _COPIED / copy)
+
+
+def _best(run: Callable[[], Any], clock: Callable[[], float]) -> float:
+    times = []
+    for _ in range(_TRIALS + 1):  # the first warms up
+        start = clock()
+        run()
+        times.append(clock() - start)
+    return max(min(times[1:]), 1e-9)
