@@ -1,0 +1,217 @@
+"""What must hold of every lowered graph; each check raises `Differs` where it does not.
+
+Invariant: checks look at graphs, provenance and results only, so that they hold for any pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from nodescope import ops, passes
+from nodescope.errors import NodescopeError
+from nodescope.ir.graph import Graph, Node
+from nodescope.ir.text import parse_graph, print_graph
+from nodescope.ir.verify import verify
+from nodescope.ops.checking import inferred
+from nodescope.ops.state import UPDATES
+from nodescope.passes.pipeline import Lowered, Options, lower
+from tests.conformance.graphs.making import Case
+from tests.conformance.graphs.running import Traced, every_value
+from tests.conformance.graphs.same import Differs, check_same, difference
+
+
+def need(holds: object, what: str, case: Case, lowered: Lowered | None = None) -> None:
+    """Raises `Differs`, with the graphs, unless it holds."""
+    if not holds:
+        after = "" if lowered is None else f"\nlowered:\n{print_graph(lowered.graph)}"
+        raise Differs(f"{what}\n{case}{after}")
+
+
+def lowered_of(
+    case: Case, chosen: Sequence[str] | None = None, options: Options | None = None
+) -> Lowered:
+    """The case lowered; passes may not change what they are given."""
+    before, contents = print_graph(case.graph), {k: v.tobytes() for k, v in case.arrays.items()}
+    try:
+        found = lower(case.graph, case.arrays, chosen, options)
+    except (NodescopeError, AssertionError, LookupError, TypeError, ValueError) as error:
+        raise Differs(f"{chosen or 'all passes'}: {error!r}\n{case}") from error
+    need(print_graph(case.graph) == before, "a pass changed the traced graph", case)
+    now = {k: v.tobytes() for k, v in case.arrays.items()}
+    need(now == contents, "a pass changed a constant", case)
+    return found
+
+
+def check_graph(case: Case, lowered: Lowered) -> None:
+    """The graph is well formed, and its text says all of it."""
+    graph = lowered.graph
+    try:
+        verify(graph, inferred)
+    except NodescopeError as error:
+        raise Differs(f"{error}\n{case}") from error
+    need(graph.inputs == case.graph.inputs, "other inputs", case, lowered)
+    text = print_graph(graph)
+    again = parse_graph(text)
+    need(print_graph(again) == text, "its text is read as another graph", case, lowered)
+
+
+def check_results(case: Case, traced: Traced, lowered: Lowered) -> dict[int, Any]:
+    """The outputs are the traced graph's, bit for bit, and feeds stay as they are.
+
+    Returns:
+        Every value of the lowered graph.
+    """
+    outputs, values = every_value(lowered.graph, lowered.arrays, case.feeds)
+    check_same(outputs, traced.outputs, said_of(lowered), case)
+    for feed, before in zip(case.feeds, traced.before, strict=True):
+        need(not isinstance(feed, np.ndarray) or not difference(feed, before),
+             "a feed was written to", case, lowered)  # fmt: skip
+    return values
+
+
+def said_of(lowered: Lowered) -> str:
+    rewrites = "\n  ".join(map(str, lowered.rewrites))
+    return f"after\n  {rewrites}\ngives\n{print_graph(lowered.graph)}"
+
+
+def check_provenance(case: Case, traced: Traced, lowered: Lowered, values: dict[int, Any]) -> None:
+    """Every traced node has a fate, every final one an origin, and stand-ins hold what they say."""
+    found = lowered.provenance
+    known = {node.id for node in case.graph.nodes}
+    final = {node.id for node in lowered.graph.nodes}
+    need(found.fates.keys() == known, "a traced node has no fate", case, lowered)
+    for fate in found.fates.values():
+        need(set(fate.into) <= final, f"@{fate.node}: {fate}: is no node", case, lowered)
+        need(fate.kind == "kept" or fate.by, f"@{fate.node}: {fate}: by nobody", case, lowered)
+        need(fate.into or fate.kind not in ("kept", "fused"), f"@{fate.node} {fate} nowhere", case,
+             lowered)  # fmt: skip
+    for node in lowered.graph.nodes:
+        need(set(node.origin) <= known, f"{node.name} comes from nowhere", case, lowered)
+        leaf = node.family == "leaf" and node.id not in known
+        need(node.origin or leaf, f"{node.name} has no origin", case, lowered)
+    for value in (each.id for each in case.graph.values):
+        now = found.value(value)
+        kernel = found.kernel(value)
+        if now is None and kernel is not None:
+            need(kernel[0] in final, f"%{value} is in no kernel", case, lowered)
+            now = kernel[1]
+        if now is None:
+            continue
+        need(now in values, f"%{value} is said to be %{now}, which is not made", case, lowered)
+        said = difference(np.asarray(values[now]), np.asarray(traced.values[value]))
+        if said and value not in case.graph.inputs:
+            raise Differs(f"%{value} is said to be %{now}: {said}\n{case}\n{said_of(lowered)}")
+
+
+def check_effects(case: Case, lowered: Lowered) -> None:
+    """What has an effect stays, in order; who waited still waits; copies stay copies."""
+    effects = [n for n in case.graph.nodes if n.op in UPDATES or n.op == "read"]
+    needed = _needed(case.graph)
+    effects = [n for n in effects if n.id in needed]
+    final = {node.id: place for place, node in enumerate(lowered.graph.nodes)}
+    by_id = {node.id: node for node in lowered.graph.nodes}
+    fates = lowered.provenance.fates
+    places = []
+    for node in effects:
+        into = [i for i in fates[node.id].into if by_id[i].op == node.op]
+        need(into, f"{node.name} has an effect and is gone", case, lowered)
+        places.append(final[into[-1]])
+    need(places == sorted(places), "effects happen in another order", case, lowered)
+    need(len(set(places)) == len(places), "two effects became one", case, lowered)
+    for node in case.graph.nodes:
+        for each in node.control_inputs:
+            before, after = fates[each].into, fates[node.id].into
+            if before and after and set(before).isdisjoint(after):
+                need(
+                    min(final[i] for i in before) < max(final[i] for i in after)
+                    and _reaches(lowered.graph, set(before), set(after)),
+                    f"@{node.id} does not wait for @{each} any more", case, lowered,
+                )  # fmt: skip
+    _check_recomputed(case, lowered)
+
+
+def _check_recomputed(case: Case, lowered: Lowered) -> None:
+    for stage in lowered.stages:
+        phases = {node.id: node.phase for g in (stage.before, stage.after) for node in g.nodes}
+        for each in stage.rewrites:
+            if each.change != "merged":
+                continue
+            kinds = {phases.get(i, "") == "recompute" for i in (*each.before, *each.after)}
+            need(len(kinds) < 2, f"{each} merges what is to be computed again", case, lowered)
+
+
+def _needed(graph: Graph) -> set[int]:
+    from nodescope.engine.execution.plan import needed
+
+    return {node.id for node in needed(graph, graph.outputs, graph.inputs)}
+
+
+def _reaches(graph: Graph, before: set[int], after: set[int]) -> bool:
+    """Whether one node comes after another by edges alone."""
+    makers = {value: node.id for node in graph.nodes for value in node.outputs}
+    reached = set(before)
+    for node in graph.nodes:
+        if not reached.isdisjoint(node.control_inputs) or not reached.isdisjoint(
+            makers.get(value, 0) for value in node.inputs
+        ):
+            reached.add(node.id)
+    return not reached.isdisjoint(after)
+
+
+def check_memory(case: Case, traced: Traced, outputs: Sequence[Any], what: str) -> None:
+    """Results share memory with feeds, constants and one another only where they did before."""
+    others = [*case.feeds, *case.arrays.values()]
+    others = [each for each in others if isinstance(each, np.ndarray)]
+    for position, (now, then) in enumerate(zip(outputs, traced.outputs, strict=True)):
+        for each in others:
+            if np.may_share_memory(now, each) and not np.may_share_memory(then, each):
+                raise Differs(f"{what}: result {position} shares memory with an input\n{case}")
+    for i, j in combinations(range(len(outputs)), 2):
+        shared = np.may_share_memory(outputs[i], outputs[j])
+        if shared and not np.may_share_memory(traced.outputs[i], traced.outputs[j]):
+            raise Differs(f"{what}: results {i} and {j} share memory\n{case}")
+
+
+def check_lowered(
+    case: Case,
+    traced: Traced,
+    chosen: Sequence[str] | None = None,
+    options: Options | None = None,
+) -> Lowered:
+    """Everything above."""
+    found = lowered_of(case, chosen, options)
+    check_graph(case, found)
+    values = check_results(case, traced, found)
+    check_provenance(case, traced, found, values)
+    check_effects(case, found)
+    if chosen is None:
+        outputs = [values[each] for each in found.graph.outputs]
+        check_memory(case, traced, outputs, said_of(found))
+    return found
+
+
+def check_settles(case: Case, name: str, *, times: int) -> None:
+    """A pass that ran so many times finds nothing more to do."""
+    graph, arrays = case.graph, case.arrays
+    for _ in range(times):
+        found = lower(graph, arrays, (name,))
+        graph, arrays = found.stages[0].after, found.arrays
+    last = lower(graph, arrays, (name,)).stages[0]
+    need(last.after is last.before and not last.rewrites,
+         f"{name} has still something to do: {[str(each) for each in last.rewrites]}", case)  # fmt: skip
+
+
+def is_clean_up(each: passes.GraphPass) -> bool:
+    return each.stage < 40
+
+
+def nodes_of(graph: Graph) -> tuple[Node, ...]:
+    """Nodes that are no leaves."""
+    return tuple(node for node in graph.nodes if ops.get(node.op).family != "leaf")
+
+
+Check = Callable[[Case], None]

@@ -1,0 +1,64 @@
+"""Where random choices come from: a seed, which is quick, or Hypothesis, which shrinks.
+
+Invariant: the same choices make the same graph.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from hypothesis import strategies as st
+
+T = TypeVar("T")
+
+
+class Chooser(Protocol):
+    """Gives choices."""
+
+    def integer(self, low: int, high: int) -> int:
+        """One of low … high, both included."""
+
+
+class Seeded:
+    """Choices from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def integer(self, low: int, high: int) -> int:
+        return self._random.randint(low, high)
+
+
+class Drawn:
+    """Choices of Hypothesis."""
+
+    def __init__(self, draw: Any) -> None:
+        self._draw = draw
+
+    def integer(self, low: int, high: int) -> int:
+        return int(self._draw(st.integers(low, high)))
+
+
+class Choices:
+    """What is chosen, in terms of whole numbers only."""
+
+    def __init__(self, chooser: Chooser) -> None:
+        self.integer = chooser.integer
+
+    def one_of(self, things: Sequence[T]) -> T:
+        return things[self.integer(0, len(things) - 1)]
+
+    def chance(self, percent: int) -> bool:
+        """True that often; a shrunk choice is False."""
+        return self.integer(0, 99) >= 100 - percent
+
+    def shuffled(self, things: Sequence[T]) -> list[T]:
+        rest = list(things)
+        return [rest.pop(self.integer(0, len(rest) - 1)) for _ in things]
+
+    def numbers(self) -> np.random.Generator:
+        """For the contents of arrays."""
+        return np.random.default_rng(self.integer(0, 1 << 20))

@@ -1,0 +1,213 @@
+"""Making a graph node by node, running each node at once.
+
+A node stands in the graph only if the op's ``infer`` and its ``impl`` both take its inputs and
+agree; so every graph that is made runs, and the value of each of its nodes is known.
+
+Invariant: what is made is what tracing makes: leaves for inputs and constants, nodes in
+topological order, ids of nodes and of values counted apart from 1 on.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from nodescope import ops
+from nodescope.errors import NodescopeError
+from nodescope.ir.graph import Graph, Node, TensorSpec, Value
+from nodescope.ir.text import print_graph
+from nodescope.ops.calls import Scalar, call_of
+from nodescope.ops.checking import inferred
+from nodescope.ops.op import port_name
+from tests.conformance.graphs.arrays import LARGEST, Array
+from tests.conformance.graphs.choose import Choices
+
+# What an impl says of inputs that it does not take.
+REFUSED = (NodescopeError, TypeError, ValueError, OverflowError, IndexError, np.linalg.LinAlgError,
+           ZeroDivisionError)  # fmt: skip
+# Of a NaN they show the sign, or the bits, about which nothing is promised.
+_OF_NAN = {"signbit", "copysign", "nextafter", "spacing", "frexp", "heaviside"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graph with all that it takes to run it.
+
+    Attributes:
+        name: Where it comes from, for messages.
+        graph: As traced.
+        arrays: Constants by value id.
+        feeds: For each input.
+    """
+
+    name: str
+    graph: Graph
+    arrays: Mapping[int, Array]
+    feeds: Sequence[Any]
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}:", print_graph(self.graph)]
+        for value, each in zip(self.graph.inputs, self.feeds, strict=True):
+            lines.append(f"feed %{value} = {each!r}"[:400])
+            if isinstance(each, np.ndarray):
+                lines.append(f"    strides {each.strides}, offset {each.ctypes.data % 64}")
+        lines.extend(f"constant %{value} = {each!r}"[:400] for value, each in self.arrays.items())
+        return "\n".join(lines)
+
+
+@dataclass
+class Making:
+    """A graph on its way.
+
+    Attributes:
+        choices: Where choices come from.
+        wild: Whether numbers are.
+        data: What each value is, by id.
+        pool: Values that further nodes may take.
+    """
+
+    choices: Choices
+    wild: bool = False
+    nodes: list[Node] = field(default_factory=list)
+    values: list[Value] = field(default_factory=list)
+    data: dict[int, Array] = field(default_factory=dict)
+    arrays: dict[int, Array] = field(default_factory=dict)
+    inputs: list[int] = field(default_factory=list)
+    feeds: list[Any] = field(default_factory=list)
+    pool: list[int] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+    phase: str = "forward"
+
+    def input(self, array: Array, *, feed: Any = None, op: str = "placeholder") -> int:
+        """An input; it is fed with ``feed``, or with the array."""
+        value = self._leaf(op, array)
+        self.inputs.append(value)
+        self.feeds.append(array if feed is None else feed)
+        return value
+
+    def constant(self, array: Array) -> int:
+        value = self._leaf("constant", array)
+        self.arrays[value] = array
+        return value
+
+    def _leaf(self, op: str, array: Array) -> int:
+        spec = TensorSpec(array.shape, array.dtype.name)
+        node = Node(0, "", op, "leaf")
+        return self._insert(node, (spec,), (array,))[0]
+
+    def node(
+        self,
+        op: str,
+        operands: Sequence[Any],
+        attrs: Mapping[str, Any] | None = None,
+        *,
+        control: Sequence[int] = (),
+        keep: bool = True,
+    ) -> list[int] | None:
+        """A node's outputs; None if the op does not take this.
+
+        Args:
+            operands: Value ids, and Python scalars as `Scalar`.
+            keep: Whether other nodes may take its outputs.
+        """
+        found = ops.get(op)
+        scalars = {
+            port_name(found, port): each.value
+            for port, each in enumerate(operands)
+            if isinstance(each, Scalar)
+        }
+        given = tuple(each for each in operands if not isinstance(each, Scalar))
+        node = Node(
+            0, "", op, found.family, given, tuple(control), (), {**scalars, **(attrs or {})}
+        )
+        tried = self._tried(node)
+        if tried is None:
+            return None
+        outputs = self._insert(node, *tried)
+        if keep:
+            self.pool.extend(outputs)
+        return outputs
+
+    def one(self, op: str, operands: Sequence[Any], **attrs: Any) -> int | None:
+        """`node` of an op with one output."""
+        found = self.node(op, operands, attrs)
+        return None if found is None else found[0]
+
+    def _tried(self, node: Node) -> tuple[tuple[TensorSpec, ...], tuple[Array, ...]] | None:
+        specs = tuple(self.spec(each) for each in node.inputs)
+        try:
+            said = inferred(node, specs)
+        except REFUSED:
+            return None
+        if said is None or any(np.prod(each.shape) > LARGEST for each in said):
+            return None
+        call = call_of(node)
+        given = [a.value if isinstance(a, Scalar) else self.data[a] for a in call.args]
+        if node.op in _OF_NAN and any(not _plain(each) for each in given):
+            return None
+        if node.op == "astype" and not _fits(given[0], np.dtype(node.attrs["dtype"])):
+            return None
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                results = call.op.impl(*given, **call.attrs)
+        except REFUSED:
+            return None
+        results = results if isinstance(results, tuple) else (results,)
+        arrays = tuple(map(np.asarray, results))
+        assert said == tuple(TensorSpec(a.shape, a.dtype.name) for a in arrays), (
+            f"{node.op} {specs} {node.attrs}: inferred {said}, got {arrays}"
+        )
+        return said, arrays
+
+    def _insert(
+        self, node: Node, specs: Sequence[TensorSpec], arrays: Sequence[Array]
+    ) -> list[int]:
+        scope = "" if self.phase == "forward" else self.phase
+        base = name = f"{scope}/{node.op}" if scope else node.op
+        i = 0
+        while name in self.names:
+            i += 1
+            name = f"{base}_{i}"
+        self.names.add(name)
+        outputs = []
+        for port, (spec, array) in enumerate(zip(specs, arrays, strict=True)):
+            value = Value(len(self.values) + 1, spec, f"{name}:{port}" if port else name)
+            self.values.append(value)
+            self.data[value.id] = array
+            outputs.append(value.id)
+        self.nodes.append(msgspec.structs.replace(
+            node, id=len(self.nodes) + 1, name=name, scope=scope, phase=self.phase,
+            outputs=tuple(outputs),
+        ))  # fmt: skip
+        return outputs
+
+    def spec(self, value: int) -> TensorSpec:
+        return self.values[value - 1].spec
+
+    def finish(self, name: str, outputs: Sequence[int]) -> Case:
+        graph = Graph(
+            id=1, kind="static", inputs=tuple(self.inputs), outputs=tuple(outputs),
+            nodes=tuple(self.nodes), values=tuple(self.values), constants=tuple(self.arrays),
+        )  # fmt: skip
+        return Case(name, graph, dict(self.arrays), tuple(self.feeds))
+
+
+def _plain(x: Any) -> bool:
+    return np.asarray(x).dtype.kind not in "fc" or not bool(np.isnan(x).any())
+
+
+def _fits(x: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether a conversion is defined: what a float too large for an integer becomes is not."""
+    array = np.asarray(x)
+    if array.dtype.kind not in "fc" or dtype.kind not in "iu" or not array.size:
+        return True
+    info = np.iinfo(dtype)
+    with np.errstate(invalid="ignore"):
+        return bool(np.all((array > max(info.min, -(2.0**53)) - 1)
+                           & (array < min(info.max, 2.0**53))))  # fmt: skip

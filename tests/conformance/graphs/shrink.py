@@ -1,0 +1,123 @@
+"""Making a failing case small: fewer outputs, and nodes replaced by inputs with their values.
+
+Invariant: a smaller case fails in the same check as the one it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+import numpy as np
+
+from nodescope.engine.execution.plan import needed
+from nodescope.ir.graph import Node
+from tests.conformance.graphs.making import Case
+from tests.conformance.graphs.running import every_value
+
+_replace = msgspec.structs.replace
+_MOST = 400  # attempts
+
+
+def fails(check: Callable[[Case], object], case: Case) -> AssertionError | None:
+    """What the check says of the case, if it fails."""
+    try:
+        check(case)
+    except AssertionError as error:
+        return error
+    return None
+
+
+def smallest(check: Callable[[Case], object], case: Case) -> tuple[Case, AssertionError]:
+    """A small case that the check refuses as well, and what it says of it.
+
+    Args:
+        check: Raises AssertionError for the case.
+    """
+    error = fails(check, case)
+    assert error is not None
+    attempts = 0
+    smaller = True
+    while smaller:
+        smaller = False
+        for each in _candidates(case):
+            attempts += 1
+            if attempts > _MOST:
+                return case, error
+            found = fails(check, each)
+            if found is not None:
+                case, error, smaller = each, found, True
+                break
+    return case, error
+
+
+def _candidates(case: Case) -> Iterator[Case]:
+    """Smaller cases, the smallest first."""
+    outputs = case.graph.outputs
+    if len(outputs) > 1:
+        for each in outputs:
+            yield _only(case, (each,))
+        for i in range(len(outputs)):
+            yield _only(case, outputs[:i] + outputs[i + 1 :])
+    alive = {node.id for node in needed(case.graph, outputs, ())}
+    if len(alive) < len(case.graph.nodes):
+        yield _only(case, outputs)
+        used = {value for node in case.graph.nodes for value in node.inputs} | set(outputs)
+        for node in reversed(case.graph.nodes):
+            if node.id not in alive and used.isdisjoint(node.outputs):
+                yield _without(case, node)
+    inner = [node for node in case.graph.nodes if node.family != "leaf"]
+    for node in reversed(inner):
+        if not set(node.outputs) & set(outputs):
+            yield _cut(case, node)
+    for node in inner:
+        for value in node.inputs:
+            if value not in (*case.graph.inputs, *outputs):
+                yield _only(case, (value,))
+
+
+def _only(case: Case, outputs: tuple[int, ...]) -> Case:
+    """Only what these outputs need."""
+    graph = case.graph
+    nodes = needed(graph, outputs, ())
+    values = {value for node in nodes for value in (*node.inputs, *node.outputs)} | set(outputs)
+    fed = [(v, f) for v, f in zip(graph.inputs, case.feeds, strict=True) if v in values]
+    arrays = {value: each for value, each in case.arrays.items() if value in values}
+    graph = _replace(
+        graph, inputs=tuple(v for v, _ in fed), outputs=outputs, nodes=nodes,
+        values=tuple(each for each in graph.values if each.id in values), constants=tuple(arrays),
+    )  # fmt: skip
+    return Case(f"{case.name} (shrunk)", graph, arrays, tuple(f for _, f in fed))
+
+
+def _without(case: Case, gone: Node) -> Case:
+    graph = case.graph
+    nodes = tuple(
+        _replace(n, control_inputs=tuple(c for c in n.control_inputs if c != gone.id))
+        for n in graph.nodes if n.id != gone.id
+    )  # fmt: skip
+    fed = [(v, f) for v, f in zip(graph.inputs, case.feeds, strict=True) if v not in gone.outputs]
+    arrays = {v: each for v, each in case.arrays.items() if v not in gone.outputs}
+    graph = _replace(
+        graph, nodes=nodes, inputs=tuple(v for v, _ in fed), constants=tuple(arrays),
+        values=tuple(each for each in graph.values if each.id not in gone.outputs),
+    )  # fmt: skip
+    return Case(case.name, graph, arrays, tuple(f for _, f in fed))
+
+
+def _cut(case: Case, node: Node) -> Case:
+    """The node's outputs as inputs that hold what it gave."""
+    graph = case.graph
+    _, values = every_value(graph, case.arrays, case.feeds)
+    first = 1 + max(each.id for each in graph.nodes)
+    leaves = tuple(
+        Node(first + i, f"cut_{value}", "placeholder", "leaf", outputs=(value,))
+        for i, value in enumerate(node.outputs)
+    )
+    nodes: list[Node] = []
+    for each in graph.nodes:
+        control = tuple(c for c in each.control_inputs if c != node.id)
+        nodes.extend(leaves if each is node else (_replace(each, control_inputs=control),))
+    feeds = (*case.feeds, *(np.asarray(values[value]) for value in node.outputs))
+    graph = _replace(graph, nodes=tuple(nodes), inputs=(*graph.inputs, *node.outputs))
+    return _only(Case(case.name, graph, case.arrays, feeds), graph.outputs)

@@ -1,0 +1,75 @@
+"""Every pass, alone and with the others, on random graphs: nothing changes but how it is computed.
+
+What is compared is told in `tests.conformance.graphs.checks`. Passes are found in the registry, so
+a new one is covered as it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from nodescope import passes
+from nodescope.passes.pipeline import Options
+from tests.conformance.graphs import Case, graphs, random_case
+from tests.conformance.graphs.checks import check_lowered, check_settles, is_clean_up
+from tests.conformance.graphs.running import Traced
+from tests.conformance.graphs.shrink import fails, smallest
+
+TOGETHER = 1000
+ALONE = 150
+PART = 50  # seeds of one test
+EXACT = [each for each in passes.all_passes() if each.exact]
+CLEAN_UP = [each for each in EXACT if is_clean_up(each)]
+
+
+def holds(check: Callable[[Case], object], cases: list[Case]) -> None:
+    """The check for all cases; of the first that fails, a small one is shown."""
+    for case in cases:
+        if fails(check, case) is not None:
+            small, error = smallest(check, case)
+            raise AssertionError(f"{case.name}, as small as it gets:\n{error}") from error
+        _count(small=case)
+
+
+def _count(small: Case) -> None:
+    assert small.graph.nodes, f"{small.name} is empty"
+
+
+def seeds(first: int, count: int) -> list[Case]:
+    return [random_case(seed) for seed in range(first, first + count)]
+
+
+def name(each: passes.GraphPass) -> str:
+    return each.name
+
+
+@pytest.mark.parametrize("first", range(0, TOGETHER, PART))
+def test_all_passes(first: int) -> None:
+    holds(lambda case: check_lowered(case, Traced(case)), seeds(first, PART))
+
+
+@pytest.mark.parametrize("each", EXACT, ids=name)
+def test_one_pass(each: passes.GraphPass) -> None:
+    holds(lambda case: check_lowered(case, Traced(case), (each.name,)), seeds(0, ALONE))
+
+
+def test_for_another_back_end() -> None:
+    options = Options(backend="c")
+    holds(lambda case: check_lowered(case, Traced(case), options=options), seeds(0, ALONE))
+
+
+@pytest.mark.parametrize("each", CLEAN_UP, ids=name)
+def test_cleaned_up_once_is_clean(each: passes.GraphPass) -> None:
+    holds(lambda case: check_settles(case, each.name, times=1), seeds(0, ALONE))
+
+
+@settings(
+    max_examples=40, deadline=None, derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)  # fmt: skip
+@given(case=graphs())
+def test_graphs_that_hypothesis_draws(case: Case) -> None:
+    check_lowered(case, Traced(case))
