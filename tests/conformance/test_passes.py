@@ -15,11 +15,13 @@ from nodescope import passes
 from nodescope.passes.pipeline import Options
 from tests.conformance.graphs import Case, graphs, random_case
 from tests.conformance.graphs.checks import check_lowered, check_settles, is_clean_up
+from tests.conformance.graphs.networks import NETWORKS, gradient_cases, network
 from tests.conformance.graphs.running import Traced
 from tests.conformance.graphs.shrink import fails, smallest
 
 TOGETHER = 1000
 ALONE = 150
+GRADIENTS = 200
 PART = 50  # seeds of one test
 EXACT = [each for each in passes.all_passes() if each.exact]
 CLEAN_UP = [each for each in EXACT if is_clean_up(each)]
@@ -29,13 +31,8 @@ def holds(check: Callable[[Case], object], cases: list[Case]) -> None:
     """The check for all cases; of the first that fails, a small one is shown."""
     for case in cases:
         if fails(check, case) is not None:
-            small, error = smallest(check, case)
+            _, error = smallest(check, case)
             raise AssertionError(f"{case.name}, as small as it gets:\n{error}") from error
-        _count(small=case)
-
-
-def _count(small: Case) -> None:
-    assert small.graph.nodes, f"{small.name} is empty"
 
 
 def seeds(first: int, count: int) -> list[Case]:
@@ -54,6 +51,18 @@ def test_all_passes(first: int) -> None:
 @pytest.mark.parametrize("each", EXACT, ids=name)
 def test_one_pass(each: passes.GraphPass) -> None:
     holds(lambda case: check_lowered(case, Traced(case), (each.name,)), seeds(0, ALONE))
+
+
+@pytest.mark.parametrize("first", range(0, GRADIENTS, PART))
+def test_forward_and_backward(first: int) -> None:
+    holds(lambda case: check_lowered(case, Traced(case)), gradient_cases(first, PART))
+
+
+@pytest.mark.parametrize("which", NETWORKS, ids=lambda each: each.__name__)
+def test_training_steps(which: Callable[[], Case]) -> None:
+    case = network(which)
+    for chosen in (None, *((each.name,) for each in EXACT)):
+        holds(lambda case, chosen=chosen: check_lowered(case, Traced(case), chosen), [case])
 
 
 def test_for_another_back_end() -> None:

@@ -5,13 +5,14 @@ Invariant: checks look at graphs, provenance and results only, so that they hold
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from nodescope import ops, passes
+from nodescope.engine.execution.plan import needed
 from nodescope.errors import NodescopeError
 from nodescope.ir.graph import Graph, Node
 from nodescope.ir.text import parse_graph, print_graph
@@ -145,8 +146,6 @@ def _check_recomputed(case: Case, lowered: Lowered) -> None:
 
 
 def _needed(graph: Graph) -> set[int]:
-    from nodescope.engine.execution.plan import needed
-
     return {node.id for node in needed(graph, graph.outputs, graph.inputs)}
 
 
@@ -201,8 +200,8 @@ def check_settles(case: Case, name: str, *, times: int) -> None:
         found = lower(graph, arrays, (name,))
         graph, arrays = found.stages[0].after, found.arrays
     last = lower(graph, arrays, (name,)).stages[0]
-    need(last.after is last.before and not last.rewrites,
-         f"{name} has still something to do: {[str(each) for each in last.rewrites]}", case)  # fmt: skip
+    said = [str(each) for each in last.rewrites]
+    need(last.after is last.before and not said, f"{name} has still something to do: {said}", case)
 
 
 def is_clean_up(each: passes.GraphPass) -> bool:
@@ -212,6 +211,3 @@ def is_clean_up(each: passes.GraphPass) -> bool:
 def nodes_of(graph: Graph) -> tuple[Node, ...]:
     """Nodes that are no leaves."""
     return tuple(node for node in graph.nodes if ops.get(node.op).family != "leaf")
-
-
-Check = Callable[[Case], None]

@@ -40,8 +40,10 @@ def _elementwise(ports: int) -> tuple[str, ...]:
 
 UNARY = _elementwise(1)
 BINARY = _elementwise(2)
-USUAL_UNARY = ("negative", "tanh", "relu", "exp", "square", "sqrt", "abs", "sigmoid", "reciprocal",
-               "log", "sin", "isnan", "logical_not", "sign", "floor", "positive", "copy")  # fmt: skip
+USUAL_UNARY = (
+    "negative", "tanh", "relu", "exp", "square", "sqrt", "abs", "sigmoid", "log", "reciprocal",
+    "sin", "isnan", "logical_not", "sign", "floor", "positive", "copy",
+)  # fmt: skip
 USUAL_BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "greater",
                 "equal", "logical_and", "less_equal", "not_equal")  # fmt: skip
 

@@ -87,7 +87,7 @@ def _only(case: Case, outputs: tuple[int, ...]) -> Case:
         graph, inputs=tuple(v for v, _ in fed), outputs=outputs, nodes=nodes,
         values=tuple(each for each in graph.values if each.id in values), constants=tuple(arrays),
     )  # fmt: skip
-    return Case(f"{case.name} (shrunk)", graph, arrays, tuple(f for _, f in fed))
+    return Case(case.name, graph, arrays, tuple(f for _, f in fed))
 
 
 def _without(case: Case, gone: Node) -> Case:

@@ -1,0 +1,177 @@
+"""Graphs that `nodescope.compile` traces: random functions with gradients, and training steps.
+
+Invariant: what comes is the graph that the compiler is given, with forward, backward and update.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import nodescope as ns
+from nodescope import nn, ops, optim
+from nodescope.engine.run import apply
+from nodescope.engine.static.program import Program
+from nodescope.errors import GradientError, NodescopeError
+from nodescope.ops.calls import Scalar, call_of
+from tests.conformance.graphs.choose import Seeded
+from tests.conformance.graphs.making import REFUSED, Case
+from tests.conformance.graphs.random_graph import make
+from tests.conformance.graphs.running import quiet
+
+F = nn.functional
+_NOT = {"assign", "assign_add", "assign_sub", "read"}
+
+
+def case_of(name: str, program: Program, arguments: list[Any]) -> Case:
+    """The graph of a traced function, with what it is fed."""
+    fed: dict[int, Any] = dict(program.state)
+    for (_, value), each in zip(program._arguments, arguments, strict=True):
+        fed[value] = each
+    graph = program.graph
+    return Case(name, graph, dict(program.constants), tuple(fed[each] for each in graph.inputs))
+
+
+def played(case: Case, given: list[Any]) -> list[Any]:
+    """The values of a graph by the engine's own operations, so that they can be differentiated."""
+    values: dict[int, Any] = {k: ns.tensor(each) for k, each in case.arrays.items()}
+    values.update(zip(case.graph.inputs, given, strict=True))
+    for node in case.graph.nodes:
+        if ops.get(node.op).family == "leaf":
+            continue
+        call = call_of(node)
+        args = tuple(a.value if isinstance(a, Scalar) else values[a] for a in call.args)
+        found = args[-1] if node.op in _NOT else apply(call.op, args, call.attrs)
+        found = found if isinstance(found, tuple) else (found,)
+        values.update(zip(node.outputs, found, strict=True))
+    return [values[each] for each in case.graph.outputs]
+
+
+@functools.lru_cache(maxsize=256)
+def gradient_case(seed: int) -> Case | None:
+    """A random function's value and gradients as one graph; None if it has none."""
+    case = make(Seeded(seed), f"gradient of seed {seed}", most=14)
+    arguments = [np.asarray(each) for each in case.feeds]
+    smooth = tuple(i for i, each in enumerate(arguments) if each.dtype.kind == "f")
+    if not smooth:
+        return None
+
+    def loss(*given: Any) -> Any:
+        total: Any = 0.0
+        for each in played(case, list(given)):
+            if each.dtype.kind == "f":
+                total = total + np.sum(each * each + each)
+        return total
+
+    differentiated = ns.compile(ns.value_and_grad(loss, smooth), name=f"seed_{seed}")
+    try:
+        with quiet():
+            program = differentiated.graph(*arguments)
+    except (GradientError, NodescopeError, *REFUSED):
+        return None
+    return case_of(case.name, program, arguments)
+
+
+def gradient_cases(first: int, count: int) -> list[Case]:
+    """Those of a range of seeds."""
+    return [
+        each for seed in range(first, first + count) if (each := gradient_case(seed)) is not None
+    ]
+
+
+# Training steps
+
+RNG = np.random.default_rng
+
+
+def _trained(
+    name: str, net: Any, descent: Any, loss: Callable[[Any, Any], Any], x: Any, y: Any
+) -> Case:
+    def step(x: Any, y: Any) -> Any:
+        descent.zero_grad()
+        found = loss(net(x), y)
+        found.backward()
+        descent.step()
+        return found
+
+    return case_of(name, ns.compile(step, name=name).graph(x, y), [x, y])
+
+
+def mlp() -> Case:
+    rng = RNG(0)
+    net = nn.Sequential(nn.Linear(6, 5, rng=rng), nn.relu, nn.Linear(5, 3, rng=rng))
+    x, y = rng.standard_normal((4, 6)).astype("float32"), np.array([0, 2, 1, 1])
+    return _trained("mlp", net, optim.SGD(net, lr=0.1, momentum=0.9), F.cross_entropy, x, y)
+
+
+def deep() -> Case:
+    rng = RNG(1)
+    net = nn.Sequential(
+        nn.Linear(4, 6, rng=rng), nn.LayerNorm(6), F.gelu, nn.Linear(6, 6, rng=rng), np.tanh,
+        nn.Linear(6, 2, rng=rng),
+    )  # fmt: skip
+    x, y = rng.standard_normal((5, 4)).astype("float32"), rng.standard_normal((5, 2))
+    return _trained("deep", net, optim.AdamW(net, lr=0.01), _square, x, y.astype("float32"))
+
+
+def _square(found: Any, y: Any) -> Any:
+    return np.mean((found - y) ** 2)
+
+
+def convolutional() -> Case:
+    rng = RNG(2)
+    net = nn.Sequential(
+        nn.Conv2d(1, 3, 3, rng=rng, padding="same"), nn.BatchNorm2d(3), nn.relu, nn.MaxPool2d(2),
+        nn.Flatten(), nn.Dropout(0.3, rng=1), nn.Linear(27, 3, rng=rng),
+    )  # fmt: skip
+    x, y = rng.standard_normal((2, 1, 6, 6)).astype("float32"), np.array([0, 2])
+    return _trained("convolutional", net, optim.Adam(net, lr=0.01), F.cross_entropy, x, y)
+
+
+def recurrent() -> Case:
+    rng = RNG(3)
+    w, u = rng.standard_normal((2, 4, 4)) * 0.5
+    x = rng.standard_normal((5, 2, 4))
+
+    def loss(w: Any, u: Any, x: Any) -> Any:
+        def step(h: Any, each: Any) -> Any:
+            h = np.tanh(h @ w + each @ u)
+            return h, h * 1.0
+
+        last, every = ns.scan(step, np.zeros((2, 4)), x)
+        return np.sum(last**2) + np.mean(every)
+
+    found = ns.compile(ns.value_and_grad(loss, (0, 1, 2)), name="recurrent").graph(w, u, x)
+    return case_of("recurrent", found, [w, u, x])
+
+
+def transformer() -> Case:
+    rng = RNG(4)
+    net = nn.TransformerBlock(8, 2, rng=rng, causal=True)
+    x, y = (rng.standard_normal((2, 3, 8)).astype("float32") for _ in range(2))
+    return _trained("transformer", net, optim.SGD(net, lr=0.1), _square, x, y)
+
+
+def branching() -> Case:
+    x = np.linspace(-1.0, 1.0, 6).reshape(2, 3)
+
+    def loss(x: Any) -> Any:
+        chosen = ns.cond(np.sum(x) > 0, lambda x: np.tanh(x) * 2.0, lambda x: x * x + x, x)
+        return np.sum(chosen * np.exp(x))
+
+    found = ns.compile(ns.value_and_grad(loss), name="branching").graph(x)
+    return case_of("branching", found, [x])
+
+
+NETWORKS: tuple[Callable[[], Case], ...] = (
+    mlp, deep, convolutional, recurrent, transformer, branching,
+)  # fmt: skip
+
+
+@functools.cache
+def network(which: Callable[[], Case]) -> Case:
+    """One of them, made once."""
+    return which()
