@@ -18,11 +18,26 @@ from dataclasses import dataclass
 from nodescope.passes.draft import Draft
 from nodescope.registry import Registry
 
-__all__ = ["Draft", "GraphPass", "all_passes", "get", "graph_pass"]
+__all__ = ["Draft", "GraphPass", "Rule", "all_passes", "get", "graph_pass"]
 
 _registry: Registry[GraphPass] = Registry("pass")
 _loading = threading.RLock()
 _loaded = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One thing that a pass does, as `Rewrite.rule` names it.
+
+    Attributes:
+        name: As in ``unsafe=`` of `nodescope.compile`, if it has to be asked for.
+        help: What becomes of what, in one line.
+        exact: Whether results stay bit-equal; if not, it is used only where it is asked for.
+    """
+
+    name: str
+    help: str
+    exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +53,7 @@ class GraphPass:
         default: Whether it runs unless something else is asked for.
         exact: Whether results stay bit-equal.
         again: Whether it runs once more after the other simplifying passes found something.
+        rules: What it does one by one, if it says so.
     """
 
     name: str
@@ -47,6 +63,7 @@ class GraphPass:
     default: bool = True
     exact: bool = True
     again: bool = False
+    rules: tuple[Rule, ...] = ()
 
 
 def graph_pass(
@@ -57,11 +74,12 @@ def graph_pass(
     default: bool = True,
     exact: bool = True,
     again: bool = False,
+    rules: tuple[Rule, ...] = (),
 ) -> Callable[[Callable[[Draft], None]], Callable[[Draft], None]]:
     """Register a pass. Raises `RegistryError` if its name is taken."""
 
     def registered(run: Callable[[Draft], None]) -> Callable[[Draft], None]:
-        _registry.add(name, GraphPass(name, stage, help, run, default, exact, again))
+        _registry.add(name, GraphPass(name, stage, help, run, default, exact, again, rules))
         return run
 
     return registered

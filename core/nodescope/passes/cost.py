@@ -157,9 +157,7 @@ def _flops(node: Node, specs: Mapping[int, TensorSpec]) -> int:
     call = call_of(node)
     if not node.outputs:
         return 0
-    operands = tuple(
-        each.value if isinstance(each, Scalar) else specs[each] for each in call.args
-    )
+    operands = tuple(each.value if isinstance(each, Scalar) else specs[each] for each in call.args)
     return int(call.op.flops(operands, specs[node.outputs[0]]))
 
 

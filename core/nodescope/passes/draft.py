@@ -36,6 +36,8 @@ class Draft:
         fresh: Gives ids for new nodes and values, never given before in this lowering.
         pass_name: Which pass is at work.
         options: What was asked for; see `nodescope.passes.pipeline.Options`.
+        traced: The graph before the first pass; the graph itself if None.
+        chosen: Names of all passes that run.
 
     Attributes:
         inputs: Value ids that are fed.
@@ -50,9 +52,12 @@ class Draft:
         fresh: Callable[[], int],
         pass_name: str,
         options: Any,
+        traced: Graph | None = None,
+        chosen: Sequence[str] = (),
     ) -> None:
         self._graph, self._fresh = graph, fresh
         self.pass_name, self.options = pass_name, options
+        self.traced, self.chosen = traced or graph, tuple(chosen)
         self.inputs, self.outputs = graph.inputs, list(graph.outputs)
         self.rewrites: list[Rewrite] = []
         self.notes: list[str] = []
@@ -122,6 +127,10 @@ class Draft:
     def spec(self, value: int) -> TensorSpec:
         """Shape and dtype of a value."""
         return self._values[value].spec
+
+    def value(self, value: int) -> Value:
+        """A value by id."""
+        return self._values[value]
 
     def array(self, value: int) -> Array | None:
         """The content of a constant; None for any other value."""
@@ -226,9 +235,10 @@ class Draft:
             self._redirect(old, new)
         kept = {node.id for node in after}
         if change != "recomputed":
-            for node in before:
-                if node.id in kept or node.id not in self._nodes:
-                    continue
+            gone = [n for n in before if n.id not in kept and n.id in self._nodes]
+            for node in gone:  # they may need one another
+                self._unlink(self._nodes[node.id])
+            for node in gone:
                 self._remove(self._nodes[node.id], [each.id for each in after])
         self.rewrites.append(
             Rewrite(

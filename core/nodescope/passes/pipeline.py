@@ -123,19 +123,26 @@ def lower(
     now, constants = graph, dict(arrays)
     if chosen is None:
         usual = [each for each in passes.all_passes() if each.default]
+        names = tuple(each.name for each in usual)
         early = [each for each in usual if each.again]
         last = max((each.stage for each in early), default=0)
+        left: dict[str, Graph] = {}
         for number in range(_ROUNDS):
             before = now
             for each in (p for p in usual if p.stage <= last and (p.again or not number)):
-                now, constants = _apply(each, now, constants, fresh, options, stages)
+                # What a pass left, and no other has changed since, it would leave again.
+                if left.get(each.name) is not now:
+                    now, constants = _apply(
+                        each, now, constants, fresh, options, stages, graph, names
+                    )
+                    left[each.name] = now
             if now is before:
                 break
         rest = [each for each in usual if each.stage > last]
     else:
-        rest = [passes.get(name) for name in chosen]
+        rest, names = [passes.get(name) for name in chosen], tuple(chosen)
     for each in rest:
-        now, constants = _apply(each, now, constants, fresh, options, stages)
+        now, constants = _apply(each, now, constants, fresh, options, stages, graph, names)
     found = Provenance(graph, now, [r for stage in stages for r in stage.rewrites])
     final = with_origins(now, {node.id: found.origin(node.id) for node in now.nodes})
     final = _replace_kind(final)
@@ -149,9 +156,11 @@ def _apply(
     fresh: Callable[[], int],
     options: Options,
     stages: list[Stage],
+    traced: Graph,
+    chosen: tuple[str, ...],
 ) -> tuple[Graph, dict[int, Array]]:
     start = time.perf_counter_ns()
-    draft = Draft(graph, arrays, fresh, each.name, options)
+    draft = Draft(graph, arrays, fresh, each.name, options, traced, chosen)
     each.run(draft)
     after, constants = draft.finish()
     took = time.perf_counter_ns() - start

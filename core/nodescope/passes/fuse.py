@@ -1,0 +1,227 @@
+"""Fuse: neighbours that run over the same elements become one kernel.
+
+Kernels of three kinds are made, named by ``pattern``: ``elementwise``; ``reduction``, in which
+reductions over the first or the last axes end such a loop; and, over the last axes only, ``rows``,
+in which elements or results of a row are computed with what its reductions gave. NumPy as the back
+end gets the first kind alone, and only where a loop over tiles beats one call per node.
+
+Nodes are taken in order, and each joins the kernels of those that it needs, the nearest first.
+
+Invariant: no result changes; the kernels' graph has no cycle; phases and devices do not mix, and
+nodes that are computed again stay apart; each pair of neighbours that looks as if it could be fused
+and is not has its reason.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from nodescope.ir.graph import Node
+from nodescope.passes import graph_pass
+from nodescope.passes.cost import nbytes
+from nodescope.passes.draft import Draft
+from nodescope.passes.fusing.clusters import Clusters
+from nodescope.passes.fusing.kernel import (
+    MOST_INPUTS,
+    MOST_MEMBERS,
+    MOST_OUTPUTS,
+    given_out,
+    make_kernel,
+    taken,
+)
+from nodescope.passes.fusing.roles import Role, Shape, role_of, rows_of
+
+TILED = 1 << 18
+"""Elements from which NumPy runs several nodes faster tile by tile: then a float32 intermediate
+result (1 MiB) and its operands no longer stay in the second cache from one node to the next."""
+ROW = 1 << 16
+"""Elements of a row that a kernel goes over more than once: they have to stay in the caches."""
+
+
+@dataclass(slots=True)
+class _Group:
+    """A kernel in the making.
+
+    Attributes:
+        space: The shape of its loop.
+        axes: What its reductions go over; None if it has none.
+        rows: Whether something is computed with what its reductions gave.
+        reduced: Positions of nodes whose output is no larger than a reduction's.
+        bits: Positions of its nodes, as a number.
+        inputs, made: Value ids.
+    """
+
+    space: Shape
+    axes: Shape | None
+    phase: str
+    device: str
+    bits: int
+    inputs: set[int]
+    made: set[int]
+    rows: bool = False
+    reduced: int = 0
+    nodes: list[int] = field(default_factory=list)
+
+
+@graph_pass("fuse", stage=70, help="run neighbours over the same elements as one kernel")
+def fuse(draft: Draft) -> None:
+    """Make kernels, and say why other neighbours stay apart."""
+    _Fusing(draft).run()
+
+
+class _Fusing:
+    def __init__(self, draft: Draft) -> None:
+        self.draft, self.for_c = draft, draft.options.backend == "c"
+        self.clusters = Clusters(draft)
+        self.roles: dict[int, Role] = {}
+        self.groups: dict[int, _Group] = {}
+        self.makers: dict[int, int] = {}
+        self.users: dict[int, int] = {}
+        self.given = set(draft.outputs)
+        for i, node in enumerate(self.clusters.nodes):
+            bit = 1 << i
+            for value in node.inputs:
+                self.users[value] = self.users.get(value, 0) | bit
+            for value in node.outputs:
+                self.makers[value] = i
+            role = role_of(draft, node)
+            if role is not None:
+                self.roles[i] = role
+                self.groups[i] = _Group(
+                    role.space, role.axes, node.phase, node.device, bit, set(node.inputs),
+                    set(node.outputs), reduced=bit if role.axes else 0, nodes=[i],
+                )  # fmt: skip
+
+    def run(self) -> None:
+        refused: list[tuple[int, int, str]] = []
+        for i in self.roles:
+            sources = {self.makers[v] for v in self.clusters.nodes[i].inputs if v in self.makers}
+            for source in sorted(sources & self.roles.keys(), reverse=True):
+                reason = self._fused(source, i)
+                if reason:
+                    refused.append((source, i, reason))
+        root, nodes = self.clusters.root, self.clusters.nodes
+        for source, i, reason in refused:
+            if root[source] != root[i]:
+                self.draft.unfused(nodes[source].id, nodes[i].id, reason)
+        for cluster in sorted(self.groups):
+            if root[cluster] == cluster and self.clusters.size(cluster) > 1:
+                self._make(self.clusters.members(cluster), self.groups[cluster])
+
+    def _make(self, members: list[Node], group: _Group) -> None:
+        draft = self.draft
+        pattern = "elementwise"
+        if group.axes is not None:
+            pattern = "rows" if group.rows else "reduction"
+        alone = sum(nbytes(draft.spec(v)) for node in members
+                    for v in (*dict.fromkeys(node.inputs), *node.outputs))  # fmt: skip
+        both = (*taken(members), *given_out(draft, members))
+        moved = sum(nbytes(draft.spec(v)) for v in both)
+        make_kernel(
+            draft, members, pattern,
+            f"{len(members)} nodes over {group.space or 'a scalar'} move {moved:,} bytes as one, "
+            f"{alone:,} one by one",
+        )  # fmt: skip
+
+    def _fused(self, source: int, user: int) -> str:
+        """Make the kernels of two neighbours one, or say why not."""
+        root = self.clusters.root
+        one, two = root[source], root[user]
+        if one == two:
+            return ""
+        for each in (source, user):
+            if self.roles[each].reason:
+                return self.roles[each].reason
+        a, b = self.groups[one], self.groups[two]
+        edges = [
+            (before, i) for i in b.nodes for before in self.clusters.before[i]
+            if a.bits >> before & 1
+        ]  # fmt: skip
+        reason = self._outer(a, b)
+        for edge in edges:
+            reason = reason or self._shapes(*edge, a, b)
+        reason = reason or self._caps(a, b)
+        if reason:
+            return reason
+        between = self.clusters.apart((one, two))
+        if between is not None:
+            return (f"{self.clusters.nodes[between].name} needs the one and is needed by "
+                    "the other: as one kernel they would wait for themselves")  # fmt: skip
+        self._join(edges, a, b)
+        return ""
+
+    def _outer(self, a: _Group, b: _Group) -> str:
+        """Phase, device, and whether it is worth it."""
+        if a.phase != b.phase:
+            return f"phases differ: {a.phase} and {b.phase}"
+        if a.phase == "recompute":
+            return "what is computed again stays apart, so that it is computed late"
+        if a.device != b.device:
+            return f"devices differ: {a.device} and {b.device}"
+        elements = math.prod(b.space)
+        if not self.for_c and elements < TILED:
+            return (f"{elements:,} elements are fewer than {TILED:,}, from which NumPy runs a "
+                    "kernel in tiles faster than node by node")  # fmt: skip
+        return ""
+
+    def _shapes(self, source: int, user: int, a: _Group, b: _Group) -> str:
+        """Whether both fit into one loop."""
+        name = self.clusters.nodes[user].name
+        if a.axes is None and b.axes is None:
+            return "" if a.space == b.space else f"shapes differ: {a.space} and {b.space}"
+        if a.axes is None:
+            if a.space == b.space:
+                return ""
+            if self._level(b, user) and a.space == self.roles[user].out:
+                return ""
+            return f"shapes differ: {a.space} and {b.space}, over axes {b.axes} of which it reduces"
+        if b.axes is not None and (b.axes != a.axes or b.space != a.space):
+            return (f"reductions differ: over axes {a.axes} of {a.space} "
+                    f"and {b.axes} of {b.space}")  # fmt: skip
+        if not self._level(a, source):
+            return "" if a.space == b.space else f"shapes differ: {a.space} and {b.space}"
+        # From here on: the user takes what a reduction gave.
+        if a.axes[-1] != len(a.space) - 1:
+            return f"{name} needs the result of the whole reduction over the first axes {a.axes}"
+        row = math.prod(a.space[i] for i in a.axes)
+        given, wanted = self.roles[source].out, self.roles[user].space
+        if b.axes is None and b.space == given:
+            return ""
+        if b.space != a.space or (given != rows_of(a.space, a.axes) and given != ()):
+            return f"shapes differ: {given}, reduced from {a.space}, and {wanted}"
+        if row > ROW:
+            return (f"{name} goes over rows of {row:,} elements a second time, more than the "
+                    f"{ROW:,} that stay in the caches")  # fmt: skip
+        return ""
+
+    def _level(self, group: _Group, node: int) -> bool:
+        """Whether the node's output is as small as a reduction's."""
+        return bool(group.reduced >> node & 1)
+
+    def _caps(self, a: _Group, b: _Group) -> str:
+        made, nodes, bits = a.made | b.made, (*a.nodes, *b.nodes), a.bits | b.bits
+        inputs = len((a.inputs | b.inputs) - made)
+        values = [v for v in made if v in self.given or self.users.get(v, 0) & ~bits]
+        for count, most, what in (
+            (len(nodes), MOST_MEMBERS, "nodes"),
+            (inputs, MOST_INPUTS, "inputs"),
+            (len(values), MOST_OUTPUTS, "outputs"),
+        ):
+            if count > most:
+                return f"the kernel would have {count} {what}, at most {most} are allowed"
+        return ""
+
+    def _join(self, edges: list[tuple[int, int]], a: _Group, b: _Group) -> None:
+        reduced = a.reduced | b.reduced
+        after = a.axes is not None and any(self._level(a, source) for source, _ in edges)
+        if after and b.axes is None and b.space != a.space:
+            reduced |= b.bits
+        elif b.axes is not None and a.axes is None and a.space != b.space:
+            reduced |= a.bits
+        kept = self.clusters.join(tuple(self.clusters.root[each] for each in edges[0]))
+        whole = a if a.axes is not None else b
+        self.groups[kept] = _Group(
+            whole.space, whole.axes, a.phase, a.device, a.bits | b.bits, a.inputs | b.inputs,
+            a.made | b.made, a.rows or b.rows or after, reduced, [*a.nodes, *b.nodes],
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What the passes that make kernels share."""

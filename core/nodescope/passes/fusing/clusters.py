@@ -1,0 +1,102 @@
+"""Clusters: which nodes become one, so that the graph never goes round.
+
+Each set of nodes is a number, one bit per node; for each cluster it is known which nodes come
+before it when every cluster counts as one node.
+
+Invariant: the graph of clusters has no cycle; a union that would make one is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nodescope.ir.graph import Node
+from nodescope.passes.draft import Draft
+
+
+class Clusters:
+    """The nodes of a draft that are no leaves, each a cluster of its own at first.
+
+    Nodes are named by their position in ``nodes``, clusters by that of one of their nodes.
+
+    Attributes:
+        nodes: In topological order.
+        index: Position of a node by its id.
+        before: Per node: positions of those that it needs at once, by value or by control.
+        root: Per node: its cluster.
+    """
+
+    def __init__(self, draft: Draft) -> None:
+        self.nodes: list[Node] = []
+        self.index: dict[int, int] = {}
+        self.before: list[tuple[int, ...]] = []
+        self._ancestors: list[int] = []
+        makers: dict[int, int] = {}
+        for node in draft:
+            control = node.control_inputs
+            if node.family == "leaf" and not control and not node.inputs:
+                continue  # nothing comes before it, so no cycle leads through it
+            i = len(self.nodes)
+            self.index[node.id] = i
+            self.nodes.append(node)
+            found = {makers[value] for value in node.inputs if value in makers}
+            if control:
+                found.update(self.index[each] for each in control if each in self.index)
+            for value in node.outputs:
+                makers[value] = i
+            ancestors = 0
+            for each in found:
+                ancestors |= self._ancestors[each] | 1 << each
+            self.before.append(tuple(found))
+            self._ancestors.append(ancestors)
+        self.root = list(range(len(self.nodes)))
+        self._members = {i: [i] for i in self.root}
+        self._bits = [1 << i for i in self.root]
+
+    def members(self, cluster: int) -> list[Node]:
+        """The nodes of a cluster, in topological order of the draft."""
+        return [self.nodes[i] for i in sorted(self._members[cluster])]
+
+    def size(self, cluster: int) -> int:
+        """How many nodes it has."""
+        return len(self._members[cluster])
+
+    def apart(self, clusters: Sequence[int]) -> int | None:
+        """A node outside that stands between the clusters: it needs one, and another needs it.
+
+        Returns:
+            Its position; None if the clusters can be one.
+        """
+        bits = 0
+        for each in clusters:
+            bits |= self._bits[each]
+        for each in clusters:
+            for member in self._members[each]:
+                for source in self.before[member]:
+                    if not bits >> source & 1 and self._ancestors[self.root[source]] & bits:
+                        return source
+        return None
+
+    def join(self, clusters: Sequence[int]) -> int:
+        """Make clusters one. They must not be `apart`. Gives the new cluster."""
+        kept = min(clusters)
+        bits = ancestors = 0
+        for each in clusters:
+            bits |= self._bits[each]
+            ancestors |= self._ancestors[each]
+        ancestors &= ~bits
+        more = 0  # what some of them have before them and others have not
+        for each in clusters:
+            more |= ancestors & ~self._ancestors[each]
+            if each != kept:
+                gone = self._members.pop(each)
+                self._members[kept] += gone
+                for member in gone:
+                    self.root[member] = kept
+        self._bits[kept], self._ancestors[kept] = bits, ancestors
+        if more:
+            known = self._ancestors
+            for each in self._members:
+                if known[each] & bits and each != kept:
+                    known[each] |= more
+        return kept

@@ -1,0 +1,125 @@
+"""Kernels: several nodes of a draft become one node ``fused``.
+
+Invariant: the body's nodes are the members as they were, in the draft's order; every value that
+somebody outside takes is an output, with the id that it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+
+from nodescope.ir.graph import Graph, Node, Value
+from nodescope.passes.draft import Draft
+
+_replace = msgspec.structs.replace
+
+MOST_MEMBERS, MOST_INPUTS, MOST_OUTPUTS = 64, 24, 16
+
+
+def taken(members: Sequence[Node]) -> list[int]:
+    """The values that come into a kernel, in order of first use."""
+    made = {value for node in members for value in node.outputs}
+    return list(dict.fromkeys(v for node in members for v in node.inputs if v not in made))
+
+
+def given_out(draft: Draft, members: Sequence[Node]) -> list[int]:
+    """The values that a kernel gives out, in order of making."""
+    ids = {node.id for node in members}
+    return [
+        value
+        for node in members
+        for value in node.outputs
+        if draft.is_output(value) or any(user.id not in ids for user in draft.users(value))
+    ]
+
+
+def too_large(draft: Draft, members: Sequence[Node]) -> str:
+    """Why these nodes are too much for one kernel; ``""`` if they are not."""
+    for count, most, what in (
+        (len(members), MOST_MEMBERS, "nodes"),
+        (len(taken(members)), MOST_INPUTS, "inputs"),
+        (len(given_out(draft, members)), MOST_OUTPUTS, "outputs"),
+    ):
+        if count > most:
+            return f"the kernel would have {count} {what}, at most {most} are allowed"
+    return ""
+
+
+def make_kernel(
+    draft: Draft, members: Sequence[Node], pattern: str, note: str = "", phase: str = ""
+) -> Node:
+    """Make nodes one kernel, and record it.
+
+    Args:
+        members: In topological order; no path may lead out of them and back in.
+        pattern: What they do together.
+        note: For the rewrite.
+        phase: The kernel's; that of its last node if empty.
+    """
+    ids = {node.id for node in members}
+    inputs, outputs = taken(members), given_out(draft, members)
+    last = members[-1]
+    control = tuple(
+        dict.fromkeys(each for node in members for each in node.control_inputs if each not in ids)
+    )
+    node = draft.add(
+        "fused", inputs, {"body": _body(draft, members, inputs, outputs), "pattern": pattern},
+        like=last, label=pattern, outputs=outputs, control=control,
+        phase=phase or None,  # type: ignore[arg-type]
+    )  # fmt: skip
+    draft.rewrite(pattern, "fused", members, [node], note=note)
+    return node
+
+
+def _body(
+    draft: Draft, members: Sequence[Node], inputs: Sequence[int], outputs: Sequence[int]
+) -> Graph:
+    ids = {node.id for node in members}
+    values = sorted({*inputs, *(value for node in members for value in node.outputs)})
+    return Graph(
+        id=0,
+        kind="compiled",
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        nodes=tuple(_inside(node, ids) for node in members),
+        values=tuple(draft.value(each) for each in values),
+    )
+
+
+def _inside(node: Node, ids: Collection[int]) -> Node:
+    """Without the control inputs that lead outside: the kernel waits for those."""
+    if not node.control_inputs:
+        return node
+    return _replace(node, control_inputs=tuple(c for c in node.control_inputs if c in ids))
+
+
+def renumbered(draft: Draft, body: Graph, wanted: Iterable[int]) -> tuple[Graph, dict[int, int]]:
+    """A copy of a body that makes only some of its outputs, with new ids for nodes and values.
+
+    Returns:
+        The copy, whose inputs keep their ids, and the new id of each value that it makes.
+    """
+    needed, nodes = set(wanted), []
+    for node in reversed(body.nodes):
+        if not needed.isdisjoint(node.outputs):
+            nodes.append(node)
+            needed.update(node.inputs)
+    new: dict[int, int] = {}
+    copied = []
+    for node in reversed(nodes):
+        new.update((value, draft.fresh()) for value in node.outputs)
+        inputs = tuple(new.get(v, v) for v in node.inputs)
+        outputs = tuple(new[v] for v in node.outputs)
+        copied.append(
+            _replace(node, id=draft.fresh(), inputs=inputs, outputs=outputs, control_inputs=())
+        )
+    taking = tuple(taken(copied))
+    known = {each.id: each for each in body.values}
+    values = [known[each] for each in taking]
+    values += [Value(after, known[old].spec, known[old].name) for old, after in new.items()]
+    return Graph(
+        id=0, kind="compiled", inputs=taking, outputs=tuple(new[each] for each in wanted),
+        nodes=tuple(copied), values=tuple(sorted(values, key=lambda each: each.id)),
+    ), new  # fmt: skip

@@ -1,0 +1,114 @@
+"""Roles: what a node can be in a kernel, for a back end.
+
+Invariant: a function of the node, its specs and the back end.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+from nodescope import ops
+from nodescope.ir.graph import Node, TensorSpec
+from nodescope.ops.op import Op
+from nodescope.ops.shapes import axes
+from nodescope.passes.draft import Draft
+
+Shape = tuple[int, ...]
+
+C_DTYPES = frozenset(
+    {"bool", "float32", "float64", *(f"{u}int{b}" for u in ("", "u") for b in (8, 16, 32, 64))}
+)
+"""What kernels in C compute with."""
+
+_ALSO = frozenset({"clip", "gelu_grad", "dropout"})
+"""Elementwise for all arguments that kernels can meet: bounds and shares are attributes, or of the
+output's shape."""
+_MOVES = frozenset({"astype", "broadcast_to"})
+"""Layout ops that a loop does on the way."""
+REDUCTIONS = frozenset({"sum", "prod", "mean", "max", "min", "any", "all"})
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a node does in a kernel's loop.
+
+    Attributes:
+        space: The shape that it runs over: of its output, or of a reduction's input.
+        out: The shape of its output.
+        axes: Of a reduction, normalised and in order; None for a node that works element by
+            element.
+        reason: Why it joins no kernel, although it looks as if it could; else ``""``.
+    """
+
+    space: Shape
+    out: Shape
+    axes: Shape | None = None
+    reason: str = ""
+
+    @property
+    def trailing(self) -> bool:
+        """Whether a reduction goes over the last axes."""
+        return self.axes is not None and self.axes[-1:] == (len(self.space) - 1,)
+
+
+def role_of(draft: Draft, node: Node) -> Role | None:
+    """The role of a node; None if it does not look like a part of a kernel at all."""
+    how = _how(node.op)
+    if how == "":
+        return None
+    out = draft.spec(node.outputs[0])
+    space = out.shape if how != "reduction" or not node.inputs else draft.spec(node.inputs[0]).shape
+    reason = ""
+    found: Shape | None = None
+    for_c = draft.options.backend == "c"
+    if how == "reduction":
+        found = tuple(sorted(axes(node.op, node.attrs["axis"], len(space))))
+        reason = _reduction_reason(node, space, found, for_c)
+    elif not for_c and how == "move":
+        return None
+    if not reason and for_c:
+        reason = _c_reason(draft, node, out, how)
+    if not reason and 0 in space:
+        reason = f"{node.op} of shape {space} has no elements"
+    return Role(space, out.shape, found, reason)
+
+
+@functools.cache
+def _how(name: str) -> str:
+    op: Op = ops.get(name)
+    if op.family == "leaf" or op.outputs != 1 or op.variadic:
+        return ""
+    if name in REDUCTIONS:
+        return "reduction"
+    if name in _MOVES:
+        return "move"
+    return "map" if op.elementwise or name in _ALSO else ""
+
+
+def _reduction_reason(node: Node, space: Shape, found: Shape, for_c: bool) -> str:
+    if not for_c:
+        return f"{node.op} is one call of NumPy, which a kernel of NumPy calls does not shorten"
+    count = len(found)
+    if math.prod(space[i] for i in found) < 2:
+        return f"{node.op} over axes {found} of shape {space} adds nothing up"
+    if found not in (tuple(range(count)), tuple(range(len(space) - count, len(space)))):
+        return f"{node.op} over axes {found} of {len(space)} is over neither the first nor the last"
+    return ""
+
+
+def _c_reason(draft: Draft, node: Node, out: TensorSpec, how: str) -> str:
+    if how != "reduction" and not ops.get(node.op).c:
+        return f"{node.op} has no C expression"
+    if out.dtype not in C_DTYPES:
+        return f"{node.op} gives {out.dtype}, which has no C"
+    for value in node.inputs:
+        if draft.spec(value).dtype not in C_DTYPES:
+            return f"{node.op} takes {draft.spec(value).dtype}, which has no C"
+    return ""
+
+
+def rows_of(space: Shape, found: Shape) -> Shape:
+    """The shape of a reduction over axes that keeps them as 1."""
+    return tuple(1 if i in found else n for i, n in enumerate(space))
