@@ -30,9 +30,10 @@ def inferred(node: Node, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...
         name = port_name(op, port)
         operands.append(attrs.pop(name) if name in attrs else waiting.pop(0))
         port += 1
-    wanted = len(op.ports)
-    if not op.variadic and len(operands) != wanted:
-        raise ShapeError(f"{op.name} takes {wanted} inputs, not {len(operands)}")
+    wanted, given = len(op.ports), len(operands)
+    optional = {"weight", "bias"} if op.family == "norm" else {"bias"}
+    if not op.variadic and (given > wanted or not optional.issuperset(op.ports[given:])):
+        raise ShapeError(f"{op.name} takes {wanted} inputs, not {given}")
     try:
         found = op.infer(tuple(operands), attrs)
     except ShapeError as error:
