@@ -22,7 +22,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from nodescope.errors import NodescopeError
-from nodescope_server import __version__, rest
+from nodescope_server import __version__, comparing, rest
 from nodescope_server.auth import Guard, Secrets
 from nodescope_server.link import Link
 from nodescope_server.pages import Json, Problem, not_built
@@ -101,6 +101,7 @@ def create_app(config: Config) -> App:
         await stream(socket)
 
     app.include_router(rest.routes(app.runs, app.keys))
+    app.include_router(comparing.routes(app.runs))
     if (config.page / "index.html").is_file():
         app.mount("/", _Page(directory=config.page, html=True))
     else:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 import numpy as np
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from nodescope import protocol
@@ -22,19 +22,16 @@ from nodescope.protocol import RunInfo, SessionInfo
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Dropped, Execution, GradientRow, LogRow, StepRow
 from nodescope.record.summary import TensorSummary
-from nodescope_server import __version__, values, wire
+from nodescope_server import __version__, comparing, values, wire
+from nodescope_server.answers import LARGEST, Id, RunId, answers
 from nodescope_server.auth import Secrets
 from nodescope_server.exports import render
 from nodescope_server.pages import Json, Problem
 from nodescope_server.runs import Run, Runs
 
-_LARGEST = 2**53  # what JSON numbers carry exactly
-
-RunId = Annotated[str, Path(description="Id of the run, 16 hexadecimal digits.")]
-Id = Annotated[int, Path(ge=0, le=_LARGEST)]
-Seq = Annotated[int | None, Query(ge=0, le=_LARGEST, description="The moment; latest if left out.")]
+Seq = Annotated[int | None, Query(ge=0, le=LARGEST, description="The moment; latest if left out.")]
 Count = Annotated[int, Query(ge=1, le=20_000)]
-Offset = Annotated[int, Query(ge=0, le=_LARGEST)]
+Offset = Annotated[int, Query(ge=0, le=LARGEST)]
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -132,6 +129,7 @@ TYPES = (
     LogPage,
     Token,
     Problem,
+    *comparing.TYPES,
 )
 
 
@@ -143,20 +141,8 @@ def schema() -> dict[str, Any]:
     return components
 
 
-def _answers(kind: type[msgspec.Struct], *others: int) -> dict[str, Any]:
-    def ref(name: str) -> dict[str, Any]:
-        return {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
-
-    described: dict[int | str, Any] = {
-        200: {"description": "Found.", "content": ref(kind.__name__)}
-    }
-    for status in others:
-        described[status] = {"description": "It says why.", "content": ref("Problem")}
-    return {"responses": described, "response_class": Json, "response_model": None}
-
-
 def _file(media: str, *others: int) -> dict[str, Any]:
-    described = _answers(Problem, *others)
+    described = answers(Problem, *others)
     described["responses"][200] = {"description": "The file.", "content": {media: {}}}
     return {**described, "response_class": Response}
 
@@ -165,15 +151,15 @@ def routes(runs: Runs, keys: Secrets) -> APIRouter:
     """The routes over these runs."""
     api = APIRouter(prefix="/api")
 
-    @api.get("/health", summary="Whether the server is there", **_answers(Health))
+    @api.get("/health", summary="Whether the server is there", **answers(Health))
     async def health() -> Json:
         return Json(Health("ok", __version__, protocol.PROTOCOL_VERSION))
 
-    @api.get("/runs", summary="All runs", **_answers(RunList))
+    @api.get("/runs", summary="All runs", **answers(RunList))
     async def list_runs() -> Json:
         return Json(RunList(runs.infos()))
 
-    @api.get("/runs/{run}", summary="One run", **_answers(RunDetail, 404, 409))
+    @api.get("/runs/{run}", summary="One run", **answers(RunDetail, 404, 409))
     async def run_detail(run: RunId) -> Json:
         found = runs.get(run)
         time_ns, steps, dropped = await found.query.call(
@@ -181,12 +167,12 @@ def routes(runs: Runs, keys: Secrets) -> APIRouter:
         )
         return Json(RunDetail(found.info, found.committed, time_ns, steps, dropped, found.session))
 
-    @api.get("/runs/{run}/graph", summary="The graph", **_answers(RunGraph, 404, 409))
+    @api.get("/runs/{run}/graph", summary="The graph", **answers(RunGraph, 404, 409))
     async def graph(run: RunId) -> Json:
         found = runs.get(run)
         return Json(await found.query.call(lambda each: _graph(each, run)))
 
-    @api.get("/runs/{run}/nodes/{node}", summary="One node", **_answers(NodeDetail, 404, 409))
+    @api.get("/runs/{run}/nodes/{node}", summary="One node", **answers(NodeDetail, 404, 409))
     async def node_detail(run: RunId, node: Id) -> Json:
         detail = await runs.get(run).query.call(lambda each: _node(each, node))
         return Json(detail) if detail else _no_node(node)
@@ -194,7 +180,7 @@ def routes(runs: Runs, keys: Secrets) -> APIRouter:
     @api.get(
         "/runs/{run}/nodes/{node}/history",
         summary="The executions of one node",
-        **_answers(NodeHistory, 404, 409),
+        **answers(NodeHistory, 404, 409),
     )
     async def history(run: RunId, node: Id, until_seq: Seq = None, limit: Count = 500) -> Json:
         def ask(each: Recording) -> NodeHistory | None:
@@ -224,7 +210,7 @@ def routes(runs: Runs, keys: Secrets) -> APIRouter:
     @api.get(
         "/runs/{run}/values/{value}",
         summary="A value at a moment, with a window of its elements",
-        **_answers(ValueWindow, 404, 409),
+        **answers(ValueWindow, 404, 409),
     )
     async def value_window(
         run: RunId,
@@ -242,7 +228,7 @@ def routes(runs: Runs, keys: Secrets) -> APIRouter:
             return Json(Problem(f"there is no value {value} there", found.reason), 404)
         return Json(_window(found))
 
-    @api.get("/runs/{run}/source", summary="A source file", **_answers(wire.Source, 404, 409))
+    @api.get("/runs/{run}/source", summary="A source file", **answers(wire.Source, 404, 409))
     async def source(run: RunId, file: Annotated[str, Query(max_length=4096)]) -> Json:
         text = await runs.get(run).query.call(lambda each: each.source(file))
         if text is None:
@@ -250,7 +236,7 @@ def routes(runs: Runs, keys: Secrets) -> APIRouter:
             return Json(Problem("the recording holds no such file", hint), status_code=404)
         return Json(wire.Source(file, text, True))
 
-    @api.get("/runs/{run}/logs", summary="What the program wrote", **_answers(LogPage, 404, 409))
+    @api.get("/runs/{run}/logs", summary="What the program wrote", **answers(LogPage, 404, 409))
     async def logs(run: RunId, after: Offset = 0, limit: Count = 2000) -> Json:
         rows = await runs.get(run).query.call(lambda each: each.logs(after)[:limit])
         return Json(LogPage(tuple(rows)))
@@ -274,7 +260,7 @@ def routes(runs: Runs, keys: Secrets) -> APIRouter:
     @api.post(
         "/tokens",
         summary="A new address for one browser (programs only)",
-        **_answers(Token, 401, 403),
+        **answers(Token, 401, 403),
     )
     async def mint(request: Request) -> Json:
         host = request.headers["host"]  # exact: the guard has checked it

@@ -1,7 +1,7 @@
 """Generates the page's types from `wire`: ``python -m nodescope_server.wire_ts [--check]``.
 
-Invariant: deterministic, and complete for what can travel: whatever `wire.Request` and
-`wire.ServerMessage` reach is in the output, and nothing else.
+Invariant: deterministic, and complete for what can travel: whatever `wire.Request`,
+`wire.ServerMessage` and the comparison's answers reach is in the output, and nothing else.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from typing import Any, Literal, Union, get_args, get_origin
 import msgspec
 
 from nodescope import events, protocol
+from nodescope.compare import align, measure
 from nodescope.ir import graph
 from nodescope.record import rows
-from nodescope_server import wire
+from nodescope_server import comparing, wire
 
 TARGET = Path(__file__).resolve().parents[2] / "web" / "src" / "wire" / "types.gen.ts"
 
@@ -33,6 +34,9 @@ _HEADER = """\
 _ALIASES: tuple[tuple[str, Any], ...] = (
     ("Level", events.Level),
     ("Phase", graph.Phase),
+    ("GraphKind", graph.GraphKind),
+    ("MatchReason", align.Reason),
+    ("MeasureSource", measure.Source),
     ("SessionPhase", protocol.SessionPhase),
     ("StopReason", protocol.StopReason),
     ("When", protocol.When),
@@ -69,6 +73,8 @@ def generate() -> str:
     """The whole text of ``types.gen.ts``."""
     sent = list(_structs(wire.Request))
     received = list(_structs(wire.ServerMessage))
+    for each in comparing.TYPES:  # by REST
+        received += _structs(each)
     ordered = list(dict.fromkeys([*sent, *received]))
     parts = [_HEADER, "\n".join(f"export const {k} = {_literal(v)};" for k, v in _CONSTANTS)]
     # The server fills in defaults, but always writes them: only what the page alone sends has

@@ -193,15 +193,22 @@ class Recording:
         """Node and nanoseconds of the latest executions, in any order."""
         return self._all("SELECT node, duration_ns FROM execution ORDER BY seq DESC LIMIT ?", limit)
 
-    def executed(self, step: int) -> list[int]:
-        """Ids of the nodes that a training step executed, in the order of their first execution."""
-        rows = self._all(
-            "SELECT node FROM execution WHERE seq > ? AND seq < ? AND step = ? "
+    def ran_in(self, step: int) -> list[tuple[int, int]]:
+        """Node and seq of what a training step executed first, in order, each node once."""
+        return self._all(
+            "SELECT node, min(seq) FROM execution WHERE seq > ? AND seq < ? AND step = ? "
             "GROUP BY node ORDER BY min(seq)",
             *self._around(step),
             step,
         )
-        return [row[0] for row in rows]
+
+    def steps_with_arrays(self) -> set[int]:
+        """The training steps of which full arrays are kept."""
+        rows = self._all(
+            "SELECT DISTINCT s.step FROM blob AS b JOIN summary AS s "
+            "ON s.value = b.value AND s.seq = b.seq"
+        )
+        return {row[0] for row in rows}
 
     def _around(self, step: int) -> tuple[int, int]:
         rows = self._all("SELECT start_seq, end_seq FROM step WHERE step = ?", step)

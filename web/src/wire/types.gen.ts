@@ -619,9 +619,248 @@ export interface RunChanged {
   readonly run: RunInfo;
 }
 
+/** Two runs of a program. `eager` and `compiled` are run ids. */
+export interface Comparison {
+  readonly eager: string;
+  readonly compiled: string;
+  readonly functions: readonly ComparedFunction[];
+}
+
+/**
+ * One trace of a compiled function beside the eager run of the same code.
+ *
+ * Attributes:
+ *     owner: The function and the number of its trace.
+ *     base: The scope in which it is called.
+ *     backend, fallback, compile_ms, unfused, memory: See `nodescope.events.Compiled`.
+ *     steps: The training steps in which it ran.
+ *     stages: The traced graph, then one for each pass that changed it.
+ *     nodes, kernels: The traced nodes and the final ones, in order.
+ *     fates: How many nodes, leaves not counted, have each fate.
+ *     beside: Eager nodes of its first step, in order of execution.
+ *     unmatched: Those of them that are no node of the function.
+ *     eager_ns, compiled_ns: Sums of the median times of what was matched and of the kernels.
+ */
+export interface ComparedFunction {
+  readonly owner: string;
+  readonly base: string;
+  readonly backend: string;
+  readonly fallback: string;
+  readonly compile_ms: number;
+  readonly steps: readonly number[];
+  readonly stages: readonly Stage[];
+  readonly nodes: readonly ComparedNode[];
+  readonly kernels: readonly Kernel[];
+  readonly fates: Readonly<Record<string, number>>;
+  readonly beside: readonly number[];
+  readonly unmatched: readonly number[];
+  readonly eager_ns: number;
+  readonly compiled_ns: number;
+  readonly unfused: readonly string[];
+  readonly memory: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * The graph of a compiled function at one point of its compilation.
+ *
+ * Attributes:
+ *     name: `traced`, or the pass that made it.
+ *     graph: Id of the captured graph.
+ *     nodes: How many nodes it has, leaves not counted.
+ *     changes: What the pass changed.
+ *     took_ns: How long the pass took.
+ *     notes: What it says besides.
+ */
+export interface Stage {
+  readonly name: string;
+  readonly graph: number;
+  readonly nodes: number;
+  readonly changes: readonly Change[];
+  readonly took_ns: number;
+  readonly notes: readonly string[];
+}
+
+/**
+ * One rewrite of a pass, with nodes by name as far as they are known.
+ *
+ * Attributes:
+ *     rule: Which rule of the pass.
+ *     kind: What happened: renamed, rewritten, folded, merged, fused, recomputed, eliminated.
+ *     before, after: Names of the nodes.
+ *     note: What else there is to say.
+ */
+export interface Change {
+  readonly rule: string;
+  readonly kind: string;
+  readonly before: readonly string[];
+  readonly after: readonly string[];
+  readonly note: string;
+}
+
+/**
+ * A traced node: what became of it, and which node it is in the eager run.
+ *
+ * Attributes:
+ *     id, name, op, family, phase: Of the traced node.
+ *     fate: kept, renamed, rewritten, folded, merged, fused, recomputed or eliminated.
+ *     by: Pass and rule of each change, `pass/rule`.
+ *     into: Ids of the final nodes that do its work.
+ *     eager: Id of the eager run's node, or 0.
+ *     matched: How it was found: `name`, `order`, `inputs`, or `""` for not at all.
+ *     eager_ns: Median time of an execution in the eager run.
+ *     values: One per output port.
+ */
+export interface ComparedNode {
+  readonly id: number;
+  readonly name: string;
+  readonly op: string;
+  readonly family: string;
+  readonly phase: string;
+  readonly fate: string;
+  readonly by: readonly string[];
+  readonly into: readonly number[];
+  readonly eager: number;
+  readonly matched: MatchReason;
+  readonly eager_ns: number | null;
+  readonly values: readonly ComparedValue[];
+}
+
+/**
+ * A value of a traced node in both runs.
+ *
+ * Attributes:
+ *     port: Output port of the node.
+ *     eager, compiled: Value ids in the two runs; 0 where the run does not have it.
+ *     spec: Shape and dtype as traced.
+ *     worst: The largest error over `steps`; None if nothing was measured.
+ *     steps: The training steps that were looked at.
+ *     why: In words, why there is no compiled value.
+ */
+export interface ComparedValue {
+  readonly port: number;
+  readonly eager: number;
+  readonly compiled: number;
+  readonly spec: TensorSpec;
+  readonly worst: Measure | null;
+  readonly steps: readonly number[];
+  readonly why: string;
+}
+
+/**
+ * How far a value of the compiled run is from that of the eager one.
+ *
+ * Attributes:
+ *     source: `arrays` (all elements), `summaries` (statistics: `max_abs` and `max_rel`
+ *         are then the largest differences of minimum, maximum, mean, deviation and norm) or
+ *         `none`.
+ *     equal: Bit-equal where arrays were compared (NaN equals NaN); else equal statistics.
+ *     elements: How many there are.
+ *     max_abs, max_rel: Largest absolute and relative error; None without any.
+ *     ulp: Largest distance in units of the last place; None for integers, complex numbers and
+ *         without arrays.
+ *     mismatched: Share of elements beyond the tolerance of the dtype, 0 to 1; None without
+ *         arrays.
+ *     nan, inf: Counts in the eager and in the compiled value.
+ *     why: In words, why nothing could be measured.
+ */
+export interface Measure {
+  readonly source: MeasureSource;
+  readonly equal: boolean;
+  readonly elements: number;
+  readonly max_abs: number | null;
+  readonly max_rel: number | null;
+  readonly ulp: number | null;
+  readonly mismatched: number | null;
+  readonly nan: readonly [number, number];
+  readonly inf: readonly [number, number];
+  readonly why: string;
+}
+
+/**
+ * A node of the final graph.
+ *
+ * Attributes:
+ *     id, name, op: Of the final node.
+ *     pattern: What a fused kernel is, such as `softmax`; else `""`.
+ *     covers: Ids of the traced nodes that it stands for.
+ *     run: Id of the node in the compiled run, or 0 if it was not recorded.
+ *     times: How often it ran.
+ *     ns: Median time of an execution.
+ *     eager_ns: Sum of the median times of the eager nodes that it stands for.
+ *     cost: Flops, bytes, intensity and bound, as the compiler estimates; may be empty.
+ */
+export interface Kernel {
+  readonly id: number;
+  readonly name: string;
+  readonly op: string;
+  readonly pattern: string;
+  readonly covers: readonly number[];
+  readonly run: number;
+  readonly times: number;
+  readonly ns: number | null;
+  readonly eager_ns: number | null;
+  readonly cost: Readonly<Record<string, unknown>>;
+}
+
+/** A traced node's first value in both runs, step by step. */
+export interface ErrorHistory {
+  readonly node: number;
+  readonly steps: readonly number[];
+  readonly measures: readonly Measure[];
+}
+
+/** The compiled functions of a run, in the order in which they were traced. */
+export interface FunctionList {
+  readonly functions: readonly FunctionInfo[];
+}
+
+/** One trace of a compiled function and the stages of its compilation. */
+export interface FunctionInfo {
+  readonly owner: string;
+  readonly backend: string;
+  readonly fallback: string;
+  readonly compile_ms: number;
+  readonly stages: readonly Stage[];
+}
+
+/** A captured graph; `origin` of each node says which traced nodes it stands for. */
+export interface CapturedStage {
+  readonly owner: string;
+  readonly stage: string;
+  readonly graph: Graph;
+}
+
+/**
+ * Nodes in topological order, with the values that flow between them.
+ *
+ * Attributes:
+ *     id: Unique in the run.
+ *     kind: How it came about.
+ *     inputs: Value ids without producer that are fed on each call.
+ *     outputs: Value ids that are returned.
+ *     nodes: In topological order.
+ *     values: Every value, in order of id.
+ *     constants: Value ids whose content is part of the graph.
+ */
+export interface Graph {
+  readonly id: number;
+  readonly kind: GraphKind;
+  readonly inputs: readonly number[];
+  readonly outputs: readonly number[];
+  readonly nodes: readonly Node[];
+  readonly values: readonly Value[];
+  readonly constants: readonly number[];
+}
+
 export type Level = "graph" | "timing" | "summary" | "values";
 
 export type Phase = "forward" | "backward" | "optimizer" | "recompute" | "other";
+
+export type GraphKind = "eager" | "static" | "compiled" | "backward-joined" | "tasks";
+
+export type MatchReason = "" | "name" | "order" | "inputs";
+
+export type MeasureSource = "arrays" | "summaries" | "none";
 
 export type SessionPhase = "running" | "stopped" | "finished" | "detached";
 

@@ -1,0 +1,173 @@
+"""Which node of an eager run is which node of a traced graph.
+
+A traced graph's nodes stand under the names that the eager run gives them, inside the scope in
+which the function is called. So they are matched by scope path, op, phase and how-many-th; what
+does not fit that way by the order of ops and shapes; leaves by who takes them. The reason is kept.
+
+Invariant: pure; a node is matched at most once, and never with a node of another op unless both are
+leaves.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from nodescope.ir.graph import Graph, Node, TensorSpec
+from nodescope.ir.scopes import join
+
+Reason = Literal["", "name", "order", "inputs"]
+LEAF = "leaf"
+_MOST_BASES = 64
+
+Key = tuple[str, str, str]
+
+
+class Match(msgspec.Struct, frozen=True):
+    """A traced node and the eager one that it is.
+
+    Attributes:
+        traced, eager: Node ids.
+        reason: ``name`` (scope path, op, phase and how-many-th), ``order`` (sequence of ops and
+            shapes) or ``inputs`` (a leaf that feeds matched nodes).
+    """
+
+    traced: int
+    eager: int
+    reason: Reason
+
+
+class Alignment(msgspec.Struct, frozen=True):
+    """All matches by traced node id, and the scope in which the function was called."""
+
+    base: str
+    matches: dict[int, Match]
+
+
+def align(
+    traced: Graph, eager: Sequence[Node], specs: Mapping[int, TensorSpec] | None = None
+) -> Alignment:
+    """Match the nodes of a traced graph with those of an eager run.
+
+    Args:
+        traced: Before the first pass.
+        eager: The nodes that ran, in the order of their first execution in one step.
+        specs: Of the eager run's values by id; without them shapes are not looked at.
+    """
+    inner = [node for node in traced.nodes if node.family != LEAF]
+    outer = [node for node in eager if node.family != LEAF]
+    by_key: dict[Key, list[Node]] = defaultdict(list)
+    for node in outer:
+        by_key[_key(node)].append(node)
+    base = _base(inner, outer, by_key)
+    matches: dict[int, Match] = {}
+    groups: dict[Key, list[Node]] = defaultdict(list)
+    for node in inner:
+        groups[placed(node, base)].append(node)
+    for key, nodes in groups.items():
+        there = by_key.get(key, [])
+        # Called several times in a step: the first call is the one that is looked at.
+        if there and len(there) % len(nodes) == 0:
+            for node, other in zip(nodes, there, strict=False):
+                matches[node.id] = Match(node.id, other.id, "name")
+    _by_order(traced, inner, outer, specs or {}, matches)
+    _leaves(traced, eager, base, matches)
+    return Alignment(base, matches)
+
+
+def placed(node: Node, base: str) -> Key:
+    """Scope, op and phase that a traced node has when its function is called in scope ``base``."""
+    scope = node.scope
+    if base and node.phase == "backward":
+        inside = scope.removeprefix("backward").removeprefix("/")
+        scope = join(join("backward", base), inside) if inside else join("backward", base)
+    elif base and node.phase != "optimizer":
+        scope = join(base, scope) if scope else base
+    return scope, node.op, node.phase
+
+
+def _key(node: Node) -> Key:
+    return node.scope, node.op, node.phase
+
+
+def _base(inner: Iterable[Node], outer: Iterable[Node], by_key: Mapping[Key, list[Node]]) -> str:
+    """The scope in which most traced nodes are found."""
+    counts = Counter(node.op for node in outer)
+    wanted = list(inner)
+    forward = [node for node in wanted if node.phase == "forward" and counts[node.op]]
+    candidates: dict[str, None] = {"": None}
+    for node in sorted(forward, key=lambda each: counts[each.op])[:3]:
+        for other in outer:
+            if other.op != node.op or other.phase != "forward":
+                continue
+            if not node.scope:
+                candidates.setdefault(other.scope)
+            elif other.scope.endswith("/" + node.scope):
+                candidates.setdefault(other.scope[: -len(node.scope) - 1])
+
+    def found(base: str) -> int:
+        keys = Counter(placed(node, base) for node in wanted)
+        return sum(min(count, len(by_key.get(key, ()))) for key, count in keys.items())
+
+    return max(list(candidates)[:_MOST_BASES], key=found)
+
+
+def _by_order(
+    traced: Graph,
+    inner: Sequence[Node],
+    outer: Sequence[Node],
+    specs: Mapping[int, TensorSpec],
+    matches: dict[int, Match],
+) -> None:
+    taken = {each.eager for each in matches.values()}
+    ours = {each.id: each.spec for each in traced.values}
+
+    def sign(node: Node, known: Mapping[int, TensorSpec]) -> tuple[object, ...]:
+        shapes = tuple(known[each].shape for each in node.outputs if each in known)
+        return (node.op, node.phase, shapes if specs else ())
+
+    left = [node for node in inner if node.id not in matches]
+    right = [node for node in outer if node.id not in taken]
+    if not left or not right:
+        return
+    found = difflib.SequenceMatcher(
+        None,
+        [sign(node, ours) for node in left],
+        [sign(node, specs) for node in right],
+        autojunk=False,
+    )
+    for start, other, size in found.get_matching_blocks():
+        for k in range(size):
+            node = left[start + k]
+            matches[node.id] = Match(node.id, right[other + k].id, "order")
+
+
+def _leaves(traced: Graph, eager: Sequence[Node], base: str, matches: dict[int, Match]) -> None:
+    """Leaves that feed the same port of matched nodes are the same."""
+    makers = {value: node for node in eager for value in node.outputs}
+    by_id = {node.id: node for node in eager}
+    ours = {value: node for node in traced.nodes for value in node.outputs}
+    taken = {each.eager for each in matches.values()}
+    for node in traced.nodes:
+        match = matches.get(node.id)
+        if match is None:
+            continue
+        for value, other in zip(node.inputs, by_id[match.eager].inputs, strict=False):
+            leaf, there = ours.get(value), makers.get(other)
+            if leaf is None or there is None or leaf.family != LEAF or there.family != LEAF:
+                continue
+            if leaf.id not in matches and there.id not in taken:
+                matches[leaf.id] = Match(leaf.id, there.id, "inputs")
+                taken.add(there.id)
+    names = {node.name: node for node in eager if node.family == LEAF}
+    for node in traced.nodes:
+        if node.family != LEAF or node.id in matches:
+            continue
+        found = names.get(join(base, node.name)) or names.get(node.name)
+        if found is not None and found.id not in taken:
+            matches[node.id] = Match(node.id, found.id, "name")
+            taken.add(found.id)

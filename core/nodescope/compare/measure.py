@@ -1,0 +1,174 @@
+"""How far two values are apart.
+
+Invariant: pure; never raises for odd values. Errors are over the elements that are finite in both;
+what is finite in one alone is a mismatch. What was measured from, arrays or statistics, is said.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from nodescope.events import Array
+from nodescope.record.summary import TensorSummary
+
+Source = Literal["arrays", "summaries", "none"]
+
+# Relative and absolute tolerance by dtype: those of `torch.testing.assert_close`.
+TOLERANCES: dict[str, tuple[float, float]] = {
+    "float16": (1e-3, 1e-5),
+    "bfloat16": (1.6e-2, 1e-5),
+    "float32": (1.3e-6, 1e-5),
+    "float64": (1e-7, 1e-7),
+    "complex64": (1.3e-6, 1e-5),
+    "complex128": (1e-7, 1e-7),
+}
+_WIDE: dict[int, Any] = {2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """How far a value of the compiled run is from that of the eager one.
+
+    Attributes:
+        source: ``arrays`` (all elements), ``summaries`` (statistics: ``max_abs`` and ``max_rel``
+            are then the largest differences of minimum, maximum, mean, deviation and norm) or
+            ``none``.
+        equal: Bit-equal where arrays were compared (NaN equals NaN); else equal statistics.
+        elements: How many there are.
+        max_abs, max_rel: Largest absolute and relative error; None without any.
+        ulp: Largest distance in units of the last place; None for integers, complex numbers and
+            without arrays.
+        mismatched: Share of elements beyond the tolerance of the dtype, 0 to 1; None without
+            arrays.
+        nan, inf: Counts in the eager and in the compiled value.
+        why: In words, why nothing could be measured.
+    """
+
+    source: Source
+    equal: bool = False
+    elements: int = 0
+    max_abs: float | None = None
+    max_rel: float | None = None
+    ulp: float | None = None
+    mismatched: float | None = None
+    nan: tuple[int, int] = (0, 0)
+    inf: tuple[int, int] = (0, 0)
+    why: str = ""
+
+
+def measure_arrays(eager: Array, compiled: Array) -> Measure:
+    """Compare elements. Arrays of different shapes or kinds are not measured."""
+    if eager.shape != compiled.shape:
+        return Measure("none", why=f"the shapes differ: {eager.shape} and {compiled.shape}")
+    if eager.dtype != compiled.dtype:
+        return Measure("none", why=f"the dtypes differ: {eager.dtype} and {compiled.dtype}")
+    kind = eager.dtype.kind
+    name = eager.dtype.name
+    if kind == "V" and eager.dtype.fields is None:  # bfloat16 and its like
+        eager, compiled = eager.astype(np.float32), compiled.astype(np.float32)
+        kind = "f"
+    if kind not in "biufc":
+        return Measure("none", why=f"{name} has no numbers to compare")
+    a, b = np.atleast_1d(eager), np.atleast_1d(compiled)
+    with np.errstate(all="ignore"):
+        return _measured(a, b, kind, name)
+
+
+def _measured(a: Array, b: Array, kind: str, name: str) -> Measure:
+    if kind in "biu":
+        same = a == b
+        wide = np.float64
+        error = np.abs(a.astype(wide) - b.astype(wide))
+        largest = float(error.max()) if error.size else 0.0
+        scale = np.abs(a.astype(wide))
+        relative = np.divide(error, scale, out=np.where(error > 0, 1.0, 0.0), where=scale > 0)
+        share = float(np.count_nonzero(~same)) / same.size if same.size else 0.0
+        worst = float(relative.max()) if error.size else 0.0
+        return Measure("arrays", bool(same.all()), a.size, largest, worst, None, share)
+    nans = np.isnan(a), np.isnan(b)
+    infs = np.isinf(a), np.isinf(b)
+    same = (a == b) | (nans[0] & nans[1])
+    finite = np.isfinite(a) & np.isfinite(b)
+    high = np.complex128 if kind == "c" else np.longdouble if a.itemsize > 8 else np.float64
+    error = np.abs(a.astype(high) - b.astype(high))[finite]
+    scale = np.abs(a.astype(high))[finite]
+    counts = tuple(int(np.count_nonzero(each)) for each in (*nans, *infs))
+    relative_tolerance, absolute = TOLERANCES.get(name, (1e-7, 1e-7))
+    beyond = np.count_nonzero(error > absolute + relative_tolerance * scale)
+    beyond += np.count_nonzero(~finite & ~same)
+    relative = np.divide(error, scale, out=np.where(error > 0, 1.0, 0.0), where=scale > 0)
+    # -0.0 == 0.0: equal bits are asked for.
+    signs = kind != "f" or bool((np.signbit(a) == np.signbit(b))[same & ~nans[0]].all())
+    return Measure(
+        "arrays",
+        bool(same.all()) and signs,
+        a.size,
+        float(error.max()) if error.size else None,
+        float(relative.max()) if error.size else None,
+        _ulp(a[finite], b[finite]) if kind == "f" else None,
+        float(beyond) / a.size if a.size else 0.0,
+        (counts[0], counts[1]),
+        (counts[2], counts[3]),
+    )
+
+
+def _ulp(a: Array, b: Array) -> float | None:
+    """The largest number of representable numbers between two finite ones."""
+    wide = _WIDE.get(a.dtype.itemsize)
+    if wide is None:
+        return None
+    if not a.size:
+        return 0.0
+    found = [_ordered(each, wide) for each in (a, b)]
+    distance = np.where(found[0] > found[1], found[0] - found[1], found[1] - found[0])
+    return float(distance.max())
+
+
+def _ordered(array: Array, wide: Any) -> Array:
+    """Bits as unsigned integers that are ordered as the numbers are; both zeros are one."""
+    bits: Array = np.ascontiguousarray(array).reshape(-1).view(wide)
+    top = wide(1 << (array.dtype.itemsize * 8 - 1))
+    found: Array = np.where(bits & top, top - (bits & ~top), top + bits)
+    return found
+
+
+def measure_summaries(eager: TensorSummary, compiled: TensorSummary) -> Measure:
+    """Compare statistics, where elements were not kept."""
+    if eager.spec != compiled.spec:
+        return Measure("none", why=f"one is {eager.spec}, the other {compiled.spec}")
+    largest: float | None = None
+    worst: float | None = None
+    for name in ("min", "max", "mean", "std", "norm"):
+        a, b = getattr(eager, name), getattr(compiled, name)
+        if a is None or b is None:
+            continue
+        error = abs(a - b)
+        largest = max(largest or 0.0, error)
+        worst = max(worst or 0.0, error / abs(a) if a else float(error > 0))
+    fields = ("min", "max", "mean", "std", "norm", "nan_count", "inf_count", "zero_count")
+    same = all(getattr(eager, each) == getattr(compiled, each) for each in fields)
+    return Measure(
+        "summaries",
+        same and eager.histogram == compiled.histogram,
+        math.prod(eager.spec.shape),
+        largest,
+        worst,
+        nan=(eager.nan_count, compiled.nan_count),
+        inf=(eager.inf_count, compiled.inf_count),
+    )
+
+
+def worst_of(measures: list[Measure]) -> Measure | None:
+    """The one with the largest error; unmeasured ones count only if there is nothing else."""
+    known = [each for each in measures if each.source != "none"]
+    if not known:
+        return measures[-1] if measures else None
+
+    def badness(each: Measure) -> tuple[bool, float, float]:
+        odd = each.nan[0] != each.nan[1] or each.inf[0] != each.inf[1]
+        return odd, each.mismatched or 0.0, each.max_abs or 0.0
+
+    return max(known, key=badness)

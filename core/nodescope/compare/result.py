@@ -1,0 +1,296 @@
+"""The comparison of an eager run with a compiled one, as data.
+
+Invariant: read from two recordings and from nothing else; the same files give the same answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from nodescope.compare.align import LEAF, Reason
+from nodescope.compare.measure import Measure, worst_of
+from nodescope.compare.provenance import Stage, stages
+from nodescope.compare.sides import Sides
+from nodescope.compare.values import Pair, Reader, sampled
+from nodescope.errors import UsageError
+from nodescope.ir.graph import Node, TensorSpec
+from nodescope.record.captured import Function, functions
+from nodescope.record.recording import Recording
+
+
+class ComparedValue(msgspec.Struct, frozen=True):
+    """A value of a traced node in both runs.
+
+    Attributes:
+        port: Output port of the node.
+        eager, compiled: Value ids in the two runs; 0 where the run does not have it.
+        spec: Shape and dtype as traced.
+        worst: The largest error over ``steps``; None if nothing was measured.
+        steps: The training steps that were looked at.
+        why: In words, why there is no compiled value.
+    """
+
+    port: int
+    eager: int
+    compiled: int
+    spec: TensorSpec
+    worst: Measure | None
+    steps: tuple[int, ...]
+    why: str = ""
+
+
+class ComparedNode(msgspec.Struct, frozen=True):
+    """A traced node: what became of it, and which node it is in the eager run.
+
+    Attributes:
+        id, name, op, family, phase: Of the traced node.
+        fate: kept, renamed, rewritten, folded, merged, fused, recomputed or eliminated.
+        by: Pass and rule of each change, ``pass/rule``.
+        into: Ids of the final nodes that do its work.
+        eager: Id of the eager run's node, or 0.
+        matched: How it was found: ``name``, ``order``, ``inputs``, or ``""`` for not at all.
+        eager_ns: Median time of an execution in the eager run.
+        values: One per output port.
+    """
+
+    id: int
+    name: str
+    op: str
+    family: str
+    phase: str
+    fate: str
+    by: tuple[str, ...]
+    into: tuple[int, ...]
+    eager: int
+    matched: Reason
+    eager_ns: float | None
+    values: tuple[ComparedValue, ...]
+
+
+class Kernel(msgspec.Struct, frozen=True):
+    """A node of the final graph.
+
+    Attributes:
+        id, name, op: Of the final node.
+        pattern: What a fused kernel is, such as ``softmax``; else ``""``.
+        covers: Ids of the traced nodes that it stands for.
+        run: Id of the node in the compiled run, or 0 if it was not recorded.
+        times: How often it ran.
+        ns: Median time of an execution.
+        eager_ns: Sum of the median times of the eager nodes that it stands for.
+        cost: Flops, bytes, intensity and bound, as the compiler estimates; may be empty.
+    """
+
+    id: int
+    name: str
+    op: str
+    pattern: str
+    covers: tuple[int, ...]
+    run: int
+    times: int
+    ns: float | None
+    eager_ns: float | None
+    cost: dict[str, Any]
+
+
+class ComparedFunction(msgspec.Struct, frozen=True):
+    """One trace of a compiled function beside the eager run of the same code.
+
+    Attributes:
+        owner: The function and the number of its trace.
+        base: The scope in which it is called.
+        backend, fallback, compile_ms, unfused, memory: See `nodescope.events.Compiled`.
+        steps: The training steps in which it ran.
+        stages: The traced graph, then one for each pass that changed it.
+        nodes, kernels: The traced nodes and the final ones, in order.
+        fates: How many nodes, leaves not counted, have each fate.
+        beside: Eager nodes of its first step, in order of execution.
+        unmatched: Those of them that are no node of the function.
+        eager_ns, compiled_ns: Sums of the median times of what was matched and of the kernels.
+    """
+
+    owner: str
+    base: str
+    backend: str
+    fallback: str
+    compile_ms: float
+    steps: tuple[int, ...]
+    stages: tuple[Stage, ...]
+    nodes: tuple[ComparedNode, ...]
+    kernels: tuple[Kernel, ...]
+    fates: dict[str, int]
+    beside: tuple[int, ...]
+    unmatched: tuple[int, ...]
+    eager_ns: float
+    compiled_ns: float
+    unfused: tuple[str, ...]
+    memory: dict[str, Any]
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """Two runs of a program. ``eager`` and ``compiled`` are run ids."""
+
+    eager: str
+    compiled: str
+    functions: tuple[ComparedFunction, ...]
+
+
+class ErrorHistory(msgspec.Struct, frozen=True):
+    """A traced node's first value in both runs, step by step."""
+
+    node: int
+    steps: tuple[int, ...]
+    measures: tuple[Measure, ...]
+
+
+def compare(eager: Recording, compiled: Recording, *, samples: int = 3) -> Comparison:
+    """Compare two runs of one program.
+
+    Args:
+        eager: The run in which the program ran plainly.
+        compiled: The run in which its compiled functions ran as graphs.
+        samples: How many training steps are measured for the overview.
+
+    Raises:
+        UsageError: The second run has no compiled function.
+        RecordingError: A recording is damaged.
+    """
+    found = functions(compiled)
+    if not found:
+        raise UsageError(
+            f"{compiled.run().name}: no compiled function ran in this recording",
+            hint="decorate the function to compare with @ns.compile, and call it",
+        )
+    reader = Reader(eager, compiled)
+    return Comparison(
+        eager.run().id,
+        compiled.run().id,
+        tuple(_function(each, reader, samples) for each in found),
+    )
+
+
+def history(
+    eager: Recording, compiled: Recording, owner: str, node: int, *, samples: int = 64
+) -> ErrorHistory:
+    """The errors of a traced node's first value over the steps, at most ``samples`` of them.
+
+    Raises:
+        UsageError: There is no such function or node.
+    """
+    function = next((each for each in functions(compiled) if each.owner == owner), None)
+    traced = None
+    if function is not None:
+        traced = next((each for each in function.traced.nodes if each.id == node), None)
+    if function is None or traced is None:
+        raise UsageError(f"there is no node {node} in a compiled function {owner!r}")
+    reader = Reader(eager, compiled)
+    sides = Sides(function, reader)
+    pair = sides.pair(traced, 0)
+    chosen = sampled(sides.steps, samples) if pair.compiled is not None else ()
+    return ErrorHistory(node, chosen, tuple(reader.measure(pair, step) for step in chosen))
+
+
+def _function(function: Function, reader: Reader, samples: int) -> ComparedFunction:
+    sides = Sides(function, reader)
+    measured = reader.to_measure(sides.steps, samples)
+    about = function.about
+    fates = {each["node"]: each for each in about.get("fates", ())}
+    nodes = tuple(_node(node, fates, sides, reader, measured) for node in function.traced.nodes)
+    kernels = _kernels(sides, reader)
+    matched = {each.eager for each in sides.alignment.matches.values()}
+    inner = [node for node in nodes if node.family != LEAF]
+    return ComparedFunction(
+        owner=function.owner,
+        base=sides.alignment.base,
+        backend=str(about.get("backend", "")),
+        fallback=str(about.get("fallback", "")),
+        compile_ms=float(about.get("compile_ms", 0.0)),
+        steps=sides.steps,
+        stages=stages(function),
+        nodes=nodes,
+        kernels=kernels,
+        fates=dict(Counter(node.fate for node in inner)),
+        beside=tuple(node.id for node in sides.eager),
+        unmatched=tuple(
+            node.id for node in sides.eager if node.id not in matched and node.family != LEAF
+        ),
+        eager_ns=sum(node.eager_ns or 0.0 for node in inner),
+        compiled_ns=sum(each.ns or 0.0 for each in kernels),
+        unfused=tuple(map(str, about.get("unfused", ()))),
+        memory=dict(about.get("memory") or {}),
+    )
+
+
+def _node(
+    node: Node,
+    fates: Mapping[int, Any],
+    sides: Sides,
+    reader: Reader,
+    steps: tuple[int, ...],
+) -> ComparedNode:
+    fate = fates.get(node.id, {})
+    match = sides.alignment.matches.get(node.id)
+    return ComparedNode(
+        id=node.id,
+        name=node.name,
+        op=node.op,
+        family=node.family,
+        phase=node.phase,
+        fate=str(fate.get("kind", "kept")),
+        by=tuple(fate.get("by", ())),
+        into=tuple(fate.get("into", ())),
+        eager=match.eager if match else 0,
+        matched=match.reason if match else "",
+        eager_ns=reader.eager_times.get(match.eager) if match else None,
+        values=tuple(
+            _value(sides.pair(node, port), reader, steps) for port in range(len(node.outputs))
+        ),
+    )
+
+
+def _kernels(sides: Sides, reader: Reader) -> tuple[Kernel, ...]:
+    families = {node.id: node.family for node in sides.function.traced.nodes}
+    costs = sides.function.about.get("costs") or {}
+    found = []
+    for node in sides.function.final.nodes:
+        if node.family == LEAF:
+            continue
+        ran = sides.run.get(node.id)
+        covered = [each for each in node.origin if families.get(each, LEAF) != LEAF]
+        eager = [each.id for each in map(sides.eager_of, covered) if each is not None]
+        known = [reader.eager_times[each] for each in eager if each in reader.eager_times]
+        durations = reader.compiled_durations.get(ran.id, []) if ran else []
+        found.append(
+            Kernel(
+                id=node.id,
+                name=node.name,
+                op=node.op,
+                pattern=str(node.attrs.get("pattern", "")) if node.op == "fused" else "",
+                covers=node.origin,
+                run=ran.id if ran else 0,
+                times=len(durations),
+                ns=float(median(durations)) if durations else None,
+                eager_ns=sum(known) if known else None,
+                cost=dict(costs.get(str(node.id)) or {}),
+            )
+        )
+    return tuple(found)
+
+
+def _value(pair: Pair, reader: Reader, steps: tuple[int, ...]) -> ComparedValue:
+    there = pair.eager is not None and pair.compiled is not None
+    measures = [reader.measure(pair, step) for step in steps] if there else []
+    return ComparedValue(
+        port=pair.port,
+        eager=pair.eager_value,
+        compiled=pair.compiled_value,
+        spec=pair.spec,
+        worst=worst_of(measures),
+        steps=steps if measures else (),
+        why=pair.why or ("" if pair.eager else "no node of the eager run was found for it"),
+    )

@@ -1,0 +1,127 @@
+"""Reads the values and times of two runs for their comparison.
+
+Invariant: bounded: at most `BUDGET_BYTES` of arrays are read for one comparison; what is beyond is
+measured from statistics, which says so.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+
+from nodescope.compare.measure import Measure, measure_arrays, measure_summaries
+from nodescope.ir.graph import Node, TensorSpec
+from nodescope.record.recording import Recording
+from nodescope.record.rows import ValueAt
+
+BUDGET_BYTES = 256 << 20
+
+
+class Pair(NamedTuple):
+    """A value in both runs: who makes it, and its id; ``why`` if the compiled run lacks it."""
+
+    eager: Node | None
+    eager_value: int
+    compiled: Node | None
+    compiled_value: int
+    port: int
+    spec: TensorSpec
+    why: str
+
+
+class Reader:
+    """Two recordings, read once."""
+
+    def __init__(self, eager: Recording, compiled: Recording) -> None:
+        self._eager, self._compiled = eager, compiled
+        self._left = BUDGET_BYTES
+        self._eager_nodes = {row.node.id: row.node for row in eager.nodes()}
+        self._rows = [row.node for row in compiled.nodes()]
+        self._leaves = {node.name: node for node in self._rows if node.family == "leaf"}
+        self.specs = {row.value.id: row.value.spec for row in eager.values()}
+        self.eager_times = {node: float(median(found)) for node, found in _durations(eager).items()}
+        self.compiled_durations = _durations(compiled)
+        self._seqs = functools.lru_cache(maxsize=256)(self._read_seqs)
+
+    def run_nodes(self, graph: int) -> list[Node]:
+        """The nodes of the compiled run that run in a captured graph, in order."""
+        return list({node.id: node for node in self._rows if node.graph == graph}.values())
+
+    def steps(self, nodes: Sequence[Node]) -> tuple[int, ...]:
+        """The steps in which the first of some nodes ran."""
+        if not nodes:
+            return ()
+        found = self._compiled.executions(node=nodes[0].id)
+        return tuple(sorted({each.step for each in found}))
+
+    def eager_nodes(self, step: int | None) -> list[Node]:
+        """What the eager run executed in a step, in order; without a step, all it defined."""
+        if step is not None:
+            found = [node for node, _ in self._eager.ran_in(step) if node in self._eager_nodes]
+            if found:
+                return [self._eager_nodes[node] for node in found]
+        return list(self._eager_nodes.values())
+
+    def eager_node(self, node: int) -> Node | None:
+        """A node of the eager run."""
+        return self._eager_nodes.get(node)
+
+    def compiled_leaf(self, name: str) -> Node | None:
+        """A leaf of the compiled run by name."""
+        return self._leaves.get(name)
+
+    def to_measure(self, steps: Sequence[int], samples: int) -> tuple[int, ...]:
+        """Which steps to look at: those of which both runs keep arrays, if there are any."""
+        kept = self._eager.steps_with_arrays() & self._compiled.steps_with_arrays()
+        return sampled([each for each in steps if each in kept] or steps, samples)
+
+    def measure(self, pair: Pair, step: int) -> Measure:
+        """How far a value is apart in a step."""
+        if pair.eager is None or pair.compiled is None:
+            return Measure("none", why=pair.why)
+        one = self._at(self._eager, True, step, pair.eager.id, pair.eager_value)
+        two = self._at(self._compiled, False, step, pair.compiled.id, pair.compiled_value)
+        if one is None or two is None:
+            which = "eager" if one is None else "compiled"
+            return Measure("none", why=f"the {which} run kept no value of step {step}")
+        if one.summary.blob and two.summary.blob:
+            size = one.summary.nbytes + two.summary.nbytes
+            if size <= self._left:
+                self._left -= size
+                a = self._eager.array(one.value, one.seq)
+                b = self._compiled.array(two.value, two.seq)
+                if a is not None and b is not None:
+                    return measure_arrays(a, b)
+        return measure_summaries(one.summary, two.summary)
+
+    def _at(
+        self, recording: Recording, eager: bool, step: int, node: int, value: int
+    ) -> ValueAt | None:
+        seq = self._seqs(eager, step).get(node)
+        if seq is None:
+            return None
+        found = recording.latest_at(value, seq)
+        return found if found is not None and found.seq == seq else None
+
+    def _read_seqs(self, eager: bool, step: int) -> dict[int, int]:
+        return dict((self._eager if eager else self._compiled).ran_in(step))
+
+
+def sampled(steps: Sequence[int], samples: int) -> tuple[int, ...]:
+    """At most so many of them, evenly; the first and the last among them."""
+    if len(steps) <= samples:
+        return tuple(steps)
+    if samples == 1:
+        return (steps[-1],)
+    last = len(steps) - 1
+    return tuple(steps[place * last // (samples - 1)] for place in range(samples))
+
+
+def _durations(recording: Recording) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = defaultdict(list)
+    for node, duration in recording.durations():
+        found[node].append(duration)
+    return found
