@@ -13,11 +13,12 @@ from hypothesis import HealthCheck, given, settings
 
 from nodescope import passes
 from nodescope.passes.pipeline import Options
-from tests.conformance.graphs import Case, graphs, random_case
+from tests.conformance.graphs import Case, graphs
 from tests.conformance.graphs.checks import check_lowered, check_settles, is_clean_up
 from tests.conformance.graphs.networks import NETWORKS, gradient_cases, network
 from tests.conformance.graphs.running import Traced
-from tests.conformance.graphs.shrink import fails, smallest
+from tests.conformance.graphs.single import every_op
+from tests.conformance.graphs.suite import holds, seeds
 
 TOGETHER = 1000
 ALONE = 150
@@ -25,18 +26,6 @@ GRADIENTS = 200
 PART = 50  # seeds of one test
 EXACT = [each for each in passes.all_passes() if each.exact]
 CLEAN_UP = [each for each in EXACT if is_clean_up(each)]
-
-
-def holds(check: Callable[[Case], object], cases: list[Case]) -> None:
-    """The check for all cases; of the first that fails, a small one is shown."""
-    for case in cases:
-        if fails(check, case) is not None:
-            _, error = smallest(check, case)
-            raise AssertionError(f"{case.name}, as small as it gets:\n{error}") from error
-
-
-def seeds(first: int, count: int) -> list[Case]:
-    return [random_case(seed) for seed in range(first, first + count)]
 
 
 def name(each: passes.GraphPass) -> str:
@@ -73,6 +62,12 @@ def test_for_another_back_end() -> None:
 @pytest.mark.parametrize("each", CLEAN_UP, ids=name)
 def test_cleaned_up_once_is_clean(each: passes.GraphPass) -> None:
     holds(lambda case: check_settles(case, each.name, times=1), seeds(0, ALONE))
+
+
+def test_every_op_alone() -> None:
+    cases = every_op()
+    assert len({case.graph.nodes[-1].op for case in cases}) > 250
+    holds(lambda case: check_lowered(case, Traced(case)), cases)
 
 
 @settings(

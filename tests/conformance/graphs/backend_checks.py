@@ -1,0 +1,157 @@
+"""What must hold of every back end; each check raises `Differs` where it does not.
+
+Exact back ends are compared with the traced graph's results bit for bit. Of the others each kernel
+is: alone, on the inputs that the reference gives it, within its `bounds`; and run as a whole they
+must give the bits that their kernels give one after the other.
+
+Invariant: nothing here knows how a back end works.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nodescope import ops
+from nodescope.engine.codegen.backend import Backend, Runner
+from nodescope.ir.graph import Node
+from nodescope.passes.pipeline import Lowered, Options
+from tests.conformance.graphs.bounds import outside, ranges
+from tests.conformance.graphs.checks import check_memory, lowered_of, need, nodes_of, said_of
+from tests.conformance.graphs.making import Case
+from tests.conformance.graphs.running import Traced, quiet
+from tests.conformance.graphs.same import Differs, check_same, difference
+
+
+def built(
+    case: Case, backend: Backend, chosen: Sequence[str] | None = None
+) -> tuple[Lowered, Runner]:
+    """The case lowered for a back end, and built."""
+    lowered = lowered_of(case, chosen, Options(backend=backend.name))
+    return lowered, backend.build(lowered)
+
+
+def check_backend(case: Case, backend: Backend, chosen: Sequence[str] | None = None) -> None:
+    """Everything below, but for threads."""
+    traced = Traced(case)
+    lowered, runner = built(case, backend, chosen)
+    said = f"{backend.name} {said_of(lowered)}{runner.source}"
+    with quiet():
+        first = runner.run(list(case.feeds))
+    kept = [np.array(each, copy=True) for each in first]
+    if backend.exact:
+        check_same(first, traced.outputs, said, case)
+    check_kernels(case, backend, lowered, runner, first, said)
+    check_memory(case, traced, first, said)
+    for feed, before in zip(case.feeds, traced.before, strict=True):
+        need(not isinstance(feed, np.ndarray) or not difference(feed, before),
+             f"{said}: a feed was written to", case)  # fmt: skip
+    with quiet():
+        second = runner.run(list(case.feeds))
+    check_same(second, kept, f"the second run of {said}", case)
+    check_same(first, kept, f"the first results after a second run of {said}", case)
+    for i, one in enumerate(first):
+        for j, other in enumerate(second):
+            shared = _shared(one, other) and not _shared(traced.outputs[i], traced.outputs[j])
+            need(not shared, f"{said}: results {i} and {j} of two runs share memory", case)
+    check_timed(case, lowered, runner, kept, said)
+
+
+def _shared(one: Any, other: Any) -> bool:
+    return np.may_share_memory(one, other)
+
+
+def check_kernels(
+    case: Case, backend: Backend, lowered: Lowered, runner: Runner, results: list[Any], said: str
+) -> None:
+    """Kernel after kernel gives the bits of the run, each within its bounds, in fresh memory."""
+    values: dict[int, Any] = dict(lowered.arrays)
+    values.update(zip(lowered.graph.inputs, case.feeds, strict=True))
+    nodes = nodes_of(lowered.graph)
+    need(
+        runner.kernels.keys() >= {node.id for node in nodes}, f"{said}: a node has no kernel", case
+    )
+    for node in nodes:
+        given = [values[each] for each in node.inputs]
+        before = [np.array(each, copy=True) for each in given]
+        with quiet():
+            found = runner.kernels[node.id](*given)
+        for one, other in zip(given, before, strict=True):
+            need(not isinstance(one, np.ndarray) or not difference(one, other),
+                 f"{said}: {node.name} writes to its input", case)  # fmt: skip
+        if not backend.exact:
+            check_bounds(case, node, given, found, said)
+        values.update(zip(node.outputs, found, strict=True))
+    alone = [values[each] for each in lowered.graph.outputs]
+    check_same(alone, results, f"kernel after kernel of {said}", case)
+
+
+def check_bounds(
+    case: Case, node: Node, given: Sequence[Any], found: Sequence[Any], said: str
+) -> None:
+    """One kernel of a back end that is not exact."""
+    body = node.attrs["body"] if node.op == "fused" else node
+    if ops.get(node.op).outputs != 1 and node.op != "fused":
+        return  # factorisations and loops are the op's own
+    for value, one, where in zip(node.outputs, found, ranges(body, given), strict=True):
+        error = outside(np.asarray(one), where)
+        if error:
+            raise Differs(f"{said}\n{node.name}, %{value}: {error}\n{case}")
+
+
+def check_timed(
+    case: Case, lowered: Lowered, runner: Runner, results: list[Any], said: str
+) -> None:
+    """A timed run gives the same, and a time to each node."""
+    count = len(nodes_of(lowered.graph))
+    stamps = np.zeros(2 * count, np.int64)
+    with quiet():
+        found = runner.run_timed(list(case.feeds), stamps)
+    check_same(found, results, f"the timed run of {said}", case)
+    need((stamps > 0).all(), f"{said}: a node has no time", case)
+    need((np.diff(stamps) >= 0).all(), f"{said}: times go back: {stamps}", case)
+
+
+def other_feeds(case: Case) -> list[Any]:
+    """The same feeds with their floating-point elements in another order."""
+    return [
+        np.roll(each, 1) * each.dtype.type(0.5)
+        if isinstance(each, np.ndarray) and each.dtype.kind == "f"
+        else each
+        for each in case.feeds
+    ]
+
+
+def check_threads(case: Case, backend: Backend, *, runs: int = 20) -> None:
+    """Several threads in one plan, each with feeds of its own, get what each gets alone."""
+    _, runner = built(case, backend)
+    different = [list(case.feeds), other_feeds(case)]
+    with quiet():
+        alone = [[np.array(x, copy=True) for x in runner.run(feeds)] for feeds in different]
+    faults: list[BaseException] = []
+    start = threading.Barrier(4)
+
+    def work(which: int) -> None:
+        try:
+            start.wait()
+            for _ in range(runs):
+                with np.errstate(all="ignore"):
+                    found = runner.run(different[which])
+                check_same(found, alone[which], f"{backend.name}, thread {which}", case)
+        except BaseException as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=work, args=(i % 2,)) for i in range(4)]
+    with quiet():
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    if faults:
+        raise faults[0]
+
+
+Check = Callable[[Case], object]

@@ -1,0 +1,44 @@
+"""Graphs of one node: each op that there is, on its own samples.
+
+Invariant: every op with samples is there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nodescope import ops
+from nodescope.ops.calls import Scalar
+from nodescope.ops.op import Op
+from tests.conformance.graphs.choose import Choices, Seeded
+from tests.conformance.graphs.making import Case, Making
+
+
+def single_cases(op: Op, most: int = 3) -> list[Case]:
+    """The op on some of its samples: half of its arrays are fed, the others are constants."""
+    found = []
+    samples = list(op.samples(np.random.default_rng(5)))
+    if not samples and op.elementwise and op.family != "leaf":
+        rng = np.random.default_rng(6)
+        arrays = tuple(rng.uniform(*op.domain, (3, 4)) for _ in op.ports)
+        whole = tuple(each.astype("int64") for each in arrays)
+        samples = [(arrays, {}), (whole, {})]  # type: ignore[list-item]
+    for number, (inputs, attrs) in enumerate(samples[:most]):
+        m = Making(Choices(Seeded(number)))
+        given = []
+        for i, x in enumerate(inputs):
+            if not isinstance(x, np.ndarray | np.generic):
+                given.append(Scalar(x))
+                continue
+            array = np.asarray(x)
+            given.append(m.constant(array) if i + number & 1 else m.input(array))
+        outputs = m.node(op.name, given, attrs)
+        if outputs:
+            found.append(m.finish(f"{op.name}, sample {number}", outputs))
+    return found
+
+
+def every_op() -> list[Case]:
+    """Those of all ops."""
+    wanted = (op for op in ops.all_ops() if op.family != "leaf")
+    return [case for op in wanted for case in single_cases(op)]

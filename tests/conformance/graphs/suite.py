@@ -1,0 +1,25 @@
+"""Checking many cases, and showing the first that fails as small as it gets.
+
+Invariant: the same seeds give the same cases in every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tests.conformance.graphs.making import Case
+from tests.conformance.graphs.random_graph import random_case
+from tests.conformance.graphs.shrink import fails, smallest
+
+
+def holds(check: Callable[[Case], object], cases: Iterable[Case]) -> None:
+    """The check for all cases; of the first that fails, a small one is shown."""
+    for case in cases:
+        if fails(check, case) is not None:
+            _, error = smallest(check, case)
+            raise AssertionError(f"{case.name}, as small as it gets:\n{error}") from error
+
+
+def seeds(first: int, count: int) -> list[Case]:
+    """Random graphs."""
+    return [random_case(seed) for seed in range(first, first + count)]

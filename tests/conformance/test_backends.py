@@ -1,0 +1,73 @@
+"""Every back end that can be used here, on random graphs, gradients and training steps.
+
+What is compared is told in `tests.conformance.graphs.backend_checks`. A new back end is covered as
+it registers itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from nodescope.engine.codegen.backend import Backend, all_backends
+from nodescope.passes import fuse
+from tests.conformance.graphs import Case
+from tests.conformance.graphs.backend_checks import check_backend, check_threads
+from tests.conformance.graphs.networks import NETWORKS, gradient_cases, network
+from tests.conformance.graphs.single import every_op
+from tests.conformance.graphs.suite import holds, seeds
+
+USABLE = [each for each in all_backends() if not each.missing()]
+QUICK = [each for each in USABLE if each.exact]
+GRAPHS, SLOW_GRAPHS, PART = 300, 40, 20
+
+
+def name(each: Backend) -> str:
+    return each.name
+
+
+def count_of(backend: Backend) -> int:
+    return GRAPHS if backend.exact else SLOW_GRAPHS
+
+
+PARTS = [(each, first) for each in USABLE for first in range(0, count_of(each), PART)]
+
+
+@pytest.mark.parametrize(("backend", "first"), PARTS, ids=lambda each: getattr(each, "name", each))
+def test_random_graphs(backend: Backend, first: int) -> None:
+    holds(lambda case: check_backend(case, backend), seeds(first, PART))
+
+
+@pytest.mark.parametrize("backend", QUICK, ids=name)
+def test_kernels_of_any_size(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if every array were large enough to be worth a loop over tiles."""
+    monkeypatch.setattr(fuse, "TILED", 1)
+    holds(lambda case: check_backend(case, backend), seeds(0, count_of(backend)))
+
+
+@pytest.mark.parametrize("backend", USABLE, ids=name)
+def test_forward_and_backward(backend: Backend) -> None:
+    holds(lambda case: check_backend(case, backend), gradient_cases(0, count_of(backend) // 2))
+
+
+@pytest.mark.parametrize("backend", USABLE, ids=name)
+@pytest.mark.parametrize("which", NETWORKS, ids=lambda each: each.__name__)
+def test_training_steps(which: Callable[[], Case], backend: Backend) -> None:
+    holds(lambda case: check_backend(case, backend), [network(which)])
+
+
+@pytest.mark.parametrize("backend", QUICK, ids=name)
+def test_every_op_alone(backend: Backend) -> None:
+    holds(lambda case: check_backend(case, backend), every_op())
+
+
+@pytest.mark.parametrize("backend", USABLE, ids=name)
+def test_threads(backend: Backend) -> None:
+    for case in (*seeds(0, count_of(backend) // 10), *map(network, NETWORKS)):
+        check_threads(case, backend)
+
+
+@pytest.mark.parametrize("backend", USABLE, ids=name)
+def test_without_other_passes(backend: Backend) -> None:
+    holds(lambda case: check_backend(case, backend, ("dce",)), seeds(0, PART))
