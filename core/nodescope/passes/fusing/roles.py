@@ -99,7 +99,7 @@ def _reduction_reason(node: Node, space: Shape, found: Shape, for_c: bool) -> st
 
 
 def _c_reason(draft: Draft, node: Node, out: TensorSpec, how: str) -> str:
-    if how != "reduction" and not ops.get(node.op).c:
+    if how == "map" and not ops.get(node.op).c:
         return f"{node.op} has no C expression"
     if out.dtype not in C_DTYPES:
         return f"{node.op} gives {out.dtype}, which has no C"

@@ -1,0 +1,166 @@
+"""Idioms: groups of nodes that are known by their structure become kernels with a name.
+
+Which nodes an idiom takes is written in `fusing.rows` and `fusing.products`, one function each; the
+table below says where to look for it, and `pattern` of the kernel is its name. A back end may have
+a loop of its own for a name; the body holds the nodes as they were, and is what the kernel means.
+For NumPy no kernels are made here, since it would run their nodes one by one all the same; what was
+found is told in a note.
+
+Invariant: no result changes; a kernel's nodes are of one phase (``matmul_sgd`` aside), of one
+device, and pure, but for the assignments of an update.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nodescope.ir.graph import Node
+from nodescope.passes import Rule, graph_pass
+from nodescope.passes.cost import nbytes
+from nodescope.passes.draft import Draft
+from nodescope.passes.fusing import products, rows
+from nodescope.passes.fusing.clusters import Clusters
+from nodescope.passes.fusing.finder import Finder
+from nodescope.passes.fusing.kernel import given_out, make_kernel, taken, too_large
+from nodescope.passes.fusing.roles import C_DTYPES
+from nodescope.passes.fusing.rows import Found
+
+
+@dataclass(frozen=True, slots=True)
+class Idiom:
+    """Something to look for.
+
+    Attributes:
+        ops: What its last node may run.
+        find: From that node to the idiom, or None.
+        mixed: Whether its nodes may be of several phases.
+        assigns: Whether its nodes may assign.
+    """
+
+    ops: tuple[str, ...]
+    find: Callable[[Finder, Node], Found | None]
+    mixed: bool = False
+    assigns: bool = False
+
+
+IDIOMS = (
+    Idiom(("matmul",), rows.attention),
+    Idiom(("mean", "sum", "negative"), rows.cross_entropy),
+    Idiom(("divide",), rows.softmax),
+    Idiom(("subtract",), rows.log_softmax),
+    Idiom(("add",), rows.logsumexp),
+    Idiom(("divide", "multiply"), rows.layer_norm),
+    Idiom(("relu", "tanh", "sigmoid", "gelu", "maximum"), products.layer),
+    Idiom(("add",), products.layer),
+    Idiom(("assign",), products.update, mixed=True, assigns=True),
+)
+"""In the order in which they are looked for: a node belongs to the first that takes it."""
+
+RULES = tuple(
+    Rule(name, help)
+    for name, help in (
+        ("attention", "softmax(q @ k.T * scale + mask) @ v, as one kernel"),
+        ("cross_entropy", "the mean of log(sum(exp(z))) - z[range, labels], as one kernel"),
+        ("softmax", "exp(x - max(x)) / sum(exp(x - max(x))), as one kernel"),
+        ("log_softmax", "z - log(sum(exp(z))) with z = x - max(x), as one kernel"),
+        ("logsumexp", "log(sum(exp(x - max(x)))) + max(x), as one kernel"),
+        ("layer_norm", "(x - mean(x)) / sqrt(variance + eps) * weight + bias, as one kernel"),
+        *((f"matmul_bias_{each}", f"{each}(x @ w + b), as one kernel")
+          for each in products.ACTIVATIONS),
+        ("matmul_bias", "x @ w + b, as one kernel"),
+        ("sgd", "p - gradient * rate, assigned, as one kernel"),
+        ("momentum", "v * momentum + gradient, and p - v * rate, assigned, as one kernel"),
+        ("adam", "both means, and the step that they make, assigned, as one kernel"),
+        ("matmul_sgd", "p - (x.T @ d) * rate, assigned, as one kernel"),
+    )
+)  # fmt: skip
+
+
+@graph_pass("patterns", stage=60, help="find layers, attention, losses and updates", rules=RULES)
+def find_idioms(draft: Draft) -> None:
+    """Make kernels of known idioms."""
+    at, clusters = Finder(draft), Clusters(draft)
+    by_op: dict[str, list[Node]] = {}
+    for node in clusters.nodes:
+        by_op.setdefault(node.op, []).append(node)
+    claimed: set[int] = set()
+    kernels: list[tuple[Found, list[int]]] = []
+    left: Counter[str] = Counter()
+    for idiom in IDIOMS:
+        for op in idiom.ops:
+            for node in by_op.get(op, ()):
+                if node.id in claimed:
+                    continue
+                found = idiom.find(at, node)
+                if found is None or any(each.id in claimed for each in found.nodes):
+                    continue
+                if draft.options.backend != "c":
+                    left[found.name] += 1
+                    claimed.update(each.id for each in found.nodes)
+                    continue
+                positions = sorted({clusters.index[each.id] for each in found.nodes})
+                members = [clusters.nodes[i] for i in positions]
+                reason = _refused(draft, idiom, found, members) or _between(clusters, positions)
+                if reason:
+                    draft.note(f"{found.name} at {node.name} is no kernel: {reason}")
+                    continue
+                clusters.join(positions)
+                claimed.update(each.id for each in members)
+                kernels.append((found, positions))
+    for found, positions in sorted(kernels, key=lambda each: each[1][-1]):
+        _make(draft, found.name, [clusters.nodes[i] for i in positions])
+    for name, count in left.items():
+        draft.note(f"{name}: found {count}x; NumPy runs the nodes one by one as fast")
+
+
+def _refused(draft: Draft, idiom: Idiom, found: Found, members: list[Node]) -> str:
+    phases = sorted({node.phase for node in members})
+    if len(phases) > 1 and not (idiom.mixed and found.name.startswith("matmul_")):
+        return f"phases differ: {' and '.join(phases)}"
+    if "recompute" in phases:
+        return "what is computed again stays apart, so that it is computed late"
+    if len({node.device for node in members}) > 1:
+        return "devices differ"
+    if found.name == "matmul_sgd" and phases != ["backward", "optimizer"]:
+        return f"phases are {' and '.join(phases)}"
+    made = {value for node in members for value in node.outputs}
+    for node in members:
+        if node.op == "assign":
+            if draft.is_output(node.inputs[1]) or _read(draft, node, made):
+                return f"{node.name} gives out what others take, too"
+        elif not draft.is_pure(node):
+            return f"{node.name} has an effect"
+        for value in (*node.inputs, *node.outputs):
+            spec = draft.spec(value)
+            if spec.dtype not in C_DTYPES:
+                return f"{node.name} works on {spec.dtype}, which has no C"
+            if 0 in spec.shape:
+                return f"{node.name} works on shape {spec.shape}, which has no elements"
+    return too_large(draft, members)
+
+
+def _read(draft: Draft, node: Node, made: set[int]) -> bool:
+    """Whether an assignment waits for others, or gives out what is not made in the kernel."""
+    waits = bool(node.control_inputs) or bool(draft.waiting(node.id))
+    return waits or node.inputs[1] not in made
+
+
+def _between(clusters: Clusters, positions: list[int]) -> str:
+    outside = clusters.apart(positions)
+    if outside is None:
+        return ""
+    return f"{clusters.nodes[outside].name} stands between its nodes"
+
+
+def _make(draft: Draft, name: str, members: list[Node]) -> None:
+    both = (*taken(members), *given_out(draft, members))
+    alone = sum(nbytes(draft.spec(v)) for node in members
+                for v in (*dict.fromkeys(node.inputs), *node.outputs))  # fmt: skip
+    moved = sum(nbytes(draft.spec(v)) for v in both)
+    make_kernel(
+        draft, members, name,
+        f"{len(members)} nodes move {moved:,} bytes as one, {alone:,} one by one",
+        phase="optimizer" if name == "matmul_sgd" else "",
+    )  # fmt: skip
