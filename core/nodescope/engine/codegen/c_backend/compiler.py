@@ -106,10 +106,8 @@ def processor() -> str:
     except OSError:
         return f"{platform.machine()} {platform.processor()}"
     wanted = ("flags", "Features", "vendor_id", "cpu family", "model\t", "CPU ", "isa")
-    lines: list[str] = []
-    for line in text.split("\n\n")[0].splitlines():
-        if line.startswith(wanted):
-            lines.append(" ".join(line.split()))
+    first = text.split("\n\n")[0].splitlines()
+    lines = [" ".join(line.split()) for line in first if line.startswith(wanted)]
     return f"{platform.machine()}\n" + "\n".join(lines)
 
 

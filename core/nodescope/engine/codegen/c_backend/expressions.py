@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.codegen.c_backend.prelude import FUNCTIONS
+from nodescope.engine.codegen.c_backend.prelude import FUNCTIONS, ULPS, needs
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops.op import Op, Operand
 from nodescope.ops.shapes import dtype_of
@@ -43,21 +43,21 @@ class Expression:
         operands: What each operand is converted to first.
         dtype: Of the variable that takes the value.
         functions: The functions of the prelude that it calls.
+        exact: It gives the bits of the op's ``impl``.
     """
 
     text: str
     operands: tuple[str, ...]
     dtype: str
     functions: tuple[str, ...]
+    exact: bool = True
 
     def fill(self, *operands: str) -> str:
         """The C text for operands that are expressions of the right types themselves."""
         return _FIELD.sub(lambda found: f"({operands[int(found[1])]})", self.text)
 
 
-def expression(
-    op: Op, operands: Sequence[Operand], attrs: Mapping[str, Any]
-) -> Expression | None:
+def expression(op: Op, operands: Sequence[Operand], attrs: Mapping[str, Any]) -> Expression | None:
     """How C computes one element of an op, or None if it cannot.
 
     Args:
@@ -79,25 +79,59 @@ def expression(
                 return None
         elif literal(operand, dtype) is None:
             return None
-    if op.name == "astype" and not castable(dtypes[0], out.dtype):
+    if op.name in ("astype", "assign") and not castable(dtypes[-1], out.dtype):
         return None
     computing = out.dtype if op.name in _BY_OUTPUT else dtypes[-1 if op.name == "where" else 0]
-    text = _rendered(op.c, attrs, computing)
+    text = _rendered(_template(op, operands, np.dtype(computing).kind), attrs, computing)
     if text is None:
         return None
     functions = tuple(dict.fromkeys(_CALL.findall(text)))
     if any(each not in FUNCTIONS for each in functions):
         return None
-    return Expression(text, dtypes, out.dtype, functions)
+    called = {name for each in functions for name in needs(each)}
+    bounded = op.name in _POWER or any(_stem(each) in ULPS for each in called)
+    exact = not bounded or np.dtype(out.dtype).kind != "f"
+    return Expression(text, dtypes, out.dtype, functions, exact)
+
+
+def _stem(function: str) -> str:
+    return function[len("ns_") :].rsplit("_", 1)[0]
+
+
+_POWER = ("power", "float_power")
+_POWERS: dict[float, str] = {
+    2: "{0} * {0}", 3: "{0} * {0} * {0}", 4: "({0} * {0}) * ({0} * {0})", 1: "{0}", 0: "1",
+    -1: "1 / {0}",
+}  # fmt: skip
+"""Cheap powers, by exponent."""
+
+
+def _root(ufunc: Any) -> str:
+    """The exponent 1/2: newer loops of NumPy take the square root, which differs below 0."""
+    with np.errstate(invalid="ignore"):
+        found = ufunc(np.array([-math.inf]), 0.5)[0]
+    return "ns_root_{T}({0})" if found > 0 else "ns_sqrt_{T}({0})"
+
+
+_ROOTS: dict[str, str] = {each.__name__: _root(each) for each in (np.power, np.float_power)}
+
+
+def _template(op: Op, operands: Sequence[Operand], kind: str) -> str:
+    exponent = operands[1] if op.name in _POWER else None
+    if not isinstance(exponent, int | float):
+        return op.c
+    if exponent == 0.5:
+        return _ROOTS[op.name]
+    # NumPy refuses negative powers of integers.
+    usual = kind == "f" or exponent in (0, 1, 2, 3, 4)
+    return _POWERS.get(exponent, op.c) if usual else op.c
 
 
 _BY_OUTPUT = {"astype"}
 _SAME = {"assign", "copy", "astype", "zeros_like", "ones_like"}  # take what they get
 
 
-def _operand_dtypes(
-    op: Op, operands: Sequence[Operand], out: TensorSpec
-) -> tuple[str, ...] | None:
+def _operand_dtypes(op: Op, operands: Sequence[Operand], out: TensorSpec) -> tuple[str, ...] | None:
     """The dtypes that NumPy converts the operands to before it computes."""
     if isinstance(op.impl, np.ufunc):
         given = tuple(dtype_of(each) for each in operands)
@@ -140,13 +174,13 @@ def literal(value: Any, dtype: str) -> str | None:
     if kind in "iu":
         if not isinstance(value, int | np.integer):
             return None
-        number, info = int(value), np.iinfo(dtype)
-        if not info.min <= number <= info.max:
+        whole, info = int(value), np.iinfo(dtype)
+        if not info.min <= whole <= info.max:
             return None
-        if number == -(1 << 63):
+        if whole == -(1 << 63):
             return "INT64_MIN"
         suffix = {"int64": "LL", "uint64": "ULL", "uint32": "U"}.get(dtype, "")
-        return f"({number}{suffix})" if number < 0 else f"{number}{suffix}"
+        return f"({whole}{suffix})" if whole < 0 else f"{whole}{suffix}"
     try:
         with np.errstate(over="ignore"):
             number = float(np.dtype(dtype).type(value))
@@ -167,6 +201,21 @@ def _short(number: float, dtype: str) -> bool:
     return len(text) < 12 and float(np.dtype(dtype).type(text)) == number
 
 
+_UNBOUND = {"low": "NS_LEAST_{T}", "high": "NS_MOST_{T}"}  # bounds that are None
+
+
+def _attribute(value: Any, dtype: str) -> str | None:
+    """An attribute in C: numbers in full, so that templates compute with them as Python does."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | np.integer | np.bool):
+        return literal(int(value), dtype if np.dtype(dtype).kind in "iu" else "float64")
+    if isinstance(value, float | np.floating):
+        usual = np.dtype(dtype).kind == "f" and not math.isnan(value)
+        return literal(float(value), "float64") if usual else None
+    return None
+
+
 def _rendered(template: str, attrs: Mapping[str, Any], dtype: str) -> str | None:
     """The template with dtype and attributes filled in, the operands left open."""
     missing = False
@@ -179,13 +228,11 @@ def _rendered(template: str, attrs: Mapping[str, Any], dtype: str) -> str | None
         if name == "T":
             return CTYPES[dtype]
         if name not in attrs and default is not None:
-            return default if default.isalpha() else literal(float(default), dtype) or ""
+            return default
         value = attrs.get(name)
-        if isinstance(value, str):
-            return value
-        text = None if value is None else literal(value, dtype)
+        text = _UNBOUND.get(name) if value is None else _attribute(value, dtype)
         missing = missing or text is None
-        return text or ""
+        return (text or "").replace("{T}", CTYPES[dtype])
 
     text = _FIELD.sub(fill, template)
     return None if missing else text

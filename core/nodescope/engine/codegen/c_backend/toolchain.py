@@ -71,7 +71,7 @@ class Library:
                 reads Python objects; else other threads run.
         """
         kind = ctypes.PYFUNCTYPE if locked else ctypes.CFUNCTYPE
-        return kind(result, *arguments)(self.address(name))  # type: ignore[no-any-return]
+        return kind(result, *arguments)(self.address(name))
 
 
 class _State:

@@ -60,14 +60,20 @@ NS_INLINE f32 ns_expm1_f32(f32 given) {
 """
 
 _EXP_64 = """
-NS_INLINE f64 ns_expm1_near_f64(f64 r) {  /* |r| <= ln 2 / 2 */
-  f64 z = r * r;
-  f64 p = ns_fma_f64(1.26177193074810590878e-4, z, 3.02994407707441961300e-2);
-  p = ns_fma_f64(p, z, 9.99999999999999999910e-1) * r;
-  f64 q = ns_fma_f64(3.00198505138664455042e-6, z, 2.52448340349684104192e-3);
-  q = ns_fma_f64(q, z, 2.27265548208155028766e-1);
-  q = ns_fma_f64(q, z, 2.00000000000000000009e0);
-  return 2. * (p / (q - p));
+NS_INLINE f64 ns_expm1_near_f64(f64 r) {  /* |r| <= ln 2 / 2: the series, to r^13 */
+  f64 p = 1. / 6227020800;
+  p = ns_fma_f64(p, r, 1. / 479001600);
+  p = ns_fma_f64(p, r, 1. / 39916800);
+  p = ns_fma_f64(p, r, 1. / 3628800);
+  p = ns_fma_f64(p, r, 1. / 362880);
+  p = ns_fma_f64(p, r, 1. / 40320);
+  p = ns_fma_f64(p, r, 1. / 5040);
+  p = ns_fma_f64(p, r, 1. / 720);
+  p = ns_fma_f64(p, r, 1. / 120);
+  p = ns_fma_f64(p, r, 1. / 24);
+  p = ns_fma_f64(p, r, 1. / 6);
+  p = ns_fma_f64(p, r, 1. / 2);
+  return ns_fma_f64(p, r * r, r);
 }
 NS_INLINE f64 ns_reduced_f64(f64 x, f64 n) {  /* x - n ln 2 */
   return ns_fma_f64(n, -1.42860682030941723212e-6, ns_fma_f64(n, -6.93145751953125e-1, x));
@@ -206,8 +212,7 @@ def _polynomial(name: str, kind: str, coefficients: tuple[float, ...]) -> str:
     suffix = "f" if kind == "f32" else ""
     lines = [f"NS_INLINE {kind} ns_erf_{name}_{kind}({kind} u) {{"]
     lines.append(f"  {kind} p = u * {coefficients[-1]!r}{suffix};")
-    for each in coefficients[-2:0:-1]:
-        lines.append(f"  p = (p + {each!r}{suffix}) * u;")
+    lines += [f"  p = (p + {each!r}{suffix}) * u;" for each in coefficients[-2:0:-1]]
     lines.append(f"  return p + {coefficients[0]!r}{suffix};\n}}")
     return "\n".join(lines)
 
