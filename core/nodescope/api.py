@@ -12,8 +12,9 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from importlib.metadata import version as _installed_version
 from pathlib import Path
 from typing import Any, Final
@@ -50,9 +51,12 @@ class Run:
         name, argv: What a list of runs shows.
         level: Capture level.
         budget_bytes: How much of full arrays the recording keeps.
+        value_steps: Keep full arrays of the first so many training steps only.
         debugger: Whether the run can be stopped: it gets a gate.
         stop_on_entry: Stop before the first node and wait for a page.
         breakpoints: Set from the start; stops wait for the first page.
+        opened: Patterns of node names: compiled kernels that are called so, or that cover such a
+            node, are also run node by node, to be looked into.
         say: Takes each line that is for the person.
 
     Raises:
@@ -69,9 +73,11 @@ class Run:
         argv: tuple[str, ...] = (),
         level: Level = "summary",
         budget_bytes: int = DEFAULT_BUDGET_BYTES,
+        value_steps: int | None = None,
         debugger: bool = False,
         stop_on_entry: bool = False,
         breakpoints: tuple[Breakpoint, ...] = (),
+        opened: Sequence[str] = (),
         say: Callable[[str], None] | None = None,
     ) -> None:
         if level not in LEVELS:
@@ -81,6 +87,8 @@ class Run:
         self._active = False
         self._started_unix_ns = time.time_ns()
         self.bus = Bus()
+        if opened:
+            self.bus.opened = (lambda node: any(fnmatchcase(node.name, each) for each in opened),)
         self.bus.on_fault = lambda probe, error: self._say(
             f"{type(probe).__name__} failed and was switched off; your program goes on "
             f"({type(error).__name__}: {error})"
@@ -89,6 +97,7 @@ class Run:
             Path(recording),
             level=level,
             budget_bytes=budget_bytes,
+            value_steps=value_steps,
             on_commit=self._committed,
             on_fault=self._say,
         )
@@ -248,7 +257,9 @@ def attach(
 
 
 @contextmanager
-def record(path: str | os.PathLike[str], level: Level = "summary") -> Iterator[Run]:
+def record(
+    path: str | os.PathLike[str], level: Level = "summary", *, opened: Sequence[str] = ()
+) -> Iterator[Run]:
     """Record what the engine does inside the block into ``path``, without a debugger.
 
     Inside a run that is recorded already the block belongs to that recording; one line says so.
@@ -256,6 +267,9 @@ def record(path: str | os.PathLike[str], level: Level = "summary") -> Iterator[R
     Args:
         path: The ``.nscope`` file.
         level: ``graph``, ``timing``, ``summary`` or ``values``.
+        opened: Patterns of node names, such as ``"encoder/*"``: compiled kernels that are called
+            so, or that cover such a node, are also run node by node, on their real inputs. What the
+            program computes does not change.
 
     Raises:
         RecordingError: The path cannot be written.
@@ -264,7 +278,7 @@ def record(path: str | os.PathLike[str], level: Level = "summary") -> Iterator[R
         _say(f"this run is recorded already, in {_current.info.recording}; {path} is not written")
         yield _current
         return
-    run = Run(path, level=level)
+    run = Run(path, level=level, opened=opened)
     run.start()
     try:
         yield run

@@ -169,19 +169,34 @@ def test_every_form_recorded_at_every_level(
     recording = Recording.open(path)
     nodes = [row.node for row in recording.nodes()]
     assert {"forward", "recompute", "backward", "optimizer"} <= {each.phase for each in nodes}
-    # Every iteration of a loop is nodes of its own, and so is what a branch does.
+    inside = [each for each in nodes if each.phase == "forward" and each.op == "tanh"]
+    iterations = [each for each in inside if "scan" in each.scope]
+    branch = any("cond" in each.scope for each in nodes if each.op == "multiply")
+    if name == "compiled":  # a loop is one kernel, and so is a branch
+        assert not iterations
+        assert not branch
+        assert {"scan", "cond"} <= {each.op for each in nodes if each.graph}
+    else:  # every iteration of a loop is nodes of its own, and so is what a branch does
+        assert len(iterations) == 8
+        assert branch is (name == "by hand")  # eagerly the branch is Python's own
+    recording.close()
+
+
+def test_compiled_loops_that_are_opened(controlled: list[np.ndarray], tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    with ns.record(path, opened=("*scan*",)):
+        same(PROGRAMS["compiled"](), controlled)
+    with Recording.open(path) as recording:
+        nodes = [row.node for row in recording.nodes()]
     inside = [each for each in nodes if each.phase == "forward" and each.op == "tanh"]
     assert len([each for each in inside if "scan" in each.scope]) == 8
-    branch = any("cond" in each.scope for each in nodes if each.op == "multiply")
-    assert branch is (name != "eager")  # where the branch is Python's own
-    recording.close()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_form_stepped(name: str, controlled: list[np.ndarray], tmp_path: Path) -> None:
     weights, stops = stepped(tmp_path / "run.nscope", StepNode(), program=PROGRAMS[name])
     same(weights, controlled)
-    assert stops > 100 * STEPS
+    assert stops > (10 if name == "compiled" else 100) * STEPS
 
 
 def stepped(

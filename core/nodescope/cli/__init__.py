@@ -1,4 +1,4 @@
-"""The command line: ``nodescope run | open | serve | demo | export | doctor``.
+"""The command line: ``nodescope run | open | compare | serve | demo | export | doctor``.
 
 Invariant: what goes wrong in nodescope or in how it was called is one line on stderr and status 2,
 never a traceback of ours. The exit status of ``run`` is the program's.
@@ -20,6 +20,7 @@ examples:
   nodescope run train.py --epochs 3
   nodescope run --break 'op:log if isnan(value).any()' train.py
   nodescope open .nodescope/runs/train.nscope
+  nodescope compare train.py
   nodescope export run.nscope -o graph.svg
 """
 
@@ -46,11 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _commands() -> dict[str, Callable[[argparse.Namespace], int]]:
     # Imported here: ``nodescope --help`` needs no engine.
-    from nodescope.cli import other, run
+    from nodescope.cli import compare, other, run
 
     return {
         "run": run.run,
         "open": other.open_recording,
+        "compare": compare.compare,
         "serve": other.serve,
         "demo": other.demo,
         "export": other.export_recording,
@@ -108,6 +110,15 @@ def parser() -> argparse.ArgumentParser:
         "--no-stop-on-entry", action="store_true", help="do not hold the script at its first node"
     )
     run.add_argument(
+        "--open",
+        dest="opened",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="show what compiled kernels compute inside: those called so, such as '*scan*', and "
+        "those that cover a node that is",
+    )
+    run.add_argument(
         "--exit", action="store_true", help="leave when the program ends, with its status"
     )
     _serving(run)
@@ -117,6 +128,12 @@ def parser() -> argparse.ArgumentParser:
     opening = commands.add_parser("open", help="look at a recording", allow_abbrev=False)
     opening.add_argument("recording", type=Path)
     _serving(opening)
+
+    _comparing(
+        commands.add_parser(
+            "compare", help="show an eager and a compiled run side by side", allow_abbrev=False
+        )
+    )
 
     serve = commands.add_parser(
         "serve", help="wait for programs that call ns.attach()", allow_abbrev=False
@@ -134,6 +151,42 @@ def parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="show what is installed", allow_abbrev=False)
     doctor.add_argument("--port", type=port, default=7711, help=argparse.SUPPRESS)
     return top
+
+
+def _comparing(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--level", choices=LEVELS[1:], default="values", help="what is kept of each node"
+    )
+    command.add_argument(
+        "--steps",
+        type=_count,
+        default=8,
+        metavar="N",
+        help="every element is kept of the first N training steps, statistics of the others (8)",
+    )
+    command.add_argument(
+        "--budget",
+        type=size,
+        default=256 << 20,
+        metavar="SIZE",
+        help="how much of full arrays is kept of each run: 256M (the default)",
+    )
+    command.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="where eager.nscope and compiled.nscope go"
+    )
+    _serving(command)
+    command.add_argument("what", type=Path, help="a Python script, or the eager run's recording")
+    command.add_argument(
+        "args",
+        nargs=argparse.REMAINDER,
+        help="the script's own arguments, or the compiled run's recording",
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of steps, which is 1 or more")
+    return int(text)
 
 
 def _serving(command: argparse.ArgumentParser) -> None:

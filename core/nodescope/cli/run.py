@@ -35,6 +35,7 @@ def run(options: argparse.Namespace) -> int:
         debugger=True,
         stop_on_entry=not options.no_stop_on_entry,
         breakpoints=breakpoints,
+        opened=options.opened,
         say=say,
     )
     server = None

@@ -54,12 +54,16 @@ from nodescope.events import (
     RunFinished,
     StepFinished,
 )
+from nodescope.ir.graph import Node
 from nodescope.protocol import Breakpoint, Command, SessionInfo, When
 
 # How long a waiting thread sleeps at most before it looks at the clock again.
 TICK_S: Final = 0.25
 
 Reached = NodeStarted | NodeFinished | NodeFailed
+
+
+Opens = Callable[[Node], bool]
 
 
 class Gate:
@@ -89,6 +93,7 @@ class Gate:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._bus = bus
+        self._opened = bus.opened
         self._seq_source = seq_source
         self._flush = flush
         self._on_change = on_change
@@ -357,6 +362,9 @@ class Gate:
             self._conditions = {each.id: condition_of(each) for each in active if each.condition}
             self._before = self._covered("before")
             self._after = self._covered("after")
+            wanted = tuple(each for each in active if each.kind != "scope")
+            opens: Opens = lambda node: any(covers(each, node) for each in wanted)  # noqa: E731
+            self._bus.opened = (*self._opened, opens) if wanted else self._opened
         entry = state.goal is not None and state.goal.kind == "entry"
         self._bus.starts = may_stop(state) and (
             entry or any(each.when == "before" for each in active)

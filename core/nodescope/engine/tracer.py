@@ -83,6 +83,8 @@ class Tracer:
         self._lock = threading.Lock()
         self._used: list[Tensor] = []  # parameters that were read in this step
         self._pairs: dict[int, int] = {}
+        self.graph_id = itertools.count(1).__next__
+        """Gives ids of captured graphs."""
 
     # Steps
 
@@ -252,6 +254,8 @@ class Tracer:
             label=cursor.label,
             device=cursor.device,
             control_inputs=cursor.control,
+            origin=cursor.origin,
+            graph=cursor.graph,
         )
         if values is not None:
             self.bus.emit(GraphExtended((entry.node,), values, self.identity.version))

@@ -43,9 +43,13 @@ class Cursor:
             which has a cursor of its own.
         device: Where its nodes run.
         control: Ids of the nodes that they wait for.
+        origin: Of the node of a compiled graph: the traced nodes that it stands for.
+        graph: The captured graph that it is part of, or 0.
     """
 
-    __slots__ = ("control", "device", "label", "owner", "phase", "scope", "slots", "step")
+    __slots__ = (
+        "control", "device", "graph", "label", "origin", "owner", "phase", "scope", "slots", "step",
+    )  # fmt: skip
 
     def __init__(self, owner: Identity, scope: str, phase: Phase) -> None:
         self.owner = owner
@@ -56,6 +60,8 @@ class Cursor:
         self.label = ""
         self.device = "cpu"
         self.control: tuple[int, ...] = ()
+        self.origin: tuple[int, ...] = ()
+        self.graph = 0
 
     def restart(self, step: object) -> None:
         """Count from zero again: a step has begun."""

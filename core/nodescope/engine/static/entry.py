@@ -6,7 +6,7 @@ the program as it was (but for donated arguments, which are gone).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,8 @@ from nodescope.engine.static.joint import Joint, freed_root
 from nodescope.engine.static.lowering import Lowering, Wish, closed
 from nodescope.engine.static.play import play
 from nodescope.engine.static.tracing import Binding, Traced
-from nodescope.engine.tensor import FREED, Tensor, changed, settled
+from nodescope.engine.static.watched import watched_of
+from nodescope.engine.tensor import FREED, Tensor, changed, make, settled
 from nodescope.engine.trees import LEAF as TREE_LEAF
 from nodescope.engine.trees import unflatten
 from nodescope.errors import NodescopeError
@@ -86,6 +87,8 @@ class Entry:
         self.lowering = Lowering(
             self.plan, closed(self.plan, nodes), builder.arrays, wish, name, patience
         )
+        if self.joint is not None:
+            self.joint.forward = self.lowering
         self.feeding = [self._source(value) for value in self.inputs]
         self._hosts = [
             (reader, {key.rpartition(":")[0] for key in ids}) for reader, ids in builder.hosts
@@ -174,8 +177,9 @@ class Entry:
     def run(self, leaves: list[Any]) -> Any:
         """Call the graph. Raises what its operations raise; `Stale` before anything has run."""
         self.calls += 1
-        if modes.observer() is not None:
-            return self._observed(leaves)
+        observer = modes.observer()
+        if observer is not None:
+            return self._observed(leaves, observer)
         before = self._steps()
         try:
             rates = self._rates()
@@ -209,12 +213,24 @@ class Entry:
             raise
         return self._finished(leaves, arrays, kept)
 
-    def _finished(self, leaves: list[Any], arrays: list[Any], feeds: list[Any] | None) -> Any:
+    def _finished(
+        self, leaves: list[Any], arrays: list[Any], feeds: list[Any] | None,
+        ids: Sequence[int] = (), known: Mapping[int, int] | None = None,
+    ) -> Any:  # fmt: skip
+        """Write back what the graph changes, and give the results.
+
+        Args:
+            leaves: The arguments.
+            arrays: What the plan gave.
+            feeds: What it was given.
+            ids: Value ids of the arrays in the run of who observes, if somebody does.
+            known: The same of everything that was given or kept, by value id in the graph.
+        """
         count = len(self.traced.tensors)
         if self.joint is not None:
             assert feeds is not None
             tensors = self.joint.results(leaves, arrays, dict(zip(self.inputs, feeds, strict=True)),
-                                         len(self.outputs))  # fmt: skip
+                                         len(self.outputs), ids, known)  # fmt: skip
         else:
             tensors = []
             for array in arrays[:count]:
@@ -222,12 +238,16 @@ class Entry:
                 result.data = array
                 result.edge = None
                 tensors.append(result)
+        for each, vid in zip(tensors, ids, strict=False):
+            each._vid = vid
         for i in self._freed:
             tensors[i].edge = FREED
         if self.writes:
-            for (place, _), array in zip(self.writes, arrays[count:], strict=False):
+            for i, (place, _) in enumerate(self.writes, count):
                 target = _of(place, leaves)
-                _store(target, array)
+                _store(target, arrays[i])
+                if ids:
+                    settled(target)._vid = ids[i]
         if self._gradients:
             self._set_grads(leaves, tensors)
         if self._single is not None:
@@ -267,21 +287,59 @@ class Entry:
         assert self.traced.structure is not None
         return unflatten(self.traced.structure, found)
 
-    def _observed(self, leaves: list[Any]) -> Any:
+    def _observed(self, leaves: list[Any], observer: Any) -> Any:
+        """Through the tracer: kernel by kernel as it is compiled, or as the plain function runs."""
+        watched = watched_of(self.lowering, self.traced.builder.gradients)
+        if watched is None:
+            return self._played(leaves)
+        before = self._steps()
+        feeds: list[Any] = []
+        try:
+            given = self._tensors(leaves)
+            tensors = watched.run(observer, given)
+            feeds = [each.data if each.__class__ is Tensor else each for each in given]
+        except BaseException as error:
+            for owner, steps in before:
+                owner.steps = steps
+            if feeds and isinstance(error, Exception) and not isinstance(error, Stale):
+                said = self._located(error, feeds)
+                if said is not error:
+                    raise said from error
+            raise
+        ids = [each._vid for each in tensors]
+        known = {
+            value: getattr(each, "_vid", 0)
+            for value, each in zip((*self.inputs, *self.plan.outputs), (*given, *tensors),
+                                   strict=True)
+            if each.__class__ is Tensor
+        }  # fmt: skip
+        found = self._finished(leaves, [each.data for each in tensors], feeds, ids, known)
+        if self.donated:
+            for position in self.donated:
+                if leaves[position].__class__ is Tensor:
+                    donate(leaves[position], self.name)
+        return found
+
+    def _tensors(self, leaves: list[Any]) -> list[Any]:
+        """What is fed, as tensors that an observer may know; numbers stay numbers."""
+        rates, found = self._rates(), []
+        for kind, place, name in self.feeding:
+            if kind == FROM_LEAF:
+                each = leaves[place]
+                found.append(each if each.__class__ is Tensor else make(np.asarray(each)))
+            elif kind == FROM_OUTSIDE:
+                found.append(settled(place))
+            elif kind == FROM_RATE:
+                found.append(rates[place][name])
+            else:
+                found.append(_of(place, leaves)._grad)
+        return found
+
+    def _played(self, leaves: list[Any]) -> Any:
         """Node by node through the tracer, so that the run looks as the plain function's."""
         before = self._steps()
         try:
-            rates = self._rates()
-            values: dict[int, Any] = {}
-            for value, (kind, place, name) in zip(self.inputs, self.feeding, strict=True):
-                if kind == FROM_LEAF:
-                    values[value] = leaves[place]
-                elif kind == FROM_OUTSIDE:
-                    values[value] = settled(place)
-                elif kind == FROM_RATE:
-                    values[value] = rates[place][name]
-                else:
-                    values[value] = _of(place, leaves)._grad
+            values = dict(zip(self.inputs, self._tensors(leaves), strict=True))
             play(self.traced, self.graph.nodes, values, {node.id for node in self.plan.nodes})
         except BaseException:
             for owner, steps in before:

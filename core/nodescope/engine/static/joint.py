@@ -23,6 +23,7 @@ from nodescope.engine.state import current
 from nodescope.engine.static.lowering import Lowering, Wish, closed
 from nodescope.engine.static.play import play
 from nodescope.engine.static.tracing import Traced, history
+from nodescope.engine.static.watched import watched_of
 from nodescope.engine.tensor import Bundle, Tensor, make, next_seq, settled, spec_of
 from nodescope.errors import GradientError
 from nodescope.ir.graph import Graph, Node
@@ -56,6 +57,7 @@ class Joint:
     Attributes:
         roots: Positions of the results with a history, among the trace's tensors.
         residuals: Value ids that the graph gives out besides, in order.
+        forward: How the function itself runs.
         full: The derivative for cotangents through all roots; None if there is none as a graph.
     """
 
@@ -72,6 +74,7 @@ class Joint:
         self.traced = traced
         self.roots = roots
         self.wish = wish
+        self.forward: Lowering | None = None
         self.order = {position: i for i, position in enumerate(traced.form.dynamic)}
         self.places = [
             self.order[each] if isinstance(each, int) else each for each, _ in traced.inputs
@@ -142,7 +145,13 @@ class Joint:
         return Lowering(plan, closed(plan, [*constants, *nodes]), arrays, self.wish, name, patience)
 
     def results(
-        self, leaves: list[Any], arrays: list[Any], feeds: dict[int, Any], count: int
+        self,
+        leaves: list[Any],
+        arrays: list[Any],
+        feeds: dict[int, Any],
+        count: int,
+        ids: Sequence[int] = (),
+        known: Mapping[int, int] | None = None,
     ) -> list[Tensor]:
         """The results of a call as tensors on the tape.
 
@@ -150,6 +159,8 @@ class Joint:
             leaves: The arguments.
             arrays: What the plan gave: ``count`` outputs, then residuals.
             feeds: What it was given, by value id.
+            ids: Value ids of the outputs in the run of who observes, if somebody does.
+            known: The same of everything that was given or kept, by value id in the graph.
         """
         inputs = tuple(
             settled(each) if isinstance(each, Tensor) else leaves[each] for each in self.places
@@ -157,8 +168,8 @@ class Joint:
         saved = {**feeds, **dict(zip(self.residuals, arrays[count:], strict=True))}
         bundle = Bundle(
             tuple(arrays[each] for each in self.roots),
-            (next_seq(), self.op, inputs, {"saved": saved}),
-            (0,) * len(self.roots),
+            (next_seq(), self.op, inputs, {"saved": saved, "known": known or {}}),
+            tuple(ids[each] for each in self.roots) if ids else (0,) * len(self.roots),
         )
         tensors = [make(each) for each in arrays[: len(self.traced.tensors)]]
         for position, each in zip(self.roots, bundle.tensors(), strict=True):
@@ -209,13 +220,22 @@ class Joint:
         lowering = self._lowering(graph, nodes, builder.arrays)
         return Backward(graph, nodes, residuals, cotangents, outputs, lowering)
 
-    def _rule(self, F: Any, ct: Any, out: Any, *inputs: Any, saved: dict[int, Any]) -> Any:
+    def _rule(
+        self, F: Any, ct: Any, out: Any, *inputs: Any, saved: dict[int, Any], known: dict[int, int]
+    ) -> Any:
         found = self.backward(tuple(each is not None for each in ct))
         given = [each for each in ct if each is not None]
         if F is ops.RAW:
             arrays = iter(found.lowering.run([*(saved[each] for each in found.residuals), *given]))
             return tuple(None if each is None else next(arrays) for each in found.outputs)
-        if current().recording:
+        again, observer = current().recording, modes.observer()
+        if not again and observer is not None:
+            watched = watched_of(found.lowering, self.traced.builder.gradients, self.forward)
+            if watched is not None:
+                feeds = [*(_tensor(saved[each], known.get(each, 0)) for each in found.residuals)]
+                given_back = iter(watched.run(observer, [*feeds, *given]))
+                return tuple(None if each is None else next(given_back) for each in found.outputs)
+        if again:
             behind = {value for node in found.nodes for value in node.inputs}
             values = self._again(inputs, saved, behind)
         else:
@@ -284,8 +304,13 @@ def _without_hooks(tensors: Mapping[int, Tensor]) -> Iterator[None]:
             each._hooks = hooks
 
 
-def _tensor(value: Any) -> Any:
-    return value if isinstance(value, float) else make(value)
+def _tensor(value: Any, known: int = 0) -> Any:
+    if isinstance(value, float):
+        return value
+    found = make(value)
+    if known:
+        found._vid = known
+    return found
 
 
 def _unknown(*_: Any, **__: Any) -> Any:

@@ -13,7 +13,7 @@ import threading
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from nodescope.engine.codegen import backend as backends
@@ -105,6 +105,7 @@ class Lowering:
         backend: The name of the back end that made the runner.
         reason: Why it is another than was asked for, or ``""``.
         lower_ns, build_ns: How long passes and back end took.
+        watched: How it runs while somebody observes; see `nodescope.engine.static.watched`.
     """
 
     plan: Plan
@@ -119,6 +120,7 @@ class Lowering:
     reason: str = ""
     lower_ns: int = 0
     build_ns: int = 0
+    watched: Any = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _given_up: bool = False
 
@@ -141,6 +143,11 @@ class Lowering:
                 if self.runner is None and not self._given_up:
                     self._prepare()
         return self.runner
+
+    def memory(self) -> dict[str, int]:
+        """What the plan's intermediate results take, by name; empty if that was not planned."""
+        report = None if self.runner is None else self.runner.memory
+        return {} if report is None else asdict(report)
 
     def _prepare(self) -> None:
         chosen, self.reason = self._chosen()

@@ -1,0 +1,320 @@
+"""Watched: a compiled graph while somebody observes, kernel by kernel.
+
+Each node of the compiled graph runs through the same machine code as unobserved, on memory of its
+own, and is an event. A kernel that is opened is first run node by node on its real inputs, for the
+eyes only: what it then gives is what the kernel computes.
+
+Invariant: the results are bit for bit those of the unobserved compiled run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from nodescope import ops
+from nodescope.engine.codegen.backend import Kernel, Runner
+from nodescope.engine.execution.replay import place
+from nodescope.engine.state import State, current
+from nodescope.engine.static.lowering import Lowering
+from nodescope.engine.tensor import Tensor, make
+from nodescope.ir.graph import Graph, Node
+from nodescope.ir.identity import Cursor, Entry
+from nodescope.ir.scopes import join
+from nodescope.ops.calls import Call, Scalar, call_of
+from nodescope.ops.op import Op
+from nodescope.passes.telling import events_of
+
+if TYPE_CHECKING:
+    from nodescope.engine.tracer import Tracer
+
+_uses = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One node of the compiled graph, ready to be run under the tracer.
+
+    Attributes:
+        op: Its op with the kernel in place of the impl.
+        attrs: What is shown of it.
+        drop: Values that nobody needs any more afterwards.
+    """
+
+    node: Node
+    call: Call
+    op: Op
+    attrs: dict[str, Any]
+    drop: tuple[int, ...]
+
+
+class Watched:
+    """One compiled graph as it is observed; made once per lowering.
+
+    Args:
+        lowering: Ready, with a runner.
+        gradients: Traced value ids with those of their gradients, as far as both are in the graph.
+        forward: The function, where this is its derivative.
+    """
+
+    def __init__(
+        self, lowering: Lowering, gradients: Mapping[int, int], forward: Watched | None = None
+    ) -> None:
+        assert lowering.lowered is not None
+        assert lowering.runner is not None
+        self.lowering, self.graph = lowering, lowering.lowered.graph
+        self.key = f"compiled{next(_uses)}"
+        self.steps = tuple(_steps(self.graph, lowering.runner))
+        self.constants = lowering.lowered.arrays
+        self.by_id = {node.id: node for node in self.graph.nodes}
+        self.producers = {value: node for node in self.graph.nodes for value in node.outputs}
+        stands = lowering.lowered.provenance.value
+        self.gradients: dict[int, list[int]] = {}
+        for value, gradient in gradients.items():
+            now = stands(gradient)
+            of = stands(value)
+            if now is not None and of is not None:
+                self.gradients.setdefault(now, []).append(of)
+        self.forward = forward
+        self.latest: _Run | None = None
+        self._told: tuple[Any, int] = (None, 0)
+        self._calls: tuple[Any, int] = (None, 0)
+
+    def run(self, tracer: Tracer, feeds: Sequence[Any]) -> list[Any]:
+        """The outputs, as tensors without history that the tracer knows.
+
+        Args:
+            tracer: What observes the engine.
+            feeds: For each input of the graph a tensor, or a Python float.
+        """
+        self.latest = _Run(self, tracer, current(), self._nth(tracer))
+        return self.latest.run(feeds)
+
+    def _nth(self, tracer: Tracer) -> int:
+        """How many calls there were in this step before this one."""
+        epoch, count = self._calls
+        count = count + 1 if epoch is tracer.epoch else 0
+        self._calls = (tracer.epoch, count)
+        return count
+
+    def told(self, tracer: Tracer) -> int:
+        """Tell the run once what was compiled; gives the run's id of the compiled graph."""
+        known, graph = self._told
+        if known is not tracer:
+            lowering = self.lowering
+            assert lowering.lowered is not None
+            taken: list[int] = []
+
+            def new_id() -> int:
+                taken.append(tracer.graph_id())
+                return taken[-1]
+
+            for event in events_of(
+                lowering.lowered, lowering.name, new_id, backend=lowering.backend,
+                fallback=lowering.reason, memory=lowering.memory(),
+                compile_ms=(lowering.lower_ns + lowering.build_ns) / 1e6,
+            ):  # fmt: skip
+                tracer.bus.emit(event)
+            graph = taken[-1]
+            self._told = (tracer, graph)
+        return graph
+
+
+def watched_of(
+    lowering: Lowering, gradients: Mapping[int, int], forward: Lowering | None = None
+) -> Watched | None:
+    """How a lowering runs while somebody observes; None if it runs as it was traced."""
+    if lowering.watched is None and lowering.ready() is not None:
+        before = None if forward is None else forward.watched
+        lowering.watched = Watched(lowering, gradients, before)
+    found: Watched | None = lowering.watched
+    return found
+
+
+def _steps(graph: Graph, runner: Runner) -> Iterator[_Step]:
+    calls = [call_of(node) for node in graph.nodes if ops.get(node.op).family != "leaf"]
+    last: dict[int, int] = {}
+    for i, call in enumerate(calls):
+        for value in (*call.node.inputs, *call.node.outputs):
+            last[value] = i
+    ends: dict[int, list[int]] = {}
+    for value, i in last.items():
+        if value not in graph.outputs:
+            ends.setdefault(i, []).append(value)
+    specs = {each.id: each.spec for each in graph.values}
+    for i, call in enumerate(calls):
+        node = call.node
+        given = tuple(specs[value] for value in node.outputs)
+        op = dataclasses.replace(
+            call.op, impl=_impl(call, runner.kernels[node.id]), vjp=None, inline=None,
+            infer=_constantly(given if call.op.outputs != 1 else given[0]),
+        )  # fmt: skip
+        yield _Step(node, call, op, shown(node, call.attrs), tuple(ends.get(i, ())))
+
+
+def shown(node: Node, attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """What is shown of a node's attributes: for a kernel, what it covers."""
+    if node.op != "fused":
+        return dict(attrs)
+    body: Graph = attrs["body"]
+    return {"pattern": attrs["pattern"], "covers": [each.name for each in body.nodes]}
+
+
+def _constantly(found: Any) -> Any:
+    return lambda specs, attrs: found
+
+
+def _impl(call: Call, kernel: Kernel) -> Any:
+    ports = [i for i, each in enumerate(call.args) if not isinstance(each, Scalar)]
+    several = call.op.outputs != 1
+    plain = len(ports) == len(call.args)
+
+    def impl(*args: Any, **attrs: Any) -> Any:
+        found = kernel(*args) if plain else kernel(*[args[i] for i in ports])
+        return found if several else found[0]
+
+    return impl
+
+
+class _Run:
+    """One observed call."""
+
+    def __init__(self, watched: Watched, tracer: Tracer, state: State, nth: int) -> None:
+        self.watched, self.tracer, self.state = watched, tracer, state
+        self.key = f"{watched.key}:{nth}" if nth else watched.key
+        self.base = state.scope
+        self.graph = watched.told(tracer)
+
+    def run(self, feeds: Sequence[Any]) -> list[Any]:
+        state, tracer, watched = self.state, self.tracer, self.watched
+        saved = (state.scope, state.phase, state.cursor, state.forward, state.source,
+                 state.recording, state.cursors)  # fmt: skip
+        state.recording = False
+        try:
+            values = self._leaves(feeds)
+            for step in watched.steps:
+                args = tuple(each.value if isinstance(each, Scalar) else values[each]
+                             for each in step.call.args)  # fmt: skip
+                if self._opened(step):
+                    self._open(step, args)
+                self._place(step.node)
+                found: Any = tracer.run(step.op, args, step.attrs)
+                outputs = found if found.__class__ is tuple else (found,)
+                for value, each in zip(step.node.outputs, outputs, strict=True):
+                    values[value] = each
+                    for of in watched.gradients.get(value, ()):
+                        self._pair(of, each, values)
+                for each in step.drop:
+                    values.pop(each, None)
+            return [values[each] for each in watched.graph.outputs]
+        finally:
+            (state.scope, state.phase, state.cursor, state.forward, state.source,
+             state.recording, state.cursors) = saved  # fmt: skip
+
+    # Standing where a node stands
+
+    def _entries(self, node: Node) -> list[Entry]:
+        key = f"{self.key}/{node.id}"
+        return self.tracer.identity.entries(place(node, self.base), key, node.phase)
+
+    def _place(self, node: Node) -> None:
+        state, tracer = self.state, self.tracer
+        scope = place(node, self.base)
+        cursor = Cursor(tracer.identity, scope, node.phase)
+        cursor.step = tracer.epoch
+        cursor.label = node.name.rpartition("/")[2]
+        cursor.slots[node.op] = [0, self._entries(node)]
+        cursor.device, cursor.origin, cursor.graph = node.device, node.origin, self.graph
+        cursor.control = tuple(
+            known[0].node.id
+            for each in node.control_inputs
+            if each in self.watched.by_id and (known := self._entries(self.watched.by_id[each]))
+        )
+        state.cursor, state.scope, state.phase = cursor, scope, node.phase
+        state.source, state.forward = node.source, None
+        if node.forward is not None:
+            state.forward = self.stands_for(node.forward)
+
+    def stands_for(self, traced: int) -> int | None:
+        """The id, in this run, of the node that does the work of a traced one."""
+        watched = self.watched
+        assert watched.lowering.lowered is not None
+        fate = watched.lowering.lowered.provenance.fates.get(traced)
+        for each in () if fate is None else fate.into:
+            known = self._entries(watched.by_id[each])
+            if known:
+                return known[0].node.id
+        before = watched.forward
+        return None if before is None or before.latest is None else before.latest.stands_for(traced)
+
+    def _leaves(self, feeds: Sequence[Any]) -> dict[int, Any]:
+        """Tensors of inputs and constants, entered where they stand in the graph."""
+        state, tracer, watched = self.state, self.tracer, self.watched
+        values: dict[int, Any] = dict(zip(watched.graph.inputs, feeds, strict=True))
+        for value, array in watched.constants.items():
+            node = watched.producers[value]
+            values[value] = make(array, kind="constant", name=node.name)
+        for value, each in values.items():
+            node_of = watched.producers.get(value)
+            if each.__class__ is not Tensor or getattr(each, "_vid", 0) > tracer.base:
+                continue
+            state.cursor, state.scope, state.phase = None, self.base, "forward"
+            if node_of is not None:
+                state.scope, state.phase = place(node_of, self.base), node_of.phase
+                state.source = node_of.source
+            tracer.leaf(each)
+        return values
+
+    def _pair(self, value: int, gradient: Any, values: Mapping[int, Any]) -> None:
+        held = values.get(value)
+        if held is None:
+            node = self.watched.producers[value]
+            known = self._entries(node)
+            if not known:
+                return
+            held = Tensor.__new__(Tensor)
+            held._vid = known[0].outputs[node.outputs.index(value)]
+        if held.__class__ is Tensor:
+            self.tracer.pair(held, gradient)
+
+    # Opened kernels
+
+    def _opened(self, step: _Step) -> bool:
+        """Whether somebody wants to see what a kernel does inside."""
+        wanted = self.tracer.bus.opened
+        node = step.node
+        if not wanted or not (node.op == "fused" or step.call.op.inline is not None):
+            return False
+        inside: tuple[Node, ...] = node.attrs["body"].nodes if node.op == "fused" else ()
+        named = [msgspec.structs.replace(each, name=join(self.base, each.name))
+                 for each in (node, *inside)]  # fmt: skip
+        return any(wants(each) for wants in wanted for each in named)
+
+    def _open(self, step: _Step, args: tuple[Any, ...]) -> None:
+        """Run what a kernel holds node by node, on what it is about to get."""
+        state, tracer, node = self.state, self.tracer, step.node
+        self._place(node)
+        given = tuple(each.detach() if each.__class__ is Tensor else each for each in args)
+        for mine, each in zip(given, args, strict=True):
+            if mine.__class__ is Tensor:
+                mine._vid = getattr(each, "_vid", 0)
+        if node.op != "fused":
+            state.cursor, state.scope, state.cursors = None, join(self.base, node.name), {}
+            assert step.call.op.inline is not None
+            step.call.op.inline(given, step.call.attrs)
+            return
+        body: Graph = node.attrs["body"]
+        values = dict(zip(body.inputs, given, strict=True))
+        for member in body.nodes:
+            self._place(member)
+            call = call_of(member)
+            taken = tuple(each.value if isinstance(each, Scalar) else values[each]
+                          for each in call.args)  # fmt: skip
+            found: Any = tracer.run(call.op, taken, call.attrs)
+            outputs = found if found.__class__ is tuple else (found,)
+            values.update(zip(member.outputs, outputs, strict=True))

@@ -1,0 +1,177 @@
+"""Compiled functions while somebody observes: kernels are nodes, and nothing else changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.engine.codegen import backend as backends
+from nodescope.errors import BoundsError
+from nodescope.events import (
+    Compiled,
+    GradientComputed,
+    GraphCaptured,
+    NodeFailed,
+    NodeFinished,
+    PassApplied,
+)
+from nodescope.ir.graph import Node
+from nodescope.ir.scopes import join
+from tests.core.engine.events_of import Events, observed
+
+BACKENDS = [each.name for each in backends.all_backends() if not each.missing()]
+
+
+def step_of(**how: Any) -> tuple[Any, dict[str, Any]]:
+    """A training step with everything in it, and the state that it changes."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "w1": ns.parameter(rng.standard_normal((6, 8)), np.float32, name="w1"),
+        "b1": ns.parameter(np.zeros(8), np.float32, name="b1"),
+        "w2": ns.parameter(rng.standard_normal((8, 3)), np.float32, name="w2"),
+    }
+    optimizer = ns.optim.SGD(weights.values(), lr=0.1, momentum=0.9)
+
+    @ns.compile(**how)
+    def step(x: Any, labels: Any) -> Any:
+        optimizer.zero_grad()
+        with ns.name_scope("hidden"):
+            h = np.tanh(x @ weights["w1"] + weights["b1"]) * 2.0 - 0.5
+        loss = ns.cross_entropy(h @ weights["w2"], labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step, weights
+
+
+def batches() -> list[tuple[Any, Any]]:
+    rng = np.random.default_rng(1)
+    return [
+        (ns.tensor(rng.standard_normal((5, 6)).astype(np.float32), name="x"),
+         ns.tensor(rng.integers(0, 3, 5), name="labels"))
+        for _ in range(3)
+    ]  # fmt: skip
+
+
+def trained(**how: Any) -> list[bytes]:
+    step, weights = step_of(**how)
+    found = []
+    with ns.name_scope("outer"):
+        for x, labels in ns.steps(batches()):
+            found.append(step(x, labels).numpy().tobytes())
+    return [*found, *(each.numpy().tobytes() for each in weights.values())]
+
+
+@pytest.mark.parametrize("opened", [False, True])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_watching_changes_no_bit(backend: str, opened: bool) -> None:
+    expected = trained(backend=backend)
+    with observed() as events:
+        if opened:
+            events.bus.opened = (lambda node: True,)
+        assert trained(backend=backend) == expected
+    ran = [each.node for each in events.of(NodeFinished) if each.node.graph]
+    assert {"forward", "backward", "optimizer"} <= {node.phase for node in ran}
+    assert trained(backend=backend) == expected
+
+
+def test_a_run_is_told_what_was_compiled() -> None:
+    with observed() as events:
+        trained()
+    graphs = {each.graph.id: each for each in events.of(GraphCaptured)}
+    stages = [each.stage for each in graphs.values()]
+    assert stages[0] == "traced"
+    assert stages[-1] == "final"
+    (told,) = events.of(Compiled)
+    (final,) = [each.graph for each in graphs.values() if each.stage == "final"]
+    traced = next(each.graph for each in graphs.values() if each.stage == "traced")
+    assert len(told.about["fates"]) == len(traced.nodes)
+    for each in events.of(PassApplied):
+        assert {each.before, each.after} <= set(graphs)
+    by_name = {join("outer", node.name) if node.phase == "forward" else "": node
+               for node in final.nodes}  # fmt: skip
+    known = {node.id for node in traced.nodes}
+    ran = [each.node for each in events.of(NodeFinished) if each.node.graph]
+    assert ran
+    for node in ran:
+        assert node.graph == final.id
+        assert set(node.origin) <= known
+        if node.phase == "forward":
+            assert by_name[node.name].op == node.op
+        if node.op == "fused":
+            assert node.attrs["covers"]
+            assert node.attrs["pattern"]
+
+
+def test_nodes_stay_the_same_from_step_to_step() -> None:
+    with observed() as events:
+        trained()
+    counts: dict[int, int] = {}
+    for each in events.of(NodeFinished):
+        if each.node.graph:
+            counts[each.node.id] = counts.get(each.node.id, 0) + 1
+    assert set(counts.values()) == {3}
+    assert events.of(GradientComputed)
+
+
+def test_an_opened_kernel_shows_what_it_covers_on_its_real_inputs() -> None:
+    def wants(node: Node) -> bool:
+        return node.name == "layer/tanh"
+
+    @ns.compile(passes=("fuse",), backend="plain")
+    def f(x: Any) -> Any:
+        with ns.name_scope("layer"):
+            return np.tanh(x * 2.0) + 1.0
+
+    x = np.linspace(-1, 1, 1 << 18)
+    with observed() as events:
+        events.bus.opened = (wants,)
+        found = f(ns.tensor(x)).numpy()
+    ran = {each.node.name: each for each in events.of(NodeFinished)}
+    kernels = [each for each in ran.values() if each.node.op == "fused"]
+    assert [each.node.attrs["covers"] for each in kernels] == [
+        ["layer/multiply", "layer/tanh", "layer/add"]
+    ]
+    np.testing.assert_array_equal(ran["layer/tanh"].outputs[0], np.tanh(x * 2.0))
+    np.testing.assert_array_equal(ran["layer/add"].outputs[0], found)
+    np.testing.assert_array_equal(kernels[0].outputs[0], found)
+
+
+def test_gradients_asked_for_later_run_compiled_too() -> None:
+    w = ns.parameter(np.full(4, 0.5), name="w")
+    f = ns.compile(lambda x: (np.tanh(x * w) * w).sum())
+    x = ns.tensor(np.arange(4.0), name="x")
+    f(x).backward()
+    expected = w.grad.numpy().tobytes()
+    w.grad = None
+    with observed() as events:
+        f(x).backward()
+    assert w.grad.numpy().tobytes() == expected
+    backward = [each.node for each in events.of(NodeFinished) if each.node.phase == "backward"]
+    assert any(node.graph for node in backward)
+    names = {node.id: node.name for node in events.nodes.values()}
+    assert all(names[node.forward] for node in backward if node.forward is not None)
+    leaves = [each.node.name for each in events.of(NodeFinished) if each.node.family == "leaf"]
+    assert len(leaves) == len(set(leaves)) <= 4
+
+
+def test_a_failing_kernel_is_a_failed_node_at_the_users_line() -> None:
+    @ns.compile
+    def f(x: Any, i: Any) -> Any:
+        return np.tanh(x)[i] + 1.0
+
+    x = ns.tensor(np.ones(3))
+    assert f(x, ns.tensor(np.array([0, 1]))).shape == (2,)
+    with observed() as events, pytest.raises(BoundsError) as raised:
+        f(x, ns.tensor(np.array([0, 9])))
+    assert "test_compile_watched.py" in str(raised.value)
+    assert [each.node.op for each in events.of(NodeFailed)]
+    assert _counted(events) == 1
+
+
+def _counted(events: Events) -> int:
+    return len(events.of(NodeFailed))
