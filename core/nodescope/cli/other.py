@@ -29,7 +29,7 @@ def open_recording(options: argparse.Namespace) -> int:
     path: Path = options.recording
     if not path.is_file():
         raise RecordingError(f"no recording {str(path)!r}")
-    return _stay(Server(options.port, (path.absolute(),)), options)
+    return stay(Server(options.port, (path.absolute(),)), browser=not options.no_browser)
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -38,15 +38,16 @@ def serve(options: argparse.Namespace) -> int:
     try:
         publish(server.address)
         print("nodescope: programs that call ns.attach() appear here", file=sys.stderr)
-        return _stay(server, options)
+        return stay(server, browser=not options.no_browser)
     finally:
         withdraw(server.address)
         server.stop()
 
 
-def _stay(server: Server, options: argparse.Namespace) -> int:
+def stay(server: Server, *, browser: bool, place: str = "") -> int:
+    """Show the page, at a place of it, until Ctrl-C; the exit status."""
     try:
-        server.show(browser=not options.no_browser)
+        server.show(browser=browser, place=place)
         server.wait()
         # It ends by itself only if someone else ended it.
         print("nodescope: the server has ended", file=sys.stderr)

@@ -120,12 +120,18 @@ class Server:
         self._words.seek(max(0, self._words.tell() - _LAST_WORDS))
         return self._words.read().decode(errors="replace").splitlines()
 
-    def show(self, *, browser: bool) -> None:
-        """Print the address, which opens once, and open it where there is a browser."""
-        print(f"nodescope: open {self.url}", file=sys.stderr, flush=True)
+    def show(self, *, browser: bool, place: str = "") -> None:
+        """Print the address, which opens once, and open it where there is a browser.
+
+        Args:
+            browser: Whether to open it.
+            place: What of the page is shown, as in its address: ``#run=…``.
+        """
+        url = self.url + place
+        print(f"nodescope: open {url}", file=sys.stderr, flush=True)
         if browser and has_screen():
             try:
-                webbrowser.open(self.url)
+                webbrowser.open(url)
             except (webbrowser.Error, OSError):
                 pass  # the address has been printed
 

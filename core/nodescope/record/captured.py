@@ -7,7 +7,7 @@ earlier release opens as it did.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -16,11 +16,11 @@ from nodescope.events import Compiled, GraphCaptured, PassApplied
 from nodescope.ir.graph import Graph, Node
 from nodescope.record.recording import Recording
 
-T = TypeVar("T")
-
-_graph = msgspec.msgpack.Decoder(GraphCaptured).decode
-_pass = msgspec.msgpack.Decoder(PassApplied).decode
-_about = msgspec.msgpack.Decoder(Compiled).decode
+_DECODERS: dict[str, Callable[[bytes], GraphCaptured | PassApplied | Compiled]] = {
+    "graph": msgspec.msgpack.Decoder(GraphCaptured).decode,
+    "pass": msgspec.msgpack.Decoder(PassApplied).decode,
+    "compiled": msgspec.msgpack.Decoder(Compiled).decode,
+}
 
 
 class Function(msgspec.Struct, frozen=True):
@@ -56,23 +56,47 @@ def functions(recording: Recording) -> list[Function]:
     Raises:
         RecordingError: The recording is damaged.
     """
-    graphs: dict[str, list[tuple[str, Graph]]] = {}
-    for each in _read(recording, "graph", _graph):
-        graphs.setdefault(each.owner, []).append((each.stage, each.graph))
-    passes: dict[str, list[PassApplied]] = {}
-    for one in _read(recording, "pass", _pass):
-        passes.setdefault(one.owner, []).append(one)
-    about = {each.owner: each.about for each in _read(recording, "compiled", _about)}
-    return [
-        Function(owner, tuple(found), tuple(passes.get(owner, ())), about.get(owner, {}))
-        for owner, found in graphs.items()
-        if found[0][0] == "traced"
-    ]
+    found: list[_Growing] = []
+    latest: dict[str, _Growing] = {}
+    told = [(seq, _read(recording, kind, data)) for kind in _DECODERS
+            for seq, data in recording.documents(kind)]  # fmt: skip
+    for _, each in sorted(told, key=lambda one: one[0]):
+        if isinstance(each, GraphCaptured) and each.stage == "traced":
+            count = sum(one.name == each.owner for one in found)
+            latest[each.owner] = _Growing(each.owner, count)
+            found.append(latest[each.owner])
+        function = latest.get(each.owner)
+        if function is not None:
+            function.add(each)
+    return [each.done() for each in found]
 
 
-def _read(recording: Recording, kind: str, decode: Callable[[bytes], T]) -> list[T]:
+class _Growing:
+    """A function while its documents come."""
+
+    def __init__(self, name: str, before: int) -> None:
+        self.name = name
+        # Traces that do not say their number are told apart all the same.
+        self._owner = f"{name}#{before + 1}" if before else name
+        self._graphs: list[tuple[str, Graph]] = []
+        self._passes: list[PassApplied] = []
+        self._about: dict[str, Any] = {}
+
+    def add(self, each: GraphCaptured | PassApplied | Compiled) -> None:
+        if isinstance(each, GraphCaptured):
+            self._graphs.append((each.stage, each.graph))
+        elif isinstance(each, PassApplied):
+            self._passes.append(each)
+        else:
+            self._about = each.about
+
+    def done(self) -> Function:
+        return Function(self._owner, tuple(self._graphs), tuple(self._passes), self._about)
+
+
+def _read(recording: Recording, kind: str, data: bytes) -> GraphCaptured | PassApplied | Compiled:
     try:
-        return [decode(data) for _, data in recording.documents(kind)]
+        return _DECODERS[kind](data)
     except msgspec.MsgspecError as error:
         raise RecordingError(
             f"{recording.path}: a document of kind {kind!r} cannot be read ({error})",

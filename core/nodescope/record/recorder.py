@@ -32,6 +32,7 @@ from nodescope.events import (
     NodeFailed,
     NodeFinished,
     NodeStarted,
+    StepStarted,
 )
 from nodescope.ir.graph import Node
 from nodescope.ir.scopes import is_within
@@ -60,6 +61,8 @@ class Recorder:
         level: What is kept of each execution.
         levels: Other levels for scopes or globs over node names, the first match wins.
         budget_bytes: How much of full arrays is kept at level ``values``; the newest win.
+        value_steps: At level ``values``: full arrays of the first so many training steps only, and
+            statistics of what follows.
         queue_bytes: How much may wait to be written.
         on_commit: Called in the recorder's thread with the seq up to which all can be read.
         on_fault: Called once, with one line, if the recording has to be given up.
@@ -75,6 +78,7 @@ class Recorder:
         level: Level = "summary",
         levels: Mapping[str, Level] | None = None,
         budget_bytes: int = 256 * MIB,
+        value_steps: int | None = None,
         queue_bytes: int = 64 * MIB,
         on_commit: Callable[[int], None] | None = None,
         on_fault: Callable[[str], None] | None = None,
@@ -87,6 +91,7 @@ class Recorder:
         self.level: Level = level
         self.on_commit = on_commit
         self.on_fault = on_fault or _print_fault
+        self._value_steps = value_steps
         self._level_of: dict[int, Level] = {}
         self._queue_bytes = queue_bytes
         # A tuple weighs _RECORD_BYTES; the others say what they weigh.
@@ -152,6 +157,8 @@ class Recorder:
             structure = not isinstance(event, Logged)
             if isinstance(event, GraphExtended):
                 self._forget_levels(event)
+            elif isinstance(event, StepStarted):
+                self._thrift(event.step)
             self._note(event, bytes_, always=structure)
 
     def thread_seq(self) -> int:
@@ -232,6 +239,10 @@ class Recorder:
             with self._lock:
                 self._lost_summaries += len(event.outputs)
         self._put(row, weight, 0, kept, False, level == "values")
+
+    def _thrift(self, step: int) -> None:
+        if self._value_steps is not None and step > self._value_steps and self.level == "values":
+            self.level = "summary"
 
     def _failed(self, event: NodeFailed) -> None:
         row = (event.node.id, event.step, event.thread, event.start_ns, event.start_ns)

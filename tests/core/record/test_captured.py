@@ -85,3 +85,17 @@ def test_the_graph_that_a_node_runs_in_is_text() -> None:
 def test_an_event_says_nothing_but_its_graph() -> None:
     event = GraphCaptured(traced())
     assert (event.owner, event.stage) == ("", "")
+
+
+def test_traces_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run.nscope")
+    numbers = itertools.count(1).__next__
+    for _ in range(2):
+        for event in events_of(lower(traced(), {}, ["dce"]), "step", numbers):
+            recorder.emit(event)
+    assert recorder.close()
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        found = functions(recording)
+    assert [(each.owner, each.final.id, len(each.passes)) for each in found] == [
+        ("step", 2, 1), ("step#2", 4, 1),
+    ]  # fmt: skip

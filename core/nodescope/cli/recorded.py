@@ -1,0 +1,78 @@
+"""Runs a script and records it, without a debugger: one side of ``nodescope compare``.
+
+    python -m nodescope.cli.recorded OPTIONS script.py [args]
+
+Invariant: the script runs as under ``nodescope run``; the status is its own, or 2 with one line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from nodescope import api
+from nodescope.cli.run import say
+from nodescope.cli.script import Ending, load, run_script
+from nodescope.errors import NodescopeError
+from nodescope.events import LEVELS
+
+SEED = 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run and record; the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _run(options)
+    except NodescopeError as error:
+        say(str(error))
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(options: argparse.Namespace) -> int:
+    script: Path = options.script
+    code = load(script)
+    if isinstance(code, Ending):
+        return code.status
+    # A program that does not seed these itself has the same numbers in both runs all the same.
+    random.seed(SEED)
+    np.random.seed(SEED)
+    observed = api.Run(
+        options.record,
+        name=f"{script.name} · {options.label}",
+        argv=(str(script), *options.args),
+        level=options.level,
+        budget_bytes=options.budget,
+        value_steps=options.steps,
+        say=say,
+    )
+    try:
+        observed.start()
+        ending = run_script(code, script, options.args, observed.log)
+    except BaseException as error:
+        observed.finish(1, api.last_line(error))
+        raise
+    observed.finish(ending.status, ending.error)
+    return ending.status
+
+
+def _parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="nodescope compare", allow_abbrev=False)
+    found.add_argument("--record", type=Path, required=True)
+    found.add_argument("--label", default="")
+    found.add_argument("--level", choices=LEVELS, default="values")
+    found.add_argument("--budget", type=int, default=api.DEFAULT_BUDGET_BYTES)
+    found.add_argument("--steps", type=int)
+    found.add_argument("script", type=Path)
+    found.add_argument("args", nargs=argparse.REMAINDER)
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
