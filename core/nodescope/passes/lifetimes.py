@@ -1,0 +1,91 @@
+"""Lifetimes: from where to where the values of an order of nodes are held, and how many bytes.
+
+What is fed, what is constant and what is given out is not counted: it is held anyway. A view lives
+in the memory of what it is a view of; a kernel counts as one node.
+
+Invariant: a function of the order and of specs; that reshaping never copies is an assumption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from nodescope.ir.graph import Node, TensorSpec
+from nodescope.passes.cost import VIEWS, nbytes
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """Of the values of nodes in an order.
+
+    Attributes:
+        base: By value id: the value in whose memory it lives; itself unless it is a view.
+        size: By base: bytes; only of what is counted.
+        begin, end: By base: positions of its node and of its last use, by whatever view.
+        live: By position: bytes that are held while that node runs.
+    """
+
+    base: dict[int, int]
+    size: dict[int, int]
+    begin: dict[int, int]
+    end: dict[int, int]
+    live: list[int]
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that are held at once."""
+        return max(self.live, default=0)
+
+    @property
+    def area(self) -> int:
+        """Bytes times nodes that run meanwhile."""
+        return sum(self.live)
+
+    def bytes_of(self, value: int) -> int:
+        """What counts for a value; 0 for what is held anyway."""
+        return self.size.get(self.base[value], 0)
+
+    def last(self, value: int) -> int:
+        """Position of the last use of a value's memory."""
+        return self.end.get(self.base[value], -1)
+
+
+def lifetimes(
+    nodes: Sequence[Node], spec: Callable[[int], TensorSpec], outputs: Collection[int]
+) -> Lifetimes:
+    """Follow the values through an order of nodes.
+
+    Args:
+        nodes: Each after those that it needs.
+        spec: Of a value.
+        outputs: Values that are given out.
+    """
+    base: dict[int, int] = {}
+    size: dict[int, int] = {}
+    begin: dict[int, int] = {}
+    end: dict[int, int] = {}
+    for i, node in enumerate(nodes):
+        for value in node.inputs:
+            found = base.setdefault(value, value)
+            end[found] = i
+        for value in node.outputs:
+            if node.op in VIEWS or node.op == "assign":
+                base[value] = found = base[node.inputs[-1]]
+            else:
+                base[value] = found = value
+                begin[value] = i
+                if node.family != "leaf":
+                    size[value] = nbytes(spec(value))
+            end[found] = i
+    for value in outputs:
+        size.pop(base.get(value, value), None)
+    change = [0] * (len(nodes) + 1)
+    for value, count in size.items():
+        change[begin[value]] += count
+        change[end[value] + 1] -= count
+    live, now = [], 0
+    for each in change[:-1]:
+        now += each
+        live.append(now)
+    return Lifetimes(base, size, begin, end, live)

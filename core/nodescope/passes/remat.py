@@ -1,0 +1,213 @@
+"""Remat: what is cheap is computed again rather than kept, until memory is within its limit.
+
+Where most bytes are held, the value is chosen that frees the most for the least work: the result
+of an elementwise node or kernel that waits for late users. A copy of its node runs for those, right
+before the first of them (Chen et al., 2016), and copies of cheap nodes that it needs in turn.
+
+Invariant: runs only where ``memory_bytes`` is given; a copy is the same op on the same values, so
+that results stay bit-equal; copies are of phase ``recompute`` and are never copied again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nodescope.ir.graph import Node
+from nodescope.passes import Rule, graph_pass
+from nodescope.passes.cost import node_work
+from nodescope.passes.draft import Draft
+from nodescope.passes.fusing.kernel import renumbered
+from nodescope.passes.fusing.roles import role_of
+from nodescope.passes.lifetimes import Lifetimes, lifetimes
+
+_MOST = 256  # values in one graph
+_DEEP = 4  # nodes behind a node that are computed again for it
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A value that could be computed again.
+
+    Attributes:
+        gain: Bytes less where most are held.
+        work: Bytes moved and flops of the copies.
+        again: Values that are computed again, each after those that it needs; this one last.
+        late: Those that take it, in order.
+    """
+
+    gain: int
+    work: int
+    value: int
+    again: tuple[int, ...]
+    late: tuple[Node, ...]
+
+
+@graph_pass(
+    "remat",
+    stage=80,
+    help="compute cheap values again rather than hold more than memory_bytes",
+    rules=(Rule("recompute", "a cheap value is computed again near its late users"),),
+)
+def rematerialise(draft: Draft) -> None:
+    """Add copies of cheap nodes while more than the limit is held."""
+    limit = draft.options.memory_bytes
+    if limit is None:
+        return
+    first = held = None
+    count = 0
+    while count < _MOST:
+        nodes = list(draft)
+        held = lifetimes(nodes, draft.spec, draft.outputs)
+        first = first or held
+        if held.peak <= limit:
+            break
+        # Unless every place where as much is held can be freed, nothing is gained by the first.
+        tops = [i for i, each in enumerate(held.live) if each == held.peak]
+        choices = [_best(draft, nodes, held, i) for i in tops]
+        if not all(choices) or choices[0] is None:
+            break
+        _copy(draft, choices[0], nodes[tops[0]])
+        count += 1
+    if first is None or held is None or first.peak <= limit:
+        return
+    text = f"{count} values are computed again: {first.peak:,} bytes at most become {held.peak:,}"
+    if held.peak > limit:
+        text += f", still over {limit:,}: what is left is not cheap, or needs as much itself"
+    draft.note(text)
+
+
+def _best(draft: Draft, nodes: list[Node], held: Lifetimes, peak: int) -> _Choice | None:
+    """The value whose copy frees the most per work at a position."""
+    places = {node.id: i for i, node in enumerate(nodes)}
+    best: _Choice | None = None
+    for value in held.size:
+        if held.begin[value] < peak < held.end[value]:
+            found = _choice(draft, nodes[held.begin[value]], value, held, places, peak)
+            if found is not None and (
+                best is None or found.gain * best.work > best.gain * found.work
+            ):
+                best = found
+    return best
+
+
+def _choice(
+    draft: Draft, node: Node, value: int, held: Lifetimes, places: dict[int, int], peak: int
+) -> _Choice | None:
+    if not _cheap(draft, node):
+        return None
+    late = sorted(
+        (user for user in draft.users(value) if places[user.id] > peak),
+        key=lambda user: places[user.id],
+    )
+    if not late:
+        return None
+    # Uses that stay, by views as well, must all be over before the peak.
+    for user in draft.users(value):
+        place = places[user.id]
+        if place == peak:
+            return None
+        if place < peak and any(held.base[v] == value and _used_from(draft, v, peak, places)
+                                for v in user.outputs):  # fmt: skip
+            return None
+    again: dict[int, None] = {}
+    cost = _cost(draft, value, held, peak, again, _DEEP)
+    if cost >= held.size[value]:
+        return None
+    work = 0
+    for each in again:
+        maker = draft.producer(each)
+        assert maker is not None
+        done = node_work(maker, {v: draft.spec(v) for v in (*maker.inputs, *maker.outputs)})
+        work += done.moved + done.flops
+    return _Choice(held.size[value] - cost, work, value, tuple(again), tuple(late))
+
+
+def _cost(
+    draft: Draft, value: int, held: Lifetimes, peak: int, again: dict[int, None], deep: int
+) -> int:
+    """Bytes that are held at the peak for a copy of what makes a value.
+
+    Args:
+        again: Gets the values that have to be computed again, this one last.
+        deep: How many nodes behind it may be.
+    """
+    node = draft.producer(value)
+    assert node is not None
+    cost = 0
+    for each in _needed(node, value):
+        if each in again or not held.bytes_of(each) or held.last(each) >= peak:
+            continue
+        maker = draft.producer(each)
+        behind = dict(again)
+        more = held.bytes_of(each)
+        if deep and maker is not None and _cheap(draft, maker):
+            more = _cost(draft, each, held, peak, behind, deep - 1)
+        if more < held.bytes_of(each):
+            again.update(behind)
+            cost += more
+        else:
+            cost += held.bytes_of(each)
+    again[value] = None
+    return cost
+
+
+def _used_from(draft: Draft, view: int, peak: int, places: dict[int, int]) -> bool:
+    """Whether a view is used at the peak or later, itself or by another view."""
+    return any(
+        places[user.id] >= peak or any(_used_from(draft, v, peak, places) for v in user.outputs)
+        for user in draft.users(view)
+    )
+
+
+def _cheap(draft: Draft, node: Node) -> bool:
+    if node.phase == "recompute" or not draft.is_pure(node):
+        return False
+    if node.op == "fused":
+        return str(node.attrs["pattern"]) == "elementwise"
+    role = role_of(draft, node)
+    return role is not None and role.axes is None
+
+
+def _needed(node: Node, value: int) -> tuple[int, ...]:
+    """The inputs that a copy for one of the outputs takes."""
+    if node.op != "fused":
+        return tuple(dict.fromkeys(node.inputs))
+    body, wanted = node.attrs["body"], {value}
+    for each in reversed(body.nodes):
+        if not wanted.isdisjoint(each.outputs):
+            wanted.update(each.inputs)
+    return tuple(
+        outer for outer, inner in zip(node.inputs, body.inputs, strict=True) if inner in wanted
+    )
+
+
+def _copy(draft: Draft, choice: _Choice, peak: Node) -> None:
+    user, new = choice.late[0], dict[int, int]()
+    for value in choice.again:
+        node = draft.producer(value)
+        assert node is not None
+        copy = _copied(draft, node, value, new, user)
+        new[value] = copy.outputs[0]
+        if value == choice.value:
+            for each in choice.late:
+                now = draft.node(each.id)
+                draft.update(now, inputs=tuple(new[v] if v == value else v for v in now.inputs))
+        draft.rewrite(
+            "recompute", "recomputed", [node], [copy],
+            note=f"{choice.gain:,} bytes less are held at {peak.name}",
+        )  # fmt: skip
+
+
+def _copied(draft: Draft, node: Node, value: int, new: dict[int, int], user: Node) -> Node:
+    """A copy of a node before a user, for one of its outputs, on values that are new."""
+    inputs, attrs = node.inputs, dict(node.attrs)
+    if node.op == "fused":
+        body, _ = renumbered(draft, attrs["body"], (value,))
+        outer = dict(zip(attrs["body"].inputs, node.inputs, strict=True))
+        inputs, attrs["body"] = tuple(outer[each] for each in body.inputs), body
+    copy = draft.add(
+        node.op, [new.get(v, v) for v in inputs], attrs, like=user,
+        label=node.name.rpartition("/")[2], control=(), specs=(draft.spec(value),),
+        scope=f"recompute/{node.scope}".rstrip("/"), phase="recompute",
+    )  # fmt: skip
+    return draft.update(copy, source=node.source, forward=None)

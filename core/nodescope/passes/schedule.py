@@ -1,0 +1,165 @@
+"""Schedule: an order of the nodes in which less is held at once.
+
+Two moves. A node whose operands die with it, and take no less than its result, comes right after
+what it waits for: an optimizer's update after its gradient. A node whose operands live on anyway
+comes right before its first user: a transpose, a mask, a copy that is computed again. The new order
+stands if it holds fewer bytes at most, or as many for a shorter time.
+
+Nodes with an effect keep their order. ``assign`` counts as one only where the graph reads
+variables: elsewhere nothing is written in place, and its result is a value like any other.
+
+Invariant: each node follows what it needs; the order is a function of the graph alone.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+
+from nodescope.ir.graph import Node
+from nodescope.ops.state import UPDATES
+from nodescope.passes import Rule, graph_pass
+from nodescope.passes.draft import Draft
+from nodescope.passes.lifetimes import Lifetimes, lifetimes
+
+Place = tuple[int, int, int]
+
+
+@graph_pass(
+    "schedule",
+    stage=85,
+    help="run nodes in an order in which less memory is held",
+    rules=(Rule("reorder", "updates after their gradients, transposes before their users"),),
+)
+def schedule(draft: Draft) -> None:
+    """Move nodes, if that shortens the time for which values are held."""
+    nodes = list(draft)
+    effects = with_effects(nodes)
+    before = lifetimes(nodes, draft.spec, draft.outputs)
+    order = _sorted(nodes, _places(nodes, before, effects), effects)
+    after = lifetimes(order, draft.spec, draft.outputs)
+    if (after.peak, after.area) >= (before.peak, before.area):
+        return
+    moved = _moved(nodes, order)
+    draft.reorder([node.id for node in order])
+    draft.rewrite(
+        "reorder", "rewritten", moved, moved,
+        note=f"{len(moved)} nodes stand elsewhere: {before.peak:,} bytes at most become "
+        f"{after.peak:,}, {before.area:,} bytes times nodes become {after.area:,}",
+    )  # fmt: skip
+
+
+def with_effects(nodes: list[Node]) -> list[Node]:
+    """The nodes that must keep their order, in that order."""
+    reads = any(node.op == "read" for node in nodes)
+    found = {"read", *UPDATES} if reads else UPDATES - {"assign"}
+    return [
+        node for node in nodes
+        if node.op in found or node.family == "control"
+        or (node.op == "fused" and any(n.op in found for n in node.attrs["body"].nodes))
+    ]  # fmt: skip
+
+
+def _places(nodes: list[Node], held: Lifetimes, effects: list[Node]) -> dict[int, Place]:
+    """Where each node should stand: before (-1), at (0) or after (1) a position."""
+    fixed = {node.id for node in effects}
+    position = {node.id: i for i, node in enumerate(nodes)}
+    makers = {value: i for i, node in enumerate(nodes) for value in node.outputs}
+    uses: dict[int, list[int]] = {}
+    for i, node in enumerate(nodes):
+        for value in node.inputs:
+            uses.setdefault(value, []).append(i)
+        for each in node.control_inputs:
+            uses.setdefault(-each, []).append(i)
+    places: dict[int, Place] = {node.id: (i, 0, i) for i, node in enumerate(nodes)}
+    for i in reversed(range(len(nodes))):  # late: users have their place already
+        node = nodes[i]
+        if node.family == "leaf" or node.id in fixed:
+            continue
+        users = [j for value in (*node.outputs, -node.id) for j in uses.get(value, ())]
+        if not users:
+            continue
+        first = min(users, key=lambda j: places[nodes[j].id])
+        target = places[nodes[first].id][0]
+        if target > i + 1 and all(_lives(held, v, i, target) for v in node.inputs):
+            places[node.id] = (target, -1, i)
+    for i, node in enumerate(nodes):  # early: what they need has its place already
+        if node.family == "leaf" or node.id in fixed or places[node.id][0] != i:
+            continue
+        needs = [
+            makers[v] for v in node.inputs if v in makers and nodes[makers[v]].family != "leaf"
+        ]
+        needs += [position[each] for each in node.control_inputs if each in position]
+        if not needs:
+            continue
+        dying = {held.base[v] for v in node.inputs if held.last(v) == i}
+        freed = sum(held.size.get(each, 0) for each in dying)
+        made = sum(held.bytes_of(v) for v in node.outputs if held.base[v] not in dying)
+        latest = max(places[nodes[j].id] for j in needs)
+        if freed and freed >= made and latest[0] < i - 1:
+            places[node.id] = (latest[0], 1, i)
+    return places
+
+
+def _lives(held: Lifetimes, value: int, now: int, until: int) -> bool:
+    """Whether a value's memory is held until then, whatever the node at ``now`` does."""
+    return not held.bytes_of(value) or held.last(value) >= until
+
+
+def _sorted(nodes: list[Node], places: dict[int, Place], effects: list[Node]) -> list[Node]:
+    """By place, each after what it needs, and nodes with an effect one after the other."""
+    by_id = {node.id: node for node in nodes}
+    makers = {value: node.id for node in nodes for value in node.outputs}
+    before: dict[int, set[int]] = {
+        node.id: {makers[v] for v in node.inputs if v in makers}.union(
+            each for each in node.control_inputs if each in by_id
+        )
+        for node in nodes
+    }
+    for one, two in itertools.pairwise(effects):
+        before[two.id].add(one.id)
+    behind: dict[int, list[int]] = {}
+    waits = {}
+    for node, needed in before.items():
+        waits[node] = len(needed)
+        for each in needed:
+            behind.setdefault(each, []).append(node)
+    ready = [(places[node], node) for node, count in waits.items() if not count]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, node = heapq.heappop(ready)
+        order.append(by_id[node])
+        for each in behind.get(node, ()):
+            waits[each] -= 1
+            if not waits[each]:
+                heapq.heappush(ready, (places[each], each))
+    return order
+
+
+def _moved(before: list[Node], after: list[Node]) -> list[Node]:
+    """The nodes that stand after others than before: all but a longest run that kept its order."""
+    position = {node.id: i for i, node in enumerate(before)}
+    tails: list[int] = []
+    ends: list[int] = []
+    previous = [-1] * len(after)
+    for i, node in enumerate(after):
+        low, high = 0, len(tails)
+        while low < high:
+            middle = (low + high) // 2
+            if tails[middle] < position[node.id]:
+                low = middle + 1
+            else:
+                high = middle
+        previous[i] = ends[low - 1] if low else -1
+        if low == len(tails):
+            tails.append(position[node.id])
+            ends.append(i)
+        else:
+            tails[low], ends[low] = position[node.id], i
+    kept = set()
+    i = ends[-1] if ends else -1
+    while i >= 0:
+        kept.add(after[i].id)
+        i = previous[i]
+    return [node for node in before if node.id not in kept]
