@@ -9,9 +9,11 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from bench import processes
 from bench.measure import Row, machine_note
 
-GROUPS = ("tiny_ops", "compiled", "execution", "networks", "levels", "pipeline", "page")
+GROUPS = ("tiny_ops", "compiled", "compiled_programs", "compile_times", "memory", "execution",
+          "networks", "levels", "pipeline", "page")  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -19,7 +21,14 @@ def main() -> int:
     """Run the named groups, or all."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("groups", nargs="*", metavar="group", help=f"any of {', '.join(GROUPS)}")
-    chosen = parser.parse_args().groups or GROUPS
+    parser.add_argument("--profile", metavar="PROGRAM",
+                        help="print instead where the time of a compiled program goes: chain, mlp, "
+                        "lstm, cnn, transformer")  # fmt: skip
+    parser.add_argument("--threads", type=int, default=1, help="for --profile; default: 1")
+    given = parser.parse_args()
+    if given.profile:
+        return _profile(given.profile, given.threads)
+    chosen = given.groups or GROUPS
     if unknown := set(chosen) - set(GROUPS):
         parser.error(f"no group {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}")
     note = machine_note()
@@ -37,19 +46,33 @@ def main() -> int:
     return 0
 
 
+def _profile(program: str, threads: int) -> int:
+    processes.confine(threads)  # before anything that loads NumPy
+    known: tuple[str, ...] = importlib.import_module("bench.programs").PROGRAMS
+    if program not in known:
+        print(f"no program {program}; there are {', '.join(known)}", file=sys.stderr)
+        return 2
+    print(f"{machine_note()}, {processes.said(threads)}\n")
+    for line in importlib.import_module("bench.profiling").lines(program):
+        print(line, flush=True)
+    return 0
+
+
 def _line(row: Row) -> str:
     met = {None: "", True: "yes", False: "NO"}[row.reaches(row.must)]
     if row.reaches(row.aim):
         met = "aim"
+    beside = ", ".join(f"{_number(each, 'x')} {peer}" for peer, each in row.beside.items())
+    detail = "; ".join(each for each in (row.detail, beside) if each)
     return (
         f"{row.name:52} {row.peer:22} {_number(row.figure, row.unit):>14} "
-        f"{_number(row.must):>9} {_number(row.aim):>9}  {met:4} {row.detail}"
+        f"{_number(row.must):>9} {_number(row.aim):>9}  {met:4} {detail}"
     )
 
 
 def _number(figure: float | None, unit: str = "") -> str:
     if figure is None:
-        return ""
+        return "" if not unit else "not measured"
     text = f"{figure:,.0f}" if figure >= 1000 else f"{figure:.3g}"
     return f"{text} {unit}".rstrip()
 

@@ -11,9 +11,9 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -24,55 +24,75 @@ class Row:
     Attributes:
         name: What was measured.
         peer: What it stands beside; ``""`` for an absolute figure.
-        figure: The ratio, or the absolute figure in ``unit``.
+        figure: The ratio, or the absolute figure in ``unit``; None if it could not be measured,
+            and ``detail`` says why.
         unit: ``x`` for a ratio, else ``ns``, ``us``, ``ms``, ``events/s``.
         must, aim: Limits from the design, in the same unit; None where it names none.
         more_is_better: The limits are lower bounds.
         detail: Absolute figures and whatever else a reader needs.
+        beside: The same ratio to other peers, measured in the same rounds.
     """
 
     name: str
     peer: str
-    figure: float
+    figure: float | None
     unit: str = "x"
     must: float | None = None
     aim: float | None = None
     more_is_better: bool = False
     detail: str = ""
+    beside: Mapping[str, float] = field(default_factory=dict)
 
     def reaches(self, limit: float | None) -> bool | None:
-        """Whether the figure keeps a limit; None without one."""
-        if limit is None:
+        """Whether the figure keeps a limit; None without one of the two."""
+        if limit is None or self.figure is None:
             return None
         return self.figure >= limit if self.more_is_better else self.figure <= limit
 
 
-def seconds(call: Callable[[], object], repeats: int) -> float:
-    """Wall seconds for one call, over ``repeats`` calls with the garbage collector off."""
+@dataclass(frozen=True)
+class Times:
+    """Seconds per call in each round: on the clock, and of the processor in all threads."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+
+def spent(call: Callable[[], object], repeats: int) -> tuple[float, float]:
+    """Wall and processor seconds per call, over ``repeats`` with the garbage collector off."""
     was_on = gc.isenabled()
     gc.disable()
     try:
-        start = time.perf_counter()
+        cpu, start = time.process_time(), time.perf_counter()
         for _ in range(repeats):
             call()
-        return (time.perf_counter() - start) / repeats
+        wall = time.perf_counter() - start
+        return wall / repeats, (time.process_time() - cpu) / repeats
     finally:
         if was_on:
             gc.enable()
 
 
-def paired(
-    contenders: dict[str, Callable[[], object]],
+def seconds(call: Callable[[], object], repeats: int) -> float:
+    """Wall seconds for one call; see `spent`."""
+    return spent(call, repeats)[0]
+
+
+def paired_times(
+    contenders: Mapping[str, Callable[[], object]],
     *,
     rounds: int = 15,
     budget_s: float = 0.02,
-    within: dict[str, Callable[[], AbstractContextManager[object]]] | None = None,
-) -> dict[str, list[float]]:
-    """Time each contender once per round, in turn; seconds per call by name and round.
+    within: Mapping[str, Callable[[], AbstractContextManager[object]]] | None = None,
+    warm: bool = False,
+) -> dict[str, Times]:
+    """Time each contender once per round, in turn.
 
     Args:
         budget_s: Calls are repeated for about so long in each round.
         within: A context per contender, entered before its round and warmed up by one call.
+        warm: Each contender makes one more call before it is timed, in each round; so that it
+            finds its own data and threads, not those of whoever ran before.
     """
     around = within or {}
     repeats = {}
@@ -81,15 +101,29 @@ def paired(
             call()
             once = max(seconds(call, 1), 1e-7)
         repeats[name] = max(1, int(budget_s / once))
-    times: dict[str, list[float]] = {name: [] for name in contenders}
+    times = {name: Times() for name in contenders}
     for _ in range(rounds):
         for name, call in contenders.items():
             gc.collect()
             with around.get(name, nullcontext)():
-                if name in around:
+                if warm or name in around:
                     call()
-                times[name].append(seconds(call, repeats[name]))
+                wall, cpu = spent(call, repeats[name])
+            times[name].wall.append(wall)
+            times[name].cpu.append(cpu)
     return times
+
+
+def paired(
+    contenders: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int = 15,
+    budget_s: float = 0.02,
+    within: Mapping[str, Callable[[], AbstractContextManager[object]]] | None = None,
+) -> dict[str, list[float]]:
+    """Wall seconds per call by name and round; see `paired_times`."""
+    found = paired_times(contenders, rounds=rounds, budget_s=budget_s, within=within)
+    return {name: each.wall for name, each in found.items()}
 
 
 def ratio(times: dict[str, list[float]], ours: str, peer: str) -> float:

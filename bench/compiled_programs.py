@@ -1,0 +1,96 @@
+"""Compiled programs beside NumPy by hand, PyTorch, torch.compile and jax.jit.
+
+Each program of `bench.programs` runs in a process of its own for each number of threads; all
+contenders take turns in the same rounds there. A row is one back end at one case: the ratio to the
+peer that the design names, on the clock; then the same in processor time, and the other ratios.
+
+Invariant: a back end or a peer that cannot be measured has its reason in the row.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from bench import processes, programs
+from bench.measure import Row, Times, paired_times, ratio, seconds
+from bench.programs.case import JAX, OURS, PLAIN, TORCH_COMPILE, Case, line_up
+
+MOST_ROUNDS, FEWEST_ROUNDS = 15, 5
+CASE_S = 3.0  # for the rounds of a case, about
+BLOCK_S = 0.02  # of one contender in one round
+
+
+def rows() -> Iterator[Row]:
+    for program in programs.PROGRAMS:
+        for threads in processes.thread_counts():
+            yield from of_program(program, threads)
+
+
+def of_program(program: str, threads: int) -> Iterator[Row]:
+    """The rows of one program with a number of threads."""
+    found: dict[str, Any] = {}
+    broken = ""
+    try:
+        found = processes.measured("compiled_programs", threads, program)
+    except RuntimeError as error:
+        broken = str(error)
+    for case in programs.cases(program):
+        taken, first, left_out = found.get(case.name, ({}, {}, dict.fromkeys(case.makers, broken)))
+        times = {name: Times(**each) for name, each in taken.items()}
+        for backend in OURS:
+            row = _row(case, backend, processes.said(threads), times, left_out)
+            began = [f"{who} {first[who]:.2g} s" for who in (backend, TORCH_COMPILE, JAX)
+                     if who in first]  # fmt: skip
+            yield replace(row, detail=f"{row.detail}; first call: {', '.join(began)}")
+
+
+def _row(
+    case: Case, backend: str, threads: str, times: dict[str, Times], left_out: dict[str, str]
+) -> Row:
+    """The ratio of a back end to its peer, if both were measured, and to all others."""
+    limit = case.limits[backend]
+    name = f"{case.name}, {backend}, {threads}"
+    missing = next((each for each in (backend, limit.peer) if each not in times), None)
+    why = [f"{who}: {reason}" for who, reason in left_out.items() if who not in OURS]
+    if missing is not None:
+        why = list(dict.fromkeys([f"{missing}: {left_out[missing]}", *why]))
+    if backend not in times:
+        return Row(name, limit.peer, None, must=limit.must, aim=limit.aim, detail="; ".join(why))
+    wall = {who: each.wall for who, each in times.items()}
+    others = {who: ratio(wall, backend, who) for who in times if who not in (backend, limit.peer)}
+    detail = [f"{statistics.median(wall[backend]) * 1e3:.3g} ms"]
+    figure = None
+    if limit.peer in times:
+        figure = ratio(wall, backend, limit.peer)
+        cpu = ratio({who: each.cpu for who, each in times.items()}, backend, limit.peer)
+        detail += [f"{limit.peer} {statistics.median(wall[limit.peer]) * 1e3:.3g} ms",
+                   f"processor time {cpu:.3g} x"]  # fmt: skip
+    return Row(name, limit.peer, figure, must=limit.must, aim=limit.aim,
+               detail="; ".join([", ".join(detail), *why]), beside=others)  # fmt: skip
+
+
+def measured(program: str) -> dict[str, Any]:
+    """In a process of its own: per case the times of all contenders, and who is left out."""
+    processes.set_torch_threads()
+    return {case.name: _times(case) for case in programs.cases(program)}
+
+
+def _times(case: Case) -> tuple[dict[str, Any], dict[str, float], dict[str, str]]:
+    field = line_up(case, [each for each in case.makers if each != PLAIN])
+    runs = {name: each.run for name, each in field.contenders.items()}
+    for run in runs.values():  # the first runs compile, and fill caches and pools
+        run()
+        run()
+    gc.collect()
+    gc.freeze()  # the modules of all libraries: a collection in each round is short without them
+    block = sum(
+        max(2 * each, each + BLOCK_S) for each in (seconds(run, 1) for run in runs.values())
+    )
+    rounds = max(FEWEST_ROUNDS, min(MOST_ROUNDS, int(CASE_S / max(block, 1e-3))))
+    times = paired_times(runs, rounds=rounds, budget_s=BLOCK_S, warm=True)
+    gc.unfreeze()
+    return {name: vars(each) for name, each in times.items()}, field.first_s, field.left_out

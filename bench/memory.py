@@ -1,0 +1,120 @@
+"""How much memory a compiled program holds at most, planned against node by node.
+
+The figure is the largest sum of NumPy's arrays during a run, beyond arguments and parameters; what
+a plan keeps from run to run counts. Beside it stand the plan's own report on intermediate results,
+and by how much the process grew.
+
+Invariant: each form is measured in a process of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import resource
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench import processes, programs
+from bench.measure import Row
+from bench.programs.case import BACKENDS, EAGER, OURS, PLAIN, Case
+from bench.programs.ours import lowering_of, not_as_asked
+
+MB = 1e6
+RUNS = 3
+
+
+def rows() -> Iterator[Row]:
+    for program in programs.PROGRAMS:
+        name = programs.cases(program)[-1].name
+        found = {form: _of(program, form) for form in (EAGER, PLAIN, *OURS)}
+        for backend in OURS:
+            yield _row(f"memory, {name}, {backend}", found[backend], found[PLAIN], found[EAGER])
+
+
+def _of(program: str, form: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = processes.measured("memory", 1, program, form)
+    except RuntimeError as error:
+        return {"missing": str(error)}
+    return found
+
+
+def _row(name: str, ours: dict[str, Any], plain: dict[str, Any], eager: dict[str, Any]) -> Row:
+    missing = ours["missing"] or plain["missing"]
+    if missing:
+        return Row(name, "node by node", None, detail=missing)
+    detail = (
+        f"{ours['arrays'] / MB:.3g} MB, node by node {plain['arrays'] / MB:.3g} MB; the process "
+        f"grew by {ours['grown'] / MB:.3g} MB, {plain['grown'] / MB:.3g} MB"
+    )
+    if ours["planned"] is not None:
+        planned, unplanned, total = (each / MB for each in ours["planned"])
+        detail += (
+            f"; intermediate results {planned:.3g} MB, {unplanned:.3g} MB if not planned, "
+            f"{total:.3g} MB if none were let go"
+        )
+    beside = {} if eager["missing"] else {EAGER: ours["arrays"] / eager["arrays"]}
+    return Row(name, "node by node", ours["arrays"] / plain["arrays"], detail=detail,
+               beside=beside)  # fmt: skip
+
+
+def measured(program: str, form: str) -> dict[str, Any]:
+    """In a process of its own: bytes of arrays at most, its growth, what the plan reports."""
+    case: Case = programs.cases(program)[-1]
+    contender = case.makers[form]()
+    _forget_largest()
+    before = _largest()
+    for _ in range(RUNS):
+        contender.run()
+    grown = _largest() - before
+    planned = None
+    if contender.compiled is not None:
+        if missing := not_as_asked(contender.compiled, BACKENDS[form]):
+            return {"missing": missing}
+        report = lowering_of(contender.compiled).runner.memory
+        if report is not None:
+            planned = report.planned_bytes, report.unplanned_bytes, report.total_bytes
+    del contender
+    return {"missing": "", "arrays": _arrays(case, form), "grown": grown, "planned": planned}
+
+
+def _largest() -> int:
+    """The most bytes that this process has had in memory so far."""
+    found = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return found if sys.platform == "darwin" else found * 1024
+
+
+def _forget_largest() -> None:
+    """Begin anew with the most bytes, where Linux lets us; loading the libraries took some."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _arrays(case: Case, form: str) -> int:
+    """Bytes of arrays at most during a run, beyond those before the first."""
+    gc.collect()
+    tracemalloc.start()
+    contender = case.makers[form]()
+    before, _ = _traced()
+    contender.run()  # compiles; what it keeps is counted below
+    gc.collect()
+    _, others = _traced()
+    tracemalloc.reset_peak()
+    contender.run()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return most - others - before
+
+
+def _traced() -> tuple[int, int]:
+    """Bytes of arrays, and of everything else."""
+    domain = tracemalloc.DomainFilter(inclusive=True, domain=np.lib.tracemalloc_domain)
+    snapshot = tracemalloc.take_snapshot()
+    arrays = sum(each.size for each in snapshot.filter_traces([domain]).traces)
+    return arrays, sum(each.size for each in snapshot.traces) - arrays

@@ -1,0 +1,44 @@
+"""A compiled function's plan, apart from the calls around it.
+
+Invariant: these are the very objects that a call uses; nothing is lowered or built again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bench.programs.case import BACKENDS, Case
+from bench.programs.ours import lowering_of, not_as_asked
+from nodescope.engine.codegen.backend import Runner
+from nodescope.passes.pipeline import Lowered
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run, and what it is run on: ``runner.run(feeds)``."""
+
+    lowered: Lowered
+    runner: Runner
+    feeds: list[Any]
+
+
+def plan_of(case: Case, name: str) -> Plan:
+    """The plan of a case for one of our back ends.
+
+    Raises:
+        RuntimeError: The back end cannot be used here; the text says why.
+    """
+    contender = case.makers[name]()
+    contender.run()
+    if missing := not_as_asked(contender.compiled, BACKENDS[name]):
+        raise RuntimeError(missing)
+    found = lowering_of(contender.compiled)
+    assert found.lowered is not None
+    assert found.runner is not None
+    program = contender.compiled.graph(*contender.inputs)
+    given = dict(program.state)
+    for (_, value), each in zip(program._arguments, contender.inputs, strict=True):
+        given[value] = each.data
+    feeds = [given[each] for each in found.lowered.graph.inputs]
+    return Plan(found.lowered, found.runner, feeds)

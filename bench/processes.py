@@ -1,0 +1,94 @@
+"""Measuring in a process of its own, with a number of threads.
+
+NumPy's BLAS, OpenMP and XLA read how many threads they may use when they are loaded, so the
+variables are set, and the process is put on as many cores, before any of them is imported.
+
+Invariant: this module imports nothing that starts threads; what is measured prints to the error
+stream, the result alone goes to the parent.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+ONE_THREAD_FLAGS = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
+
+
+def thread_counts() -> tuple[int, ...]:
+    """One and two, as far as there are cores."""
+    return tuple(each for each in (1, 2) if each <= (os.cpu_count() or 1))
+
+
+def said(threads: int) -> str:
+    return f"{threads} thread" + ("" if threads == 1 else "s")
+
+
+def measured(
+    module: str,
+    threads: int,
+    *args: str,
+    environment: Mapping[str, str] | None = None,
+    limit_s: float = 300.0,
+) -> Any:
+    """What ``bench.<module>.measured(*args)`` returns in a process with so many threads.
+
+    Raises:
+        RuntimeError: The process failed, or took longer than ``limit_s``; the text says which.
+    """
+    try:
+        found = subprocess.run(
+            [sys.executable, "-m", "bench.processes", module, str(threads), *args],
+            cwd=Path(__file__).resolve().parents[1],
+            env={**os.environ, **(environment or {})},
+            stdout=subprocess.PIPE,
+            timeout=limit_s,
+            text=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"took longer than {limit_s:.0f} s") from None
+    if found.returncode:
+        raise RuntimeError(f"its process ended with {found.returncode}")
+    return json.loads(found.stdout)
+
+
+def confine(threads: int) -> None:
+    """This process: so many threads for each library, on as many cores."""
+    os.environ.update(dict.fromkeys(VARIABLES, str(threads)))
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    if threads == 1:
+        os.environ.update(ONE_THREAD_FLAGS)
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, set(cores[-threads:]))
+
+
+def set_torch_threads() -> None:
+    """torch counts cores by itself unless it is told."""
+    try:
+        import torch
+    except ImportError:
+        return
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+
+
+def main() -> None:
+    module, threads, *args = sys.argv[1:]
+    confine(int(threads))
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    assert "numpy" not in sys.modules, "it was loaded before its threads were set"
+    found = importlib.import_module(f"bench.{module}").measured(*args)
+    with os.fdopen(answer, "w") as out:
+        json.dump(found, out)
+
+
+if __name__ == "__main__":
+    main()
