@@ -143,6 +143,11 @@ class Entry:
                 return FROM_GRADIENT, self._place(binding), None
         raise AssertionError(f"value {value} of {self.name} is fed by nothing")
 
+    def lowerings(self) -> list[tuple[str, Lowering]]:
+        """What of it is compiled: the function, and its derivatives that were asked for."""
+        derivatives = [] if self.joint is None else self.joint.lowerings()
+        return [("the function", self.lowering), *(("its derivative", d) for d in derivatives)]
+
     # Whether it fits
 
     def stale(self, leaves: Sequence[Any]) -> str:

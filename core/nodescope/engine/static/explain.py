@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from nodescope.engine.static.entry import Entry
+from nodescope.engine.static.report import Report, report_of
 from nodescope.engine.static.tracing import Traced
 from nodescope.engine.tensor import Tensor
 from nodescope.ir.graph import TensorSpec
@@ -49,6 +50,7 @@ class Trace:
         grads: Whose ``.grad`` it sets.
         phases: Number of nodes by phase.
         dynamic: Which leading dimension is dynamic, or why none is, or ``""``.
+        compiled: How the function was compiled, and its derivative, if it was asked for.
     """
 
     number: int
@@ -64,6 +66,7 @@ class Trace:
     grads: tuple[str, ...]
     phases: dict[str, int] = field(default_factory=dict)
     dynamic: str = ""
+    compiled: tuple[Report, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"trace {self.number}: {self.reason}"]
@@ -85,6 +88,7 @@ class Trace:
             lines.append(f"  sets .grad of: {', '.join(self.grads)}")
         if self.dynamic:
             lines.append(f"  {self.dynamic}")
+        lines.extend(f"  {line}" for each in self.compiled for line in str(each).split("\n"))
         return "\n".join(lines)
 
 
@@ -168,6 +172,7 @@ def explained(number: int, record: Record) -> Trace:
         grads=tuple(_called(each, traced) for each, _ in traced.grads),
         phases=dict(Counter(node.phase for node in entry.graph.nodes)),
         dynamic=record.dynamic,
+        compiled=tuple(report_of(each, of) for of, each in entry.lowerings()),
     )  # fmt: skip
 
 

@@ -176,6 +176,10 @@ class Joint:
             tensors[position] = each
         return tensors
 
+    def lowerings(self) -> list[Lowering]:
+        """The derivatives that have run."""
+        return [each.lowering for each in self._backwards.values() if each.lowering.lowered]
+
     def backward(self, present: tuple[bool, ...]) -> Backward:
         """The derivative for cotangents that come through some of the roots."""
         with self._lock:

@@ -22,6 +22,7 @@ from nodescope.engine.codegen.backend import Kernel, Runner
 from nodescope.engine.execution.replay import place
 from nodescope.engine.state import State, current
 from nodescope.engine.static.lowering import Lowering
+from nodescope.engine.static.report import costs_of
 from nodescope.engine.tensor import Tensor, make
 from nodescope.ir.graph import Graph, Node
 from nodescope.ir.identity import Cursor, Entry
@@ -116,7 +117,8 @@ class Watched:
 
             for event in events_of(
                 lowering.lowered, lowering.name, new_id, backend=lowering.backend,
-                fallback=lowering.reason, memory=lowering.memory(),
+                fallback=lowering.reason, costs=costs_of(lowering.lowered),
+                memory=lowering.memory(),
                 compile_ms=(lowering.lower_ns + lowering.build_ns) / 1e6,
             ):  # fmt: skip
                 tracer.bus.emit(event)

@@ -1,0 +1,269 @@
+"""Report: how a graph was compiled, as data and as a table that one wants to read.
+
+Invariant: describes what happened; nothing is compiled or run for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodescope.engine.codegen.backend import MemoryReport
+from nodescope.engine.static.lowering import Lowering
+from nodescope.ir.graph import Graph, Node
+from nodescope.passes.cost import Machine, node_work, roof, this_machine
+from nodescope.passes.pipeline import Lowered, Stage
+
+_MOST_KERNELS = 24  # lines that are printed; the data holds all
+_MOST_REASONS = 8
+_UNITS = ("", " k", " M", " G", " T")
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one pass did.
+
+    Attributes:
+        name: The pass.
+        before, after: Number of nodes.
+        rules: How often each of its rules was used.
+        took_ms: Milliseconds, without verification.
+    """
+
+    name: str
+    before: int
+    after: int
+    rules: dict[str, int]
+    took_ms: float
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A node of the compiled graph.
+
+    Attributes:
+        name: Of the node.
+        what: Its op; for a kernel of several nodes its pattern.
+        covers: Names of the nodes that it holds, if several.
+        flops, moved: Operations, and bytes in and out.
+        intensity: Flops per byte.
+        bound: ``memory`` or ``compute``.
+        least_us: Microseconds that it needs at least by the roofline of this machine.
+        source: The user's line of its first node.
+    """
+
+    name: str
+    what: str
+    covers: tuple[str, ...]
+    flops: int
+    moved: int
+    intensity: float
+    bound: str
+    least_us: float
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """How one graph was compiled.
+
+    Attributes:
+        of: ``"the function"`` or ``"its derivative"``.
+        backend: What runs it, ``""`` as long as it has not run.
+        fallback: Why that is not what was asked for, or ``""``.
+        passes: In order.
+        fates: How many traced nodes were kept, fused, merged and so on.
+        kernels: Nodes that run, those with the most work first.
+        memory: What intermediate results take, if it was planned.
+        unfused: Pairs of neighbours that are not one kernel, and why.
+        lower_ms, build_ms: How long passes and back end took.
+        machine: Speeds that ``least_us`` counts with.
+    """
+
+    of: str
+    backend: str = ""
+    fallback: str = ""
+    passes: tuple[Pass, ...] = ()
+    fates: dict[str, int] = field(default_factory=dict)
+    kernels: tuple[Kernel, ...] = ()
+    memory: MemoryReport | None = None
+    unfused: tuple[str, ...] = ()
+    lower_ms: float = 0.0
+    build_ms: float = 0.0
+    machine: Machine | None = None
+
+    def __str__(self) -> str:
+        if not self.backend:
+            why = f": {self.fallback}" if self.fallback else ", it has not run yet"
+            return f"{self.of} is not compiled{why}"
+        took = f"passes {self.lower_ms:.1f} ms, code {self.build_ms:.1f} ms"
+        lines = [f"{self.of}, compiled for {self.backend!r} ({took})"]
+        if self.fallback:
+            lines.append(f"  not as asked: {self.fallback}")
+        lines.extend(_indented(self._passes()))
+        fates = ", ".join(f"{count} {kind}" for kind, count in self.fates.items())
+        lines.append(f"  fate of the traced nodes: {fates or 'there are none'}")
+        if self.memory is not None:
+            lines.append(f"  memory: {_memory(self.memory)}")
+        lines.extend(_indented(self._kernels()))
+        if self.unfused:
+            lines.append(f"  apart: {len(self.unfused)} pairs of neighbours are not one kernel")
+            lines.extend(f"    {each}" for each in self.unfused[:_MOST_REASONS])
+            if len(self.unfused) > _MOST_REASONS:
+                lines.append(f"    and {len(self.unfused) - _MOST_REASONS} more")
+        return "\n".join(lines)
+
+    def _passes(self) -> list[str]:
+        rows = []
+        for each in self.passes:
+            if each.rules:
+                rules = ", ".join(f"{name} ×{n}" if n > 1 else name
+                                  for name, n in each.rules.items())  # fmt: skip
+                change = f"{each.before} → {each.after}"
+                rows.append((each.name, change, f"{each.took_ms:.1f} ms", rules))
+        idle = [each.name for each in self.passes if not each.rules]
+        known = {row[0] for row in rows}
+        idle = [each for each in dict.fromkeys(idle) if each not in known]
+        found = _table(("pass", "nodes", "time", "what it did"), rows, right={1, 2})
+        return [*found, f"nothing to do for: {', '.join(idle)}"] if idle else found
+
+    def _kernels(self) -> list[str]:
+        rows = [
+            (each.name, each.what, _quantity(each.flops), _quantity(each.moved) + "B",
+             f"{each.intensity:.2g}", each.bound, f"{each.least_us:.1f} us",
+             _covered(each.covers))
+            for each in self.kernels[:_MOST_KERNELS]
+        ]  # fmt: skip
+        head = ("kernel", "op or pattern", "flops", "moved", "flops/B", "bound", "at least",
+                "covers")  # fmt: skip
+        lines = _table(head, rows, right={2, 3, 4, 6})
+        if len(self.kernels) > _MOST_KERNELS:
+            rest = self.kernels[_MOST_KERNELS:]
+            least = sum(each.least_us for each in rest)
+            lines.append(f"and {len(rest)} more, at least {least:.1f} us together")
+        if self.machine is not None:
+            lines.append(
+                f"roofline of one core: {self.machine.flops / 1e9:.0f} Gflop/s, "
+                f"{self.machine.bandwidth / 1e9:.1f} GB/s, they meet at "
+                f"{self.machine.ridge:.1f} flops/B"
+            )
+        return lines
+
+
+def report_of(lowering: Lowering, of: str) -> Report:
+    """How a graph was compiled, so far."""
+    lowered, runner = lowering.lowered, lowering.runner
+    if lowered is None or runner is None:
+        return Report(of, fallback=lowering.reason)
+    machine = this_machine()
+    return Report(
+        of=of,
+        backend=lowering.backend,
+        fallback=lowering.reason,
+        passes=tuple(map(_pass, lowered.stages)),
+        fates=dict(Counter(fate.kind for fate in lowered.provenance.fates.values()).most_common()),
+        kernels=tuple(sorted(_kernels(lowered, machine), key=lambda each: -each.least_us)),
+        memory=runner.memory,
+        unfused=tuple(_reasons(lowered)),
+        lower_ms=lowering.lower_ns / 1e6,
+        build_ms=lowering.build_ns / 1e6,
+        machine=machine,
+    )
+
+
+def costs_of(lowered: Lowered) -> dict[int, dict[str, Any]]:
+    """Flops, bytes, intensity and bound of the nodes that run, as a recording keeps them."""
+    specs = {each.id: each.spec for each in lowered.graph.values}
+    found = {}
+    for node in lowered.graph.nodes:
+        if node.family != "leaf":
+            work = node_work(node, specs)
+            where = roof(work)
+            found[node.id] = {
+                "flops": work.flops, "bytes": work.moved, "intensity": work.intensity,
+                "bound": where.bound, "least_ns": where.least_s * 1e9,
+            }  # fmt: skip
+    return found
+
+
+def _pass(stage: Stage) -> Pass:
+    return Pass(
+        stage.name, len(stage.before.nodes), len(stage.after.nodes),
+        dict(Counter(each.rule for each in stage.rewrites).most_common()), stage.took_ns / 1e6,
+    )  # fmt: skip
+
+
+def _kernels(lowered: Lowered, machine: Machine) -> Iterable[Kernel]:
+    specs = {each.id: each.spec for each in lowered.graph.values}
+    for node in lowered.graph.nodes:
+        if node.family == "leaf":
+            continue
+        work = node_work(node, specs)
+        where = roof(work, machine)
+        body: Graph | None = node.attrs["body"] if node.op == "fused" else None
+        yield Kernel(
+            node.name, node.attrs["pattern"] if body else node.op,
+            tuple(each.name for each in body.nodes) if body else (),
+            work.flops, work.moved, work.intensity, where.bound, where.least_s * 1e6,
+            str(node.source or ""),
+        )  # fmt: skip
+
+
+def _reasons(lowered: Lowered) -> Iterable[str]:
+    names: dict[int, str] = {}
+    for graph in (*(stage.before for stage in lowered.stages), lowered.graph):
+        names.update(_names(graph.nodes))
+    for stage in lowered.stages:
+        for each in stage.unfused:
+            producer, consumer = (names.get(i, f"@{i}") for i in (each.producer, each.consumer))
+            yield f"{producer} → {consumer}: {each.reason}"
+
+
+def _names(nodes: Sequence[Node]) -> Mapping[int, str]:
+    return {node.id: node.name for node in nodes}
+
+
+# Text
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], right: set[int]) -> list[str]:
+    if not rows:
+        return []
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    return [
+        "  ".join(
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in (head, *rows)
+    ]
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"  {each}" for each in lines]
+
+
+def _covered(names: tuple[str, ...]) -> str:
+    """Last parts of names, as many as one can read."""
+    short = [each.rpartition("/")[2] for each in names]
+    most = 6
+    return ", ".join(short[:most]) + (f" and {len(short) - most} more" if len(short) > most else "")
+
+
+def _quantity(number: float) -> str:
+    for unit in _UNITS:
+        if abs(number) < 1000 or unit == _UNITS[-1]:
+            text = f"{number:.0f}" if unit == "" else f"{number:.3g}"
+            return f"{text}{unit or ' '}"
+        number /= 1000
+    return ""
+
+
+def _memory(memory: MemoryReport) -> str:
+    return (
+        f"{_quantity(memory.planned_bytes)}B planned, {_quantity(memory.unplanned_bytes)}B at the "
+        f"peak without a plan, {_quantity(memory.total_bytes)}B of results in all, "
+        f"{memory.in_place} in place"
+    )
