@@ -132,7 +132,7 @@ class Cache:
             if entry.name.endswith(".so"):
                 found.append((info.st_mtime, info.st_size, entry.name[: -len(".so")]))
             elif entry.name.endswith(".tmp") and now - info.st_mtime > 6 * _IN_USE_S:
-                os.unlink(entry.path)  # of a process that was killed
+                Path(entry.path).unlink(missing_ok=True)  # of a process that was killed
         found.sort()
         size, count, removed = sum(each[1] for each in found), len(found), 0
         for used, held, key in found:

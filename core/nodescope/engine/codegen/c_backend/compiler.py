@@ -122,7 +122,8 @@ def fingerprint(command: tuple[str, ...], cpu: str) -> str:
         info = os.stat(real)
     except OSError as error:
         raise CompilerError(f"the compiler {real} cannot be read: {error.strerror}") from None
-    parts = (*command, real, info.st_mtime_ns, info.st_size, cpu, libc(), FORMAT, EXACT)
+    ticks = steady_ticks()
+    parts = (*command, real, info.st_mtime_ns, info.st_size, cpu, libc(), ticks, FORMAT, EXACT)
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:32]
 
 
@@ -143,11 +144,22 @@ def vector_functions() -> int:
     return 2 if version >= (2, 35) else 1 if version >= (2, 22) else 0
 
 
+def steady_ticks() -> bool:
+    """Whether the processor's own counter is what the system tells the time by."""
+    try:
+        source = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+        return platform.machine() == "x86_64" and source.read_text().strip() == "tsc"
+    except OSError:
+        return False
+
+
 def attempts(cpu: str) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Flags and libraries to try, the fastest code first, the most cautious last."""
     words = set(cpu.split())
     native = ("-march=native", "-mprefer-vector-width=512") if "avx512f" in words else (
         "-march=native",)  # fmt: skip
+    if steady_ticks():
+        native = (*native, "-DNS_TSC")
     level = vector_functions()
     found: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
     if level:

@@ -6,6 +6,7 @@ whatever goes wrong is a `CompilerError` of one sentence, and the other back end
 
 from __future__ import annotations
 
+import _ctypes
 import atexit
 import ctypes
 import hashlib
@@ -185,11 +186,12 @@ def _compiler() -> Compiler:
         key = hashlib.sha256("\0".join(map(str, words)).encode()).hexdigest()
         tool = Compiler(command, version, flags, libraries, key)
         try:
+            before = selftest.flushes()
             library = _find_or_build(
                 selftest.SOURCE, tool, False, _key(selftest.SOURCE, tool, False),
                 time.perf_counter(),
             )  # fmt: skip
-            selftest.check(library.function)
+            selftest.check(library.function, before)
         except CompilerError as error:
             if failed is None:
                 failed = error
@@ -312,6 +314,8 @@ def _load(path: Path, key: str) -> ctypes.CDLL:
     except ValueError:
         stamp = b""
     if stamp != key.encode():
+        if hasattr(_ctypes, "dlclose"):  # else its name would find it again
+            _ctypes.dlclose(handle._handle)
         raise CompilerError("what the compiler made is not what it was given")
     return handle
 

@@ -1,0 +1,139 @@
+"""The BLAS that NumPy itself is linked with, as addresses for C.
+
+Its functions are found by name among what NumPy's own extension module depends on, so that every
+kind of build is covered, and the library is never loaded twice.
+
+Invariant: an address is given out only after the function behind it multiplied as `np.matmul` does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import itertools
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_LETTERS = {"float32": "s", "float64": "d"}
+_ROWS, _PLAIN, _TURNED = 101, 111, 112  # of CBLAS: row-major, not transposed, transposed
+
+
+class Function(NamedTuple):
+    """A function of CBLAS.
+
+    Attributes:
+        address: Where it is.
+        bits: 32 or 64: the size of its integers (dimensions, strides; enumerations are C's int).
+    """
+
+    address: int
+    bits: int
+
+
+def gemm(dtype: str) -> Function | None:
+    """``cblas_sgemm`` or ``cblas_dgemm``; None if there is none, and `missing` says why."""
+    return _found("gemm", dtype)[0]
+
+
+def gemv(dtype: str) -> Function | None:
+    """``cblas_sgemv`` or ``cblas_dgemv``; None if there is none, and `missing` says why."""
+    return _found("gemv", dtype)[0]
+
+
+def missing(dtype: str = "float32") -> str:
+    """Why products cannot be made from C, or ``""``."""
+    return _found("gemm", dtype)[1] or _found("gemv", dtype)[1]
+
+
+@cache
+def _found(name: str, dtype: str) -> tuple[Function | None, str]:
+    letter = _LETTERS.get(dtype)
+    if letter is None:
+        return None, f"there is no BLAS for {dtype}"
+    wrong = ""
+    for symbol, bits in _named(f"{letter}{name}"):
+        kind = ctypes.c_int64 if bits == 64 else ctypes.c_int32
+        test = _test_gemm if name == "gemm" else _test_gemv
+        if test(symbol, kind, dtype):
+            address = ctypes.cast(symbol, ctypes.c_void_p).value
+            assert address is not None
+            return Function(address, bits), ""
+        wrong = f"the BLAS of NumPy has a {letter}{name} that multiplies otherwise"
+    return None, wrong or f"the BLAS of NumPy shows no {letter}{name}"
+
+
+def _named(name: str) -> Iterator[tuple[Any, int]]:
+    """Functions that could be it, with the size of their integers."""
+    try:
+        library = ctypes.CDLL(_extension())
+    except OSError:
+        return
+    for pattern, bits in (
+        ("scipy_cblas_{}64_", 64), ("cblas_{}64_", 64), ("cblas_{}_64", 64),
+        ("cblas_{}$NEWLAPACK$ILP64", 64), ("scipy_cblas_{}", 32), ("cblas_{}", _plain_bits()),
+    ):  # fmt: skip
+        symbol = getattr(library, pattern.format(name), None)
+        if symbol is not None:
+            yield symbol, bits
+
+
+def _extension() -> str:
+    return str(importlib.import_module("numpy._core._multiarray_umath").__file__)
+
+
+def _plain_bits() -> int:
+    """Integers of a BLAS whose names do not tell: of 64 bits if it was configured so."""
+    try:
+        found = str(np.show_config(mode="dicts"))
+    except (TypeError, ValueError):
+        return 32
+    return 64 if "ilp64" in found.lower() or "USE64BITINT" in found else 32
+
+
+def _test_gemm(function: Any, integer: Any, dtype: str) -> bool:
+    """Whether it multiplies parts of matrices, either way round, onto what is there."""
+    number = ctypes.c_float if dtype == "float32" else ctypes.c_double
+    pointer, enum = ctypes.c_void_p, ctypes.c_int
+    call = ctypes.CFUNCTYPE(
+        None, enum, enum, enum, integer, integer, integer, number, pointer, integer, pointer,
+        integer, number, pointer, integer,
+    )(ctypes.cast(function, pointer).value or 0)  # fmt: skip
+    m, n, k = 3, 5, 4
+    left = np.arange(m * 7, dtype=dtype).reshape(m, 7)
+    right = (np.arange(k * 9, dtype=dtype) % 11).reshape(k, 9)
+    for first, second in itertools.product((False, True), repeat=2):
+        a = np.ascontiguousarray(left.T) if first else left
+        b = np.ascontiguousarray(right.T) if second else right
+        out = np.ones((m, 8), dtype)
+        call(
+            _ROWS, _TURNED if first else _PLAIN, _TURNED if second else _PLAIN, m, n, k, 2.0,
+            a.ctypes.data, a.shape[1], b.ctypes.data, b.shape[1], 0.5, out.ctypes.data, 8,
+        )  # fmt: skip
+        wanted = np.ones((m, 8), dtype)
+        wanted[:, :n] = 2.0 * np.matmul(left[:, :k], right[:, :n]) + 0.5
+        if not np.array_equal(out, wanted):
+            return False
+    return True
+
+
+def _test_gemv(function: Any, integer: Any, dtype: str) -> bool:
+    number = ctypes.c_float if dtype == "float32" else ctypes.c_double
+    pointer, enum = ctypes.c_void_p, ctypes.c_int
+    call = ctypes.CFUNCTYPE(
+        None, enum, enum, integer, integer, number, pointer, integer, pointer, integer, number,
+        pointer, integer,
+    )(ctypes.cast(function, pointer).value or 0)  # fmt: skip
+    matrix = np.arange(12, dtype=dtype).reshape(3, 4)
+    for turned in (False, True):
+        a = matrix.T if turned else matrix
+        x, y = np.arange(a.shape[1], dtype=dtype), np.ones(a.shape[0], dtype)
+        call(
+            _ROWS, _TURNED if turned else _PLAIN, 3, 4, 2.0, matrix.ctypes.data, 4,
+            x.ctypes.data, 1, 0.5, y.ctypes.data, 1,
+        )  # fmt: skip
+        if not np.array_equal(y, 2.0 * np.matmul(a, x) + 0.5):
+            return False
+    return True

@@ -1,0 +1,478 @@
+"""Finding a compiler, building and loading: what goes wrong is made to go wrong, for real."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import select
+import shutil
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nodescope.engine.codegen.c_backend import cache as caches
+from nodescope.engine.codegen.c_backend import compiler as compilers
+from nodescope.engine.codegen.c_backend import toolchain
+from nodescope.engine.codegen.c_backend.prelude import complete
+from nodescope.errors import CompilerError
+
+REAL = shutil.which("cc") or "cc"
+SOURCE = "NS_EXPORT i64 answer(i64 x) { return x * 2 + %d; }\n"
+
+
+def source(number: int = 1) -> str:
+    return complete(SOURCE % number)
+
+
+def answer(library: toolchain.Library, x: int = 20) -> int:
+    found = library.function("answer", ctypes.c_int64, result=ctypes.c_int64)(x)
+    assert isinstance(found, int)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A cache of the test's own, and nothing found out yet."""
+    monkeypatch.setenv("NODESCOPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("NODESCOPE_CC", raising=False)
+    monkeypatch.delenv("CC", raising=False)
+    toolchain.forget()
+    yield tmp_path / "cache" / "c"
+    toolchain.forget()
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
+    """Puts a shell script in the compiler's place; ``$out`` is what ``-o`` names."""
+
+    def make(body: str) -> None:
+        path = tmp_path / "fakecc"
+        path.write_text(
+            "#!/bin/sh\n"
+            'case "$1" in --version|-dumpmachine) echo fake 1.0; exit 0;; esac\n'
+            'for each in "$@"; do [ "$last" = -o ] && out="$each"; last="$each"; done\n' + body
+        )
+        path.chmod(0o755)
+        monkeypatch.setenv("NODESCOPE_CC", str(path))
+
+    return make
+
+
+def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own, with this one's cache."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=100,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+    )  # fmt: skip
+
+
+# What works
+
+
+def test_a_source_is_built_once_and_then_found() -> None:
+    first = toolchain.build(source())
+    assert (answer(first), first.found) == (41, False)
+    assert toolchain.build(source()) is first
+    toolchain.forget()
+    again = toolchain.build(source())
+    assert (answer(again), again.found) == (41, True)
+    assert toolchain.unavailable() == ""
+
+
+def test_other_sources_flags_and_threads_are_other_libraries() -> None:
+    built = [toolchain.build(source(1)), toolchain.build(source(2)),
+             toolchain.build(source(1), openmp=True)]  # fmt: skip
+    assert [answer(each) for each in built] == [41, 42, 41]
+    assert len({each.path for each in built}) == 3
+
+
+def test_a_known_compiler_is_not_run_again(cache: Path) -> None:
+    assert toolchain.unavailable() == ""
+    toolchain.build(source())
+    (note,) = cache.glob("*.json")
+    told = json.loads(note.read_text())
+    told["version"] = "as it stands in the note"
+    note.write_text(json.dumps(told))
+    toolchain.forget()
+    assert toolchain.compiler().version == "as it stands in the note"
+    assert toolchain.build(source()).found
+    note.write_text("{")  # half of a note is none
+    toolchain.forget()
+    assert toolchain.compiler().version != "as it stands in the note"
+
+
+def test_flags_keep_every_result() -> None:
+    flags = toolchain.compiler().flags
+    for each in ("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv"):
+        assert each in flags
+    assert not [each for each in flags if "fast" in each or "unsafe" in each]
+    wide = any("512" in each for each in flags)
+    assert wide == ("avx512f" in compilers.processor().split() and "-march=native" in flags)
+
+
+def test_denormals_and_the_mode_of_the_processor_stay_as_they_were() -> None:
+    mode = toolchain.build(
+        complete(
+            "NS_EXPORT u32 mode(void) {\n#ifdef __SSE__\n return __builtin_ia32_stmxcsr() & 0xffc0;"
+            "\n#else\n return 0;\n#endif\n}\n"
+        )
+    ).function("mode", result=ctypes.c_uint32)
+    before = mode()
+    kernel = toolchain.build(
+        complete(
+            "NS_EXPORT void run(f32 *x, i64 n) {"
+            " for (i64 i = 0; i < n; i++) x[i] = ns_exp_f32(ns_sin_f32(x[i])) * x[i]; }\n"
+        )
+    )
+    x = np.full(37, 1e-40, np.float32)
+    kernel.function("run", ctypes.c_void_p, ctypes.c_int64)(x.ctypes.data, x.size)
+    assert np.array_equal(x, np.full(37, 1e-40, np.float32))
+    assert mode() == before
+    assert np.float32(1e-40) * np.float32(1) != 0
+
+
+def test_threads_wait_for_one_compilation() -> None:
+    found: list[toolchain.Library] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(toolchain.build(source(7)))) for _ in range(8)
+    ]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(found) == 8
+    assert len({id(each) for each in found}) == 1
+
+
+BUILD = """
+    import ctypes, sys, threading
+    from nodescope.engine.codegen.c_backend import toolchain
+    from nodescope.engine.codegen.c_backend.prelude import complete
+    said = []
+    for number in map(int, sys.stdin.readline().split()):
+        text = complete("NS_EXPORT i64 answer(i64 x) { return x * 2 + %d; }\\n" % number)
+        library = toolchain.build(text)
+        run = library.function("answer", ctypes.c_int64, result=ctypes.c_int64)
+        said.append(run(100) - 200)
+    print(*said)
+"""
+
+
+def test_processes_build_the_same_and_other_sources_at_once(cache: Path) -> None:
+    wanted = ["1 2 3", "1 2 3", "3 2 1", "1 4 5", "6 7 1", "1 2 3"]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(BUILD)], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        for _ in wanted
+    ]  # fmt: skip
+    for process, numbers in zip(processes, wanted, strict=True):  # all are up before one begins
+        assert process.stdin is not None
+        process.stdin.write(numbers + "\n")
+        process.stdin.close()
+        process.stdin = None
+    for process, numbers in zip(processes, wanted, strict=True):
+        out, err = process.communicate(timeout=100)
+        assert (out.strip(), err) == (numbers, "")
+    names = [each.name for each in cache.iterdir()]
+    assert len([name for name in names if name.endswith(".so")]) == 8  # 7 and the self-test
+    assert not [name for name in names if name.endswith(".tmp") or name.startswith(".build")]
+
+
+# What is damaged
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "flipped", "no sum", "other's"])
+def test_a_damaged_library_is_built_again(damage: str, cache: Path) -> None:
+    library = toolchain.build(source())
+    other = toolchain.build(source(2))
+    content = library.path.read_bytes()
+    told = library.path.with_suffix(".sum")
+    if damage == "no sum":
+        told.unlink()
+    elif damage == "other's":  # whole, but not what the name says
+        library.path.unlink()
+        shutil.copyfile(other.path, library.path)
+        shutil.copyfile(other.path.with_suffix(".sum"), told)
+    else:
+        worse = {"truncated": content[:999], "empty": b"",
+                 "flipped": content[:500] + bytes([content[500] ^ 1]) + content[501:]}  # fmt: skip
+        library.path.unlink()  # a file of its own: the one that was loaded is mapped
+        library.path.write_bytes(worse[damage])
+    if damage == "other's":
+        found = python(BUILD.replace("sys.stdin.readline()", "'1'"))
+        assert (found.stdout.strip(), found.stderr) == ("1", "")
+    else:
+        toolchain.forget()
+        again = toolchain.build(source())
+        assert (answer(again), again.found) == (41, False)
+    assert library.path.read_bytes() == content  # the same text gives the same bytes
+
+
+def test_the_oldest_libraries_go_first_and_those_in_use_stay(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, reason = caches.opened(cache)
+    assert kept is not None, reason
+    now = time.time()
+    for i in range(6):
+        path = kept.publish(f"k{i}", b"x" * 1000)
+        os.utime(path, (now - 1000 * i, now - 1000 * i))
+    (cache / ".left.tmp").write_bytes(b"")
+    os.utime(cache / ".left.tmp", (now - 9e5, now - 9e5))
+    monkeypatch.setattr(caches, "MOST_BYTES", 3500)
+    assert kept.evict(now) == 3
+    assert sorted(each.stem for each in cache.glob("*.so")) == ["k0", "k1", "k2"]
+    assert len(list(cache.iterdir())) == 6  # with their sums, and what a dead process left is gone
+    monkeypatch.setattr(caches, "MOST_BYTES", 0)
+    assert kept.evict(now) == 2
+    assert [each.stem for each in cache.glob("*.so")] == ["k0"]  # used a moment ago
+    assert kept.find("k0") is not None
+
+
+# What is missing or broken
+
+
+def unusable() -> str:
+    reason = toolchain.unavailable()
+    assert reason
+    assert "\n" not in reason
+    with pytest.raises(CompilerError):
+        toolchain.build(source())
+    return reason
+
+
+def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "no C compiler on PATH" in unusable()
+
+
+def test_a_name_that_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODESCOPE_CC", "no-such-compiler")
+    assert "'no-such-compiler'" in unusable()
+
+
+@pytest.mark.parametrize("flag", ["-ffast-math", "-Ofast", "-funsafe-math-optimizations"])
+def test_a_compiler_told_to_be_inexact(flag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODESCOPE_CC", f"{REAL} {flag}")
+    assert flag in unusable()
+
+
+def test_a_compiler_that_fails(fake: Callable[[str], None]) -> None:
+    fake("echo one; echo two >&2; echo three; echo 'fatal: no licence' >&2; exit 3")
+    reason = unusable()
+    assert "status 3" in reason
+    assert "no licence" in reason
+    assert "one;" not in reason  # the last lines only
+
+
+def test_a_compiler_that_hangs(
+    fake: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(compilers, "TIMEOUT_S", 0.3)
+    fake(f"sleep 1000 & echo $! > {tmp_path}/child; wait")
+    start = time.monotonic()
+    assert "not done after 0.3 s" in unusable()
+    assert time.monotonic() - start < 60
+    child = int((tmp_path / "child").read_text())
+    try:  # killed with it
+        handle = os.pidfd_open(child)
+    except ProcessLookupError:
+        return
+    with os.fdopen(handle):
+        assert select.select([handle], [], [], 60)[0]
+
+
+def test_a_compiler_that_writes_garbage(fake: Callable[[str], None]) -> None:
+    fake('echo rubbish > "$out"')
+    assert "cannot be loaded" in unusable()
+
+
+def test_a_compiler_that_writes_nothing(fake: Callable[[str], None]) -> None:
+    fake("exit 0")
+    assert "left no library" in unusable()
+
+
+def test_a_compiler_that_gives_something_else(fake: Callable[[str], None], tmp_path: Path) -> None:
+    other = toolchain.build(source()).path
+    shutil.copyfile(other, tmp_path / "other.so")
+    fake(f'cp {tmp_path}/other.so "$out"')
+    assert "not what it was given" in unusable()
+
+
+def test_a_compiler_that_computes_wrongly(fake: Callable[[str], None]) -> None:
+    fake(f"sed -i 's/a [*] 0.5f/a * 0.25f/' kernel.c; exec {REAL} \"$@\"")
+    assert "computes wrongly" in unusable()
+
+
+def test_a_compiler_that_turns_off_denormals() -> None:
+    # In a process of its own, although the mode is put back.
+    found = python(
+        f"""
+        import os, pathlib, numpy as np
+        path = pathlib.Path(os.environ["NODESCOPE_CACHE"] + "-fast")
+        path.write_text('#!/bin/sh\\nexec {REAL} "$@" -ffast-math\\n')
+        path.chmod(0o755)
+        os.environ["NODESCOPE_CC"] = str(path)
+        from nodescope.engine.codegen.c_backend import toolchain
+        print(toolchain.unavailable())
+        print(np.float32(1e-40) * np.float32(1) != 0)
+        """
+    )
+    reason, denormals = found.stdout.splitlines()
+    assert re.search("denormals|wrong", reason), found.stderr
+    assert denormals == "True"
+
+
+def test_a_source_that_is_not_c() -> None:
+    assert toolchain.unavailable() == ""
+    with pytest.raises(CompilerError, match=r"failed with status 1: .*error"):
+        toolchain.build("this is not C;\n")
+    assert toolchain.unavailable() == ""  # the fault was the text's
+
+
+def test_a_name_that_the_library_lacks() -> None:
+    with pytest.raises(CompilerError, match="has no question"):
+        toolchain.build(source()).address("question")
+
+
+# Where nothing can be written
+
+
+def privately(reason: str) -> None:
+    """It goes on in a folder of its own, and says so once."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        library = toolchain.build(source())
+        other = toolchain.build(source(2))
+    assert (answer(library), answer(other)) == (41, 42)
+    assert len(said) == 1
+    assert re.search(reason, str(said[0].message)), said[0]
+    assert said[0].filename == __file__
+    folder = library.path.parent
+    assert folder.stat().st_mode & 0o777 == 0o700
+    toolchain.forget()
+    assert not folder.exists()
+
+
+def test_a_file_stands_where_the_cache_should_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NODESCOPE_CACHE", str(tmp_path / "file"))
+    privately("cannot be written: (File exists|Not a directory)")
+
+
+def test_a_cache_that_others_can_write(cache: Path) -> None:
+    cache.mkdir(parents=True)
+    cache.chmod(0o777)
+    privately("can be written by others")
+
+
+def test_a_cache_that_cannot_be_written(cache: Path) -> None:
+    cache.mkdir(parents=True)
+    if os.geteuid():
+        cache.chmod(0o500)
+        privately("cannot be written")
+    else:  # root writes everywhere, but must not trust what is another's
+        os.chown(cache, 12345, -1)
+        privately("belongs to another user")
+
+
+def test_a_full_disk() -> None:
+    # Files of this process may have no bytes: neither its own nor the compiler's.
+    found = python(
+        """
+        import resource
+        from nodescope.engine.codegen.c_backend import toolchain
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        print(toolchain.unavailable())
+        """
+    )
+    assert re.search("File too large|No space", found.stdout), found
+    assert found.returncode == 0
+
+
+def test_a_cache_that_is_full(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # /dev/full takes no byte: a real write and a real ENOSPC, in the place of the temporary file.
+    assert toolchain.unavailable() == ""
+
+    def full(**_: Any) -> tuple[int, str]:
+        (cache / "full.tmp").write_text("")
+        return os.open("/dev/full", os.O_WRONLY), str(cache / "full.tmp")
+
+    with monkeypatch.context() as patch:
+        real = caches.tempfile.mkstemp
+        patch.setattr(
+            caches.tempfile, "mkstemp",
+            lambda **given: full() if given["dir"] == cache else real(**given),
+        )  # fmt: skip
+        privately("No space left on device")
+    assert not (cache / "full.tmp").exists()
+
+
+def test_reasons_are_said_once_each(recwarn: pytest.WarningsRecorder) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        for reason in ("first", "second", "first"):
+            toolchain.warn_once(reason)
+    assert [str(each.message) for each in recwarn] == ["first", "second"]
+
+
+def test_a_forked_child_leaves_what_is_its_parents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    found = python(
+        f"""
+        import os, warnings
+        warnings.simplefilter("ignore")
+        {
+            textwrap.indent(
+                textwrap.dedent(BUILD.replace("sys.stdin.readline()", "'1'")), " " * 8
+            ).strip()
+        }
+        child = os.fork()
+        if not child:
+            second = toolchain.build(text.replace("+ 1", "+ 2"))
+            raise SystemExit(0 if second.path.parent != library.path.parent else 1)
+        print(os.waitpid(child, 0)[1], library.path.exists())
+        """,
+        NODESCOPE_CACHE=str(tmp_path / "file"),
+    )
+    assert found.stdout.split() == ["1", "0", "True"], found.stderr
+
+
+# Stamps
+
+
+def test_stamps_are_of_the_clock_of_perf_counter() -> None:
+    run = toolchain.build(
+        complete(
+            "NS_EXPORT void run(i64 *r, i64 n) {"
+            " for (i64 i = 0; i < n; i++) r[i] = ns_stamp(); ns_settle(r, n); }\n"
+        )
+    ).function("run", ctypes.c_void_p, ctypes.c_int64)
+    stamps = np.zeros(1000, np.int64)
+    address = stamps.ctypes.data
+    for _ in range(5):
+        begin = time.perf_counter_ns()
+        run(address, stamps.size)
+        end = time.perf_counter_ns()
+        assert np.all(np.diff(stamps) >= 0)
+        # Both clocks are read one after the other: a little slack.
+        assert begin - 2000 <= stamps[0]
+        assert stamps[-1] <= end + 2000
