@@ -83,8 +83,8 @@ def _softplus(x: Array) -> Array:
 
 # Gaussian error linear unit, exact and in the tanh form (Hendrycks and Gimpel, 2016)
 
-_GELU = math.sqrt(2.0 / math.pi)
-_CUBIC = 0.044715
+GELU = math.sqrt(2.0 / math.pi)
+GELU_CUBIC = 0.044715
 _HALF_ROOT = math.sqrt(0.5)
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 
@@ -100,8 +100,8 @@ def _gelu(x: Array, approximate: str = "none") -> Any:
 
 def _gelu_tanh(x: Array) -> Array:
     inner: Array = np.multiply(x, x)
-    inner *= _GELU * _CUBIC
-    inner += _GELU
+    inner *= GELU * GELU_CUBIC
+    inner += GELU
     inner *= x
     np.tanh(inner, out=inner)
     inner += 1.0
@@ -122,12 +122,12 @@ def _blockwise(function: Callable[..., Any], *arrays: Array) -> Array:
 
 def _slope_tanh(ct: Array, x: Array) -> Array:
     square = np.multiply(x, x)
-    t = np.multiply(square, _GELU * _CUBIC)
-    t += _GELU
+    t = np.multiply(square, GELU * GELU_CUBIC)
+    t += GELU
     t *= x
     np.tanh(t, out=t)
-    square *= 1.5 * _GELU * _CUBIC
-    square += 0.5 * _GELU
+    square *= 1.5 * GELU * GELU_CUBIC
+    square += 0.5 * GELU
     square *= x  # x / 2 times the slope of what is in the tanh
     bend = np.multiply(t, t)
     np.subtract(1.0, bend, out=bend)
@@ -171,9 +171,9 @@ def _gelu_bend(F: Any, ct: Any, out: Any, g: Any, x: Any, approximate: str = "no
         density = F.multiply(F.exp(F.multiply(square, -0.5)), _DENSITY)
         bend = F.multiply(density, F.subtract(2.0, square))
     else:
-        t = F.tanh(F.multiply(x, F.add(F.multiply(square, _GELU * _CUBIC), _GELU)))
-        first = F.add(F.multiply(square, 3 * _GELU * _CUBIC), _GELU)
-        second = F.multiply(x, 6 * _GELU * _CUBIC)
+        t = F.tanh(F.multiply(x, F.add(F.multiply(square, GELU * GELU_CUBIC), GELU)))
+        first = F.add(F.multiply(square, 3 * GELU * GELU_CUBIC), GELU)
+        second = F.multiply(x, 6 * GELU * GELU_CUBIC)
         inside = F.subtract(
             F.add(first, F.multiply(F.multiply(x, 0.5), second)),
             F.multiply(F.multiply(x, F.square(first)), t),

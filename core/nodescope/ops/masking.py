@@ -17,12 +17,12 @@ from nodescope.ops import register
 from nodescope.ops.op import Array, Op, Operand, one_per_output
 from nodescope.ops.shapes import broadcast
 
-_WORDS = {2: np.uint16, 4: np.uint32, 8: np.uint64}
+WORDS = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def kept(x: Array, condition: Array, out: Array | None = None) -> Array:
     """``x`` where the condition holds, else 0; both of one shape, floating point."""
-    word = _WORDS.get(x.dtype.itemsize)
+    word = WORDS.get(x.dtype.itemsize)
     if word is None or x.dtype.kind not in "fV" or not x.ndim:
         found = np.where(condition, x, x.dtype.type(0))
         if out is None:

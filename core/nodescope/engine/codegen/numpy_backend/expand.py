@@ -1,0 +1,369 @@
+"""Expansions: ops as the calls of NumPy that their impls make, so that each can get planned memory.
+
+What is not here runs by its impl, on memory of its own.
+
+Invariant: the same calls on the same operands as the impl, so that results are bit-equal, layout
+included; where an impl looks at dtypes or layouts, so does the expansion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.codegen.numpy_backend.steps import Value
+from nodescope.ops.activation import GELU, GELU_CUBIC
+from nodescope.ops.masking import WORDS
+from nodescope.ops.op import Op
+
+Expansion = Callable[..., Any]
+"""``expansion(recorder, *args, **attrs)`` gives a value, or None: run the impl."""
+
+
+def expansion(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Expansion | None:
+    """How an op is taken apart for these operands; None if it is not."""
+    impl = op.impl
+    if isinstance(impl, np.ufunc):
+        if impl.nout != 1 or not any(each.__class__ is Value for each in args):
+            return None
+        return lambda rec, *args: rec.into(impl, *args, elementwise=impl.signature is None)
+    found = _TABLE.get(op.name)
+    if found is None:
+        return None
+    fits, expand = found
+    return expand if fits(args, attrs) else None
+
+
+# When
+
+
+def _values(args: tuple[Any, ...]) -> bool:
+    return all(each.__class__ is Value and each.dtype.kind in "biufc" for each in args)
+
+
+def _floats(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
+    return all(each.__class__ is Value and each.dtype.kind == "f" for each in args)
+
+
+def _any(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
+    return _values(args)
+
+
+def _basic(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
+    return len(args) == 1 and _values(args)
+
+
+def _alike(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
+    first = args[0]
+    return _values(args) and all(each.dtype == first.dtype for each in args)
+
+
+def _contiguous(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
+    return _floats(args, attrs) and _alike(args, attrs) and all(each.contiguous for each in args)
+
+
+# Layout
+
+
+def _reshape(rec: Any, x: Value, shape: tuple[int, ...]) -> Value:
+    return rec.view(lambda a: a.reshape(shape), x, f"{{0}}.reshape({shape!r})")  # type: ignore[no-any-return]
+
+
+def _transpose(rec: Any, x: Value, axes: tuple[int, ...] | None) -> Value:
+    text = "{0}.T" if axes is None else f"{{0}}.transpose({axes!r})"
+    return rec.view(lambda a: a.transpose(axes), x, text)  # type: ignore[no-any-return]
+
+
+def _broadcast(rec: Any, x: Value, shape: tuple[int, ...]) -> Value:
+    return rec.view(lambda a: np.broadcast_to(a, shape), x, f"np.broadcast_to({{0}}, {shape!r})")  # type: ignore[no-any-return]
+
+
+def _squeeze(rec: Any, x: Value, axis: Any) -> Value:
+    return rec.view(lambda a: np.squeeze(a, axis=axis), x, f"np.squeeze({{0}}, axis={axis!r})")  # type: ignore[no-any-return]
+
+
+def _expand_dims(rec: Any, x: Value, axis: Any) -> Value:
+    return rec.view(lambda a: np.expand_dims(a, axis), x, f"np.expand_dims({{0}}, {axis!r})")  # type: ignore[no-any-return]
+
+
+def _flip(rec: Any, x: Value, axis: Any) -> Value:
+    return rec.view(lambda a: np.flip(a, axis), x, f"np.flip({{0}}, {axis!r})")  # type: ignore[no-any-return]
+
+
+def _getitem(rec: Any, x: Value, index: tuple[Any, ...]) -> Value:
+    inside = "".join(f"{_index(each)}, " for each in index) or "()"
+    return rec.view(lambda a: a[index], x, f"{{0}}[{inside.rstrip()}]")  # type: ignore[no-any-return]
+
+
+def _index(each: Any) -> str:
+    if isinstance(each, slice):
+        parts = ["" if p is None else repr(int(p)) for p in (each.start, each.stop, each.step)]
+        return ":".join(parts if parts[2] else parts[:2])
+    return "..." if each is Ellipsis else "None" if each is None else repr(int(each))
+
+
+def _is_basic_index(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
+    kinds = (int, np.integer, slice, type(None), type(Ellipsis))
+    return _basic(args, attrs) and all(
+        isinstance(each, kinds) and each.__class__ is not bool for each in attrs["index"]
+    )
+
+
+def _itself(rec: Any, x: Value) -> Value:
+    return rec.view(lambda a: a, x, "{0}", True)  # type: ignore[no-any-return]
+
+
+def _assign(rec: Any, old: Value, new: Value) -> Value:
+    return new if old.dtype == new.dtype else rec.copy(new, old.dtype)
+
+
+def _castable(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
+    if not _values(args) or attrs["dtype"] not in np.sctypeDict:
+        return False
+    new = np.dtype(attrs["dtype"])
+    return new.kind in "biufc" and (args[0].dtype.kind != "c" or new.kind in "cb")
+
+
+def concatenate(*parts: Any, axis: int, out: Any = None) -> Any:
+    """`numpy.concatenate`, the parts one by one."""
+    return np.concatenate(parts, axis=axis, out=out)
+
+
+def stack(*parts: Any, axis: int, out: Any = None) -> Any:
+    """`numpy.stack`, the parts one by one."""
+    return np.stack(parts, axis=axis, out=out)
+
+
+# Products
+
+
+def _matmul(rec: Any, a: Value, b: Value) -> Value:
+    if len(a.shape) > 2 and len(b.shape) == 2 and a.array.flags.c_contiguous and a.array.size:
+        flat = _reshape(rec, a, (-1, a.shape[-1]))
+        found = _product(rec, flat, b)
+        return _reshape(rec, found, (*a.shape[:-1], found.shape[-1]))
+    return _product(rec, a, b)
+
+
+def _product(rec: Any, a: Value, b: Value) -> Value:
+    # The same gemm; np.dot finds its way there in half the time. One row or column, or gaps, go
+    # other ways in the two.
+    plain = a.dtype == b.dtype and a.dtype.char in "fd" and len(a.shape) == len(b.shape) == 2
+    if plain and min(*a.shape, *b.shape) > 1 and _gemm_ready(a) and _gemm_ready(b):
+        return rec.into(np.dot, a, b, text="np.dot", elementwise=False)  # type: ignore[no-any-return]
+    return rec.into(np.matmul, a, b, text="np.matmul", elementwise=False)  # type: ignore[no-any-return]
+
+
+def _gemm_ready(x: Value) -> bool:
+    flags = x.array.flags
+    return bool(flags.aligned and (flags.c_contiguous or flags.f_contiguous))
+
+
+def _multiplies(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
+    return _floats(args, attrs)
+
+
+# Reductions
+
+
+def _sums(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
+    return _values(args) and args[0].dtype.char in "fdFDlL"
+
+
+def _means(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
+    # Below these counts dividing in float64 and rounding gives what dividing in the dtype gives.
+    x = args[0]
+    most = {"f": 1 << 24, "d": 1 << 53}
+    return _values(args) and 0 < x.array.size <= most.get(x.dtype.char, 0)
+
+
+def _reducing(ufunc: np.ufunc) -> Expansion:
+    name = f"np.{ufunc.__name__}.reduce"
+
+    def expand(rec: Any, x: Value, axis: Any, keepdims: bool) -> Value:
+        return rec.into(  # type: ignore[no-any-return]
+            ufunc.reduce, x, text=name, elementwise=False, axis=axis, keepdims=keepdims
+        )
+
+    return expand
+
+
+_sum, _max, _min = map(_reducing, (np.add, np.maximum, np.minimum))
+
+
+def _mean(rec: Any, x: Value, axis: Any, keepdims: bool) -> Value:
+    total = _sum(rec, x, axis, keepdims)
+    size = x.array.size // max(total.array.size, 1)
+    return rec.over(np.divide, total, x.dtype.type(size))  # type: ignore[no-any-return]
+
+
+def _logical(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
+    return _values(args) and args[0].dtype == bool
+
+
+# Activations
+
+
+def _relu(rec: Any, x: Value) -> Value:
+    return rec.into(np.maximum, x, 0)  # type: ignore[no-any-return]
+
+
+def _sigmoid(rec: Any, x: Value) -> Value:
+    half = rec.into(np.tanh, rec.into(np.multiply, x, 0.5))
+    return rec.into(np.add, rec.into(np.multiply, half, 0.5), 0.5)  # type: ignore[no-any-return]
+
+
+def _silu(rec: Any, x: Value) -> Value:
+    return rec.into(np.multiply, x, _sigmoid(rec, x))  # type: ignore[no-any-return]
+
+
+def _clip(rec: Any, x: Value, low: Any, high: Any) -> Value:
+    return rec.into(np.clip, x, low, high, text="np.clip")  # type: ignore[no-any-return]
+
+
+def _leaky(rec: Any, x: Value, slope: float = 0.01) -> Value:
+    return _choose(rec, rec.into(np.greater, x, 0), x, rec.into(np.multiply, x, slope))
+
+
+def _choose(rec: Any, condition: Any, x: Any, y: Any) -> Value:
+    return rec.call(np.where, (condition, x, y), {}, text="np.where", elementwise=True)[0]  # type: ignore[no-any-return]
+
+
+def _keep(rec: Any, x: Value, condition: Value) -> Value:
+    word = WORDS[x.dtype.itemsize]
+    bits = rec.into(np.negative, rec.copy(condition, word))
+    here = rec.view(lambda a: a.view(word), x, f"{{0}}.view(np.{word.__name__})", True)
+    found = rec.into(np.bitwise_and, here, bits)
+    kind = x.dtype
+    return rec.view(lambda a: a.view(kind), found, f"{{0}}.view(np.{kind.name})", True)  # type: ignore[no-any-return]
+
+
+def _keeps(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
+    if not _values(args):
+        return False
+    x, condition = args
+    return (
+        condition.dtype == bool and x.shape == condition.shape and bool(x.shape)
+        and x.dtype.char in "efd" and x.contiguous and condition.contiguous
+    )  # fmt: skip
+
+
+def _gelu(rec: Any, x: Value, approximate: str) -> Value:
+    inner = rec.into(np.multiply, x, x)
+    for how, by in ((np.multiply, GELU * GELU_CUBIC), (np.add, GELU), (np.multiply, x)):
+        inner = rec.into(how, inner, by)
+    inner = rec.into(np.add, rec.into(np.tanh, inner), 1.0)
+    return rec.into(np.multiply, rec.into(np.multiply, inner, x), 0.5)  # type: ignore[no-any-return]
+
+
+def _gelu_grad(rec: Any, ct: Value, x: Value, approximate: str) -> Value:
+    into, times, plus = rec.into, np.multiply, np.add
+    square = into(times, x, x)
+    t = into(plus, into(times, square, GELU * GELU_CUBIC), GELU)
+    t = into(np.tanh, into(times, t, x))
+    slope = into(plus, into(times, square, 1.5 * GELU * GELU_CUBIC), 0.5 * GELU)
+    slope = into(times, slope, x)
+    bend = into(np.subtract, 1.0, into(times, t, t))
+    bend = into(times, bend, slope)
+    bend = into(plus, bend, into(plus, into(times, t, 0.5), 0.5))
+    return into(times, bend, ct)  # type: ignore[no-any-return]
+
+
+def _tanh_form(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
+    return attrs.get("approximate") == "tanh" and _contiguous(args, attrs)
+
+
+def _dropout(rec: Any, x: Value, mask: Value, p: float) -> Value:
+    return _choose(rec, mask, rec.into(np.multiply, x, 1.0 / (1.0 - p)), x.dtype.type(0))
+
+
+def _drops(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
+    return _values(args) and args[0].dtype.kind == "f" and args[1].dtype == bool
+
+
+# Norms
+
+
+def _softmax(rec: Any, x: Value, axis: int) -> Value:
+    raised = rec.into(np.exp, rec.into(np.subtract, x, _max(rec, x, axis, True)))
+    return rec.into(np.divide, raised, _sum(rec, raised, axis, True))  # type: ignore[no-any-return]
+
+
+def _log_softmax(rec: Any, x: Value, axis: int) -> Value:
+    shifted = rec.into(np.subtract, x, _max(rec, x, axis, True))
+    total = _sum(rec, rec.into(np.exp, shifted), axis, True)
+    return rec.into(np.subtract, shifted, rec.into(np.log, total))  # type: ignore[no-any-return]
+
+
+def _normed(centred: bool) -> Expansion:
+    def expand(rec: Any, x: Value, *params: Value, eps: float, dims: int) -> Value:
+        axes = tuple(range(len(x.shape) - dims, len(x.shape)))
+        if centred:
+            x = rec.into(np.subtract, x, _mean(rec, x, axes, True))
+        variance = _mean(rec, rec.into(np.square, x), axes, True)
+        inverse = rec.into(np.divide, 1.0, rec.into(np.sqrt, rec.into(np.add, variance, eps)))
+        found = rec.into(np.multiply, x, inverse)
+        for how, each in zip((np.multiply, np.add), params, strict=False):
+            found = rec.into(how, found, each)
+        return found  # type: ignore[no-any-return]
+
+    return expand
+
+
+def _norms(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
+    x = args[0]
+    return _alike(args, attrs) and _means(args[:1], attrs) and all(
+        each.shape == x.shape[len(x.shape) - attrs["dims"]:] for each in args[1:]
+    ) and 1 <= attrs["dims"] <= len(x.shape)  # fmt: skip
+
+
+_TABLE: dict[str, tuple[Callable[[tuple[Any, ...], dict[str, Any]], bool], Expansion]] = {
+    "reshape": (_basic, _reshape),
+    "transpose": (_basic, _transpose),
+    "broadcast_to": (_basic, _broadcast),
+    "squeeze": (_basic, _squeeze),
+    "expand_dims": (_basic, _expand_dims),
+    "flip": (_basic, _flip),
+    "getitem": (_is_basic_index, _getitem),
+    "read": (_basic, _itself),
+    "assign": (_any, _assign),
+    "assign_add": (_alike, lambda rec, old, by: rec.into(np.add, old, by)),
+    "assign_sub": (_alike, lambda rec, old, by: rec.into(np.subtract, old, by)),
+    "astype": (_castable, lambda rec, x, dtype: rec.copy(x, np.dtype(dtype))),
+    "copy": (_basic, lambda rec, x: rec.copy(x)),
+    "concatenate": (
+        _alike,
+        lambda rec, *parts, axis: rec.into(concatenate, *parts, elementwise=False, axis=axis),
+    ),
+    "stack": (
+        _alike,
+        lambda rec, *parts, axis: rec.into(stack, *parts, elementwise=False, axis=axis),
+    ),
+    "matmul": (_multiplies, _matmul),
+    "sum": (_sums, _sum),
+    "max": (_basic, _max),
+    "min": (_basic, _min),
+    "mean": (_means, _mean),
+    "any": (_logical, _reducing(np.logical_or)),
+    "all": (_logical, _reducing(np.logical_and)),
+    "tanh": (_floats, lambda rec, x: rec.into(np.tanh, x)),
+    "relu": (_floats, _relu),
+    "sigmoid": (_floats, _sigmoid),
+    "silu": (_floats, _silu),
+    "softplus": (_floats, lambda rec, x: rec.into(np.logaddexp, x, 0.0)),
+    "clip": (_floats, _clip),
+    "relu6": (_floats, lambda rec, x: _clip(rec, x, 0.0, 6.0)),
+    "hardtanh": (_floats, lambda rec, x, low=-1.0, high=1.0: _clip(rec, x, low, high)),
+    "leaky_relu": (_floats, _leaky),
+    "gelu": (_tanh_form, _gelu),
+    "gelu_grad": (_tanh_form, _gelu_grad),
+    "where": (lambda args, attrs: True, _choose),
+    "keep": (_keeps, _keep),
+    "dropout": (_drops, _dropout),
+    "softmax": (_floats, _softmax),
+    "log_softmax": (_floats, _log_softmax),
+    "layer_norm": (_norms, _normed(centred=True)),
+    "rms_norm": (_norms, _normed(centred=False)),
+}  # fmt: skip

@@ -1,0 +1,296 @@
+"""Observing: a lowered graph run once, plainly, noting each step and the layout of what it gives.
+
+NumPy's results have the layout that their operands suggest, and later sums and products depend on
+it to the last bit. So nothing is guessed: what happened once is what happens on every call whose
+feeds have the same layout.
+
+Invariant: the observed run is a run like any other; its results are the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.codegen.numpy_backend.expand import expansion
+from nodescope.engine.codegen.numpy_backend.steps import (
+    CALL,
+    COPY,
+    INTO,
+    OVER,
+    VIEW,
+    Group,
+    Loop,
+    Step,
+    Value,
+    as_arrays,
+    boxed,
+    shared,
+)
+from nodescope.engine.control.body import constants_of, plan_of
+from nodescope.engine.execution.plan import LEAVES, Plan
+from nodescope.ir.graph import Graph, Node
+from nodescope.ops.calls import Call, Scalar, call_of
+from nodescope.ops.op import Array
+
+_SHORT = 3  # loops of fewer iterations are not worth a body of their own
+
+
+class Program:
+    """What was observed.
+
+    Attributes:
+        feeds: The graph's inputs.
+        constants: Values whose array is part of the program.
+        groups: Node by node.
+        outputs: What the graph gives.
+    """
+
+    def __init__(self) -> None:
+        self.feeds: list[Value] = []
+        self.constants: dict[Value, Any] = {}
+        self.groups: list[Group] = []
+        self.outputs: list[Value] = []
+
+
+class Recorder:
+    """Runs nodes and notes their steps. What expansions of ops are written with."""
+
+    def __init__(self) -> None:
+        self.program = Program()
+        self._count = 0
+        self._steps: list[Step | Loop] = []
+        self._loops: list[Loop] = []
+        self._fresh: list[Value] = []
+
+    # Values
+
+    def value(
+        self, array: Any, roots: tuple[Value, ...] | None = None, outside: bool = False
+    ) -> Value:
+        """A new value."""
+        self._count += 1
+        loop = self._loops[-1] if self._loops and not outside else None
+        made = Value(self._count, array, roots, loop)
+        self._fresh.append(made)
+        return made
+
+    def constant(self, array: Array) -> Value:
+        """An array that is part of the program."""
+        made = self.value(array, outside=True)
+        self.program.constants[made] = array
+        return made
+
+    # Steps, for expansions
+
+    def into(
+        self, fn: Any, *args: Any, text: str = "", elementwise: bool = True, **keywords: Any
+    ) -> Value:
+        """A function that takes ``out=``; a ufunc unless ``elementwise`` is False."""
+        args = boxed(fn, args)
+        found = fn(*map(_given, args), **keywords)
+        return self._add(INTO, fn, text or fn.__name__, args, keywords, found, elementwise)
+
+    def over(self, fn: Any, x: Value, *others: Any) -> Value:
+        """A ufunc whose result takes the place of ``x``, which was made for that only."""
+        others = boxed(fn, (x, *others))[1:]
+        found = fn(x.array, *map(_given, others), out=x.array)
+        made = self.value(found, x.roots)
+        self._steps.append(Step(OVER, fn, fn.__name__, (x, *others), {}, (made,)))
+        return made
+
+    def copy(self, x: Value, dtype: Any = None) -> Value:
+        """A copy, in C order; with a dtype, a conversion that keeps the order."""
+        if dtype is None:
+            return self._add(COPY, np.copyto, "copy", (x,), {}, x.array.copy(), True)
+        found = x.array.astype(dtype)
+        return self._add(COPY, np.copyto, "astype", (x,), {"dtype": np.dtype(dtype)}, found, True)
+
+    def view(
+        self, fn: Callable[[Any], Any], x: Value, text: str, elementwise: bool = False
+    ) -> Value:
+        """What may share the memory of ``x``; elementwise: of the same elements in their places."""
+        found = np.asarray(fn(x.array))
+        if fn is not _itself and not shared(found, x.array):
+            return self._add(CALL, fn, text, (x,), {}, found, False)
+        made = self.value(found, x.roots)
+        self._steps.append(Step(VIEW, fn, text, (x,), {}, (made,), elementwise))
+        return made
+
+    def call(
+        self, fn: Any, args: tuple[Any, ...], keywords: Mapping[str, Any], *,
+        maybe: bool = False, text: str = "", elementwise: bool = False,
+    ) -> tuple[Value, ...]:  # fmt: skip
+        """Any function; ``maybe``: another time its results may be what it was given."""
+        given = list(map(_given, args))
+        made = fn(*given, **keywords)
+        several = made.__class__ is tuple
+        found = as_arrays(made)
+        operands = [each for each in args if each.__class__ is Value]
+        outs = []
+        for each in found:
+            owners = [r for v in operands if maybe or shared(each, v.array) for r in v.roots]
+            out = self.value(each)
+            out.roots = (out, *dict.fromkeys(owners))
+            outs.append(out)
+        name = text or getattr(fn, "__name__", "call")
+        self._steps.append(
+            Step(CALL, fn, name, args, dict(keywords), tuple(outs), elementwise, several, maybe)
+        )
+        return tuple(outs)
+
+    def _add(
+        self, kind: str, fn: Any, text: str, args: Any, keywords: Any, found: Any, elementwise: bool
+    ) -> Value:
+        made = self.value(np.asarray(found))
+        self._steps.append(Step(kind, fn, text, tuple(args), keywords, (made,), elementwise))
+        return made
+
+    # Nodes
+
+    def run(self, plan: Plan, feeds: Sequence[Any]) -> list[Array]:
+        """Run a plan, noting everything. The outputs."""
+        env: dict[int, Value] = {v: self.constant(a) for v, a in plan.constants.items()}
+        for number, given in zip(plan.fed, feeds, strict=True):
+            env[number] = self.value(given)
+            self.program.feeds.append(env[number])
+        for number, call in enumerate(plan.calls):
+            self._fresh = []
+            self._steps = []
+            outs = self.node(call, env)
+            env.update(zip(call.node.outputs, outs, strict=True))
+            group = Group(number, title(call.node), self._steps, outs)
+            group.whole = all(isinstance(s, Step) and s.elementwise for s in self._steps)
+            self.program.groups.append(group)
+            for each in self._fresh:
+                if each not in outs and each not in self.program.constants:
+                    each.array = None
+            for value in call.drop:
+                env.pop(value).array = None
+        self.program.outputs = [env[each] for each in plan.outputs]
+        found = [each.array for each in self.program.outputs]
+        for each in env.values():
+            each.array = None
+        return found
+
+    def node(self, call: Call, env: Mapping[int, Value]) -> tuple[Value, ...]:
+        """Run one node. No output is a value that there was before."""
+        args = tuple(e.value if isinstance(e, Scalar) else env[e] for e in call.args)
+        outs = self._node(call, args)
+        known: set[Value] = {each for each in args if each.__class__ is Value}
+        found = []
+        for each in outs:
+            found.append(
+                self.view(_itself, each, "{0}", elementwise=True) if each in known else each
+            )
+            known.add(each)
+        return tuple(found)
+
+    def _node(self, call: Call, args: tuple[Any, ...]) -> tuple[Value, ...]:
+        if call.node.op == "fused":
+            return self._members(call.node.attrs["body"], args)
+        if call.node.op == "scan" and call.attrs["length"] >= _SHORT:
+            found = self._scan(args, call.attrs)
+            if found is not None:
+                return found
+        if all(each.__class__ is not Value or each.strides is not None for each in args):
+            how = expansion(call.op, args, call.attrs)
+            if how is not None:
+                made = how(self, *args, **call.attrs)
+                return made if isinstance(made, tuple) else (made,)
+        elif isinstance(call.op.impl, np.ufunc) and call.op.impl.nout == 1:
+            return (self.into(call.op.impl, *args),)
+        return self.call(
+            call.op.impl, args, call.attrs, maybe=call.op.family == "control",
+            text=call.op.name, elementwise=call.op.elementwise,
+        )  # fmt: skip
+
+    def _members(self, body: Graph, args: tuple[Value, ...]) -> tuple[Value, ...]:
+        env: dict[int, Value] = dict(zip(body.inputs, args, strict=True))
+        for value, array in constants_of(body).items():
+            env[value] = self.constant(array)
+        for node in body.nodes:
+            if node.op not in LEAVES:
+                env.update(zip(node.outputs, self.node(call_of(node), env), strict=True))
+        return tuple(env[each] for each in body.outputs)
+
+    # Loops
+
+    def _scan(self, args: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Value, ...] | None:
+        """A scan, its second iteration observed. None if its layouts do not settle."""
+        body: Graph = attrs["body"]
+        carries, columns, length = attrs["carries"], attrs["columns"], attrs["length"]
+        run = plan_of(body).run
+        start, along = args[:carries], args[carries : carries + columns]
+        around = args[carries + columns :]
+        loop = Loop(length, attrs["reverse"], start, along, around=around)
+        order = range(length - 1, -1, -1) if loop.backwards else range(length)
+        outside = [each.array for each in around]
+
+        def rows(i: int) -> list[Any]:
+            return [each.array[i] for each in along]
+
+        first = run((*(each.array for each in start), *rows(order[0]), *outside))
+        outer_steps, outer_fresh = self._steps, self._fresh
+        self._steps, self._fresh = loop.steps, []
+        self._loops.append(loop)
+        loop.carries = tuple(self.value(each, ()) for each in first[:carries])
+        loop.rows = tuple(self.value(each, ()) for each in rows(order[1]))
+        for each in (*loop.carries, *loop.rows):
+            each.roots = (each,)
+        env = dict(zip(body.inputs, (*loop.carries, *loop.rows, *around), strict=True))
+        for value, array in constants_of(body).items():
+            env[value] = self.constant(array)
+        plan = plan_of(body)
+        for call in plan.calls:
+            env.update(zip(call.node.outputs, self.node(call, env), strict=True))
+        found = [env[each] for each in plan.outputs]
+        self._loops.pop()
+        loop.ends, loop.results = tuple(found[:carries]), tuple(found[carries:])
+        second = [each.array for each in found]
+        for each in self._fresh:
+            if each not in self.program.constants:
+                each.array = None
+        self._steps, self._fresh = outer_steps, outer_fresh
+        if [each.strides for each in loop.ends] != [each.strides for each in loop.carries]:
+            return None
+        if any(not s.plain for s in loop.ends):
+            return None
+        if [each.strides for each in start] != [each.strides for each in loop.carries]:
+            loop.peeled = run
+        specs = {each.id: each.spec for each in body.values}
+        stacks = [
+            np.empty((length, *specs[v].shape), e.dtype)
+            for v, e in zip(body.outputs[carries:], loop.results, strict=True)
+        ]
+        now: Sequence[Any] = first
+        for at, i in enumerate(order):
+            if at == 1:
+                now = second
+            elif at:
+                now = run((*now[:carries], *rows(i), *outside))
+            for stack, row in zip(stacks, now[carries:], strict=True):
+                stack[i] = row
+        loop.finals = tuple(self.value(each) for each in now[:carries])
+        loop.stacks = tuple(self.value(each) for each in stacks)
+        self._steps.append(loop)
+        return (*loop.finals, *loop.stacks)
+
+
+def _itself(x: Any) -> Any:
+    return x
+
+
+def _given(arg: Any) -> Any:
+    return arg.array if arg.__class__ is Value else arg
+
+
+def title(node: Node) -> str:
+    """What the generated text says of a node."""
+    covers = [member.id for member in node.attrs["body"].nodes] if node.op == "fused" else []
+    what = f"{node.op} {node.attrs['pattern']}" if node.op == "fused" else node.op
+    inside = f", members {', '.join(f'@{each}' for each in covers)}" if covers else ""
+    origin = f", of {', '.join(f'@{each}' for each in node.origin)}" if node.origin else ""
+    return f"@{node.id} {what} {node.name!r}{inside}{origin}"

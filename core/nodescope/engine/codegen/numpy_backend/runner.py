@@ -1,0 +1,145 @@
+"""Running: programs by the layout of what is fed, and sets of buffers for whoever runs them.
+
+Invariant: a set of buffers belongs to one call at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.codegen.backend import Kernel, MemoryReport
+from nodescope.engine.codegen.interpret import PlainRunner
+from nodescope.engine.codegen.numpy_backend.observe import Program, Recorder
+from nodescope.engine.codegen.numpy_backend.place import Placed, place
+from nodescope.engine.codegen.numpy_backend.text import OtherLayout, Writer, compiled
+from nodescope.engine.execution.plan import Plan
+from nodescope.ops.op import Array
+from nodescope.passes.memory import MemoryPlan
+from nodescope.passes.pipeline import Lowered
+
+LAYOUTS = 4
+"""Layouts of feeds for which there is a program; others run node by node."""
+
+KEPT_SETS = 4
+"""Sets of buffers that are kept between calls, for threads."""
+
+KEPT_BYTES = 256 << 20
+"""Arenas beyond this size are let go after the call."""
+
+_Key = tuple[Any, ...]
+
+
+class Variant:
+    """The program for one layout of the feeds."""
+
+    def __init__(self, program: Program, name: str) -> None:
+        self._program, self._name = program, name
+        self.placed: Placed = place(program)
+        self.memory: MemoryPlan = self.placed.memory
+        self._most = KEPT_SETS if self.memory.arena_bytes <= KEPT_BYTES else 0
+        writer = Writer(program, self.placed)
+        self.source = writer.text()
+        self._bind = compiled(self.source, writer.space, name)
+        self._free: list[Callable[..., list[Array]]] = []
+        self._timed: Callable[[Any], Callable[..., list[Array]]] | None = None
+        self._timed_free: list[Callable[..., list[Array]]] = []
+
+    def run(self, feeds: Sequence[Any]) -> list[Array]:
+        """The outputs."""
+        free = self._free
+        try:
+            run = free.pop()
+        except IndexError:
+            run = self._bind(self._arena())
+        found = run(*feeds)
+        if len(free) < self._most:
+            free.append(run)
+        return found
+
+    def run_timed(self, feeds: Sequence[Any], stamps: Array) -> list[Array]:
+        """The outputs; begin and end of each node."""
+        if self._timed is None:
+            writer = Writer(self._program, self.placed, timed=True)
+            self._timed = compiled(writer.text(), writer.space, f"{self._name} timed")
+        try:
+            run = self._timed_free.pop()
+        except IndexError:
+            run = self._timed(self._arena())
+        found = run(*feeds, stamps)
+        if len(self._timed_free) < min(self._most, 1):
+            self._timed_free.append(run)
+        return found
+
+    def _arena(self) -> Array:
+        # Of its own alignment: lines of the cache begin where values begin.
+        size = self.memory.arena_bytes
+        whole = np.empty(size + 64, np.uint8)
+        skip = -whole.ctypes.data % 64
+        return whole[skip : skip + size]
+
+
+class NumpyRunner:
+    """See `nodescope.engine.codegen.backend.Runner`.
+
+    The first call with a layout is observed, and a program for it is generated at its end.
+    """
+
+    def __init__(self, lowered: Lowered) -> None:
+        self._lowered = lowered
+        self._plain = PlainRunner(lowered)
+        self._plan = Plan(lowered.graph, dict(lowered.arrays))
+        self.kernels: Mapping[int, Kernel] = self._plain.kernels
+        self._variants: dict[_Key, Variant] = {}
+        self._last: tuple[_Key, Variant] | None = None
+        self._lock = threading.Lock()
+        self.source = ""  # for the layout that was met last
+        self.memory: MemoryReport | None = None
+
+    def run(self, feeds: Sequence[Any]) -> list[Array]:
+        """See `Runner.run`."""
+        key = tuple([getattr(each, "strides", None) for each in feeds])
+        last = self._last
+        if last is not None and last[0] == key:
+            variant = last[1]
+        else:
+            found = self._variants.get(key)
+            if found is None:
+                return self._first(key, feeds)
+            variant = found
+            self._last = (key, variant)
+        try:
+            return variant.run(feeds)
+        except OtherLayout:
+            return self._plain.run(feeds)
+
+    def run_timed(self, feeds: Sequence[Any], stamps: Array) -> list[Array]:
+        """See `Runner.run_timed`."""
+        key = tuple([getattr(each, "strides", None) for each in feeds])
+        variant = self._variants.get(key)
+        if variant is not None:
+            try:
+                return variant.run_timed(feeds, stamps)
+            except OtherLayout:
+                pass
+        return self._plain.run_timed(feeds, stamps)
+
+    def _first(self, key: _Key, feeds: Sequence[Any]) -> list[Array]:
+        if len(self._variants) >= LAYOUTS:
+            return self._plain.run(feeds)
+        recorder = Recorder()
+        found = recorder.run(self._plan, feeds)
+        with self._lock:
+            if key not in self._variants and len(self._variants) < LAYOUTS:
+                number = len(self._variants)
+                name = f"graph {self._lowered.graph.id} layout {number}"
+                variant = self._variants[key] = Variant(recorder.program, name)
+                self._last = (key, variant)
+                plan = variant.memory
+                self.source, self.memory = variant.source, MemoryReport(
+                    plan.arena_bytes, plan.unplanned_peak, plan.total_bytes, len(plan.in_place)
+                )  # fmt: skip
+        return found

@@ -1,0 +1,325 @@
+"""Memory: when each value is live, where it stands in one arena, and what may take whose place.
+
+A plan is made from moments: what is read and what is made, one after the other. Back ends that know
+more than a graph says (layouts, the steps inside of kernels) make moments of their own;
+`plan_graph` makes them from a graph.
+
+Invariant: of two values that are live at the same moment no byte is shared, unless one is a view of
+the other, or takes its place at the moment of its last use.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nodescope import ops
+from nodescope.ir.graph import Graph, Node, TensorSpec
+from nodescope.ops.lowprecision import as_dtype
+
+ALIGNMENT = 64
+_SORTED_MOST = 384  # values up to which each is compared with each
+
+VIEWS = frozenset({
+    "reshape", "transpose", "broadcast_to", "squeeze", "expand_dims", "flip", "getitem", "assign",
+    "read", "real", "imag", "swapaxes", "moveaxis",
+})  # fmt: skip
+"""Ops whose output may share the memory of their first input (of their second: ``assign``)."""
+
+_MAYBE = frozenset({"control", "kernel"})
+"""Families whose outputs may be any of their inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One step of a program.
+
+    Attributes:
+        makes: Values that are written.
+        reads: Values that are read.
+        replaces: Pairs of a value made and a value read whose place it may take, for they have as
+            many bytes, the same layout, and element i is not read after element i is written.
+    """
+
+    makes: tuple[int, ...]
+    reads: tuple[int, ...]
+    replaces: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Where values stand.
+
+    Attributes:
+        offsets: In the arena, in bytes, by value; multiples of `ALIGNMENT`.
+        arena_bytes: Size of the arena.
+        in_place: Pairs of a value and the operand whose place it takes.
+        unplanned_peak: The most bytes that are live at once, each value in memory of its own.
+        total_bytes: All planned values together.
+    """
+
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    arena_bytes: int = 0
+    in_place: tuple[tuple[int, int], ...] = ()
+    unplanned_peak: int = 0
+    total_bytes: int = 0
+
+
+def live_ranges(
+    moments: Sequence[Moment], bases: Mapping[int, Collection[int]] | None = None
+) -> dict[int, tuple[int, int]]:
+    """The first and the last moment of each base that is made.
+
+    Args:
+        moments: In order.
+        bases: For values that are views: whose memory they may share. The range of a base covers
+            the uses of all its views.
+    """
+    known = bases or {}
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for now, moment in enumerate(moments):
+        for value in moment.makes:
+            if value not in known:
+                first[value] = now
+        for value in (*moment.makes, *moment.reads):
+            for base in known.get(value, (value,)):
+                last[base] = now
+    return {value: (begin, last[value]) for value, begin in first.items()}
+
+
+def plan_memory(
+    moments: Sequence[Moment],
+    sizes: Mapping[int, int],
+    bases: Mapping[int, Collection[int]] | None = None,
+    kept: Collection[int] = (),
+) -> MemoryPlan:
+    """Place values in one arena.
+
+    Args:
+        moments: In order.
+        sizes: Bytes of the values to place; what is not named here stands elsewhere.
+        bases: See `live_ranges`.
+        kept: Values that live on after the last moment (bases, or views of them).
+    """
+    known = bases or {}
+    ranges = live_ranges(moments, known)
+    end = len(moments)
+    for value in kept:
+        for base in known.get(value, (value,)):
+            if base in ranges:
+                ranges[base] = (ranges[base][0], end)
+    live = {value: ranges[value] for value in sizes if value in ranges}
+    holder, in_place = _replacements(moments, sizes, known, live)
+    blocks: dict[int, list[int]] = {}
+    for value, (begin, stop) in live.items():
+        top = holder[value]
+        if top in blocks:
+            block = blocks[top]
+            block[0], block[1] = min(block[0], begin), max(block[1], stop)
+        else:
+            blocks[top] = [begin, stop, _aligned(sizes[top])]
+    # A size of 0 shares no byte with anybody.
+    order = [(top, b[0], b[1], b[2]) for top, b in blocks.items() if b[2]]
+    placed = _by_size(order) if len(order) <= _SORTED_MOST else _in_turn(order)
+    offsets = {value: placed.get(holder[value], 0) for value in live}
+    arena = max((placed[top] + block[2] for top, block in blocks.items() if block[2]), default=0)
+    return MemoryPlan(
+        offsets, arena, tuple(in_place), _peak(live, sizes, end),
+        sum(sizes[value] for value in live),
+    )  # fmt: skip
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _replacements(
+    moments: Sequence[Moment],
+    sizes: Mapping[int, int],
+    bases: Mapping[int, Collection[int]],
+    live: Mapping[int, tuple[int, int]],
+) -> tuple[dict[int, int], list[tuple[int, int]]]:
+    """For each value the first of those whose place it takes; and the pairs."""
+    holder = {value: value for value in live}
+    pairs: list[tuple[int, int]] = []
+    for now, moment in enumerate(moments):
+        taken: set[int] = set()
+        for made, operand in moment.replaces:
+            if made not in live or operand not in live or holder[made] != made:
+                continue
+            if live[operand][1] != now or sizes[made] != sizes[operand] or operand in taken:
+                continue
+            # Another view of the operand would be read in another order.
+            others = [r for r in moment.reads if r != operand and operand in bases.get(r, ())]
+            if others or live[made][0] != now:
+                continue
+            holder[made] = holder[operand]
+            taken.add(operand)
+            pairs.append((made, operand))
+    return holder, pairs
+
+
+_Block = tuple[int, int, int, int]  # value, first moment, last moment, bytes
+
+
+def _by_size(blocks: list[_Block]) -> dict[int, int]:
+    """Largest first, each into the smallest gap that is free all its time."""
+    placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last
+    found: dict[int, int] = {}
+    for value, first, last, size in sorted(blocks, key=lambda b: (-b[3], b[1])):
+        gap_at, gap_size, at = -1, -1, 0
+        for offset, stop, begin, end in placed:
+            if begin > last or end < first:
+                continue
+            room = offset - at
+            if room >= size and (gap_at < 0 or room < gap_size):
+                gap_at, gap_size = at, room
+            if stop > at:
+                at = stop
+        found[value] = start = gap_at if gap_at >= 0 else at
+        _insert(placed, (start, start + size, first, last))
+    return found
+
+
+def _insert(placed: list[tuple[int, int, int, int]], block: tuple[int, int, int, int]) -> None:
+    bisect.insort(placed, block)
+
+
+def _in_turn(blocks: list[_Block]) -> dict[int, int]:
+    """In order of time, each into the smallest hole of what is free then."""
+    holes: list[tuple[int, int]] = []  # offset, size; by offset
+    top = 0
+    busy: list[tuple[int, int, int]] = []  # last, offset, size
+    found: dict[int, int] = {}
+    for value, first, last, size in sorted(blocks, key=lambda b: (b[1], -b[3])):
+        while busy and busy[0][0] < first:
+            _, offset, freed = heapq.heappop(busy)
+            _release(holes, offset, freed)
+        best = min(
+            (i for i, (_, room) in enumerate(holes) if room >= size),
+            key=lambda i: holes[i][1], default=None,
+        )  # fmt: skip
+        if best is None:
+            if holes and holes[-1][0] + holes[-1][1] == top:
+                at, _ = holes.pop()
+            else:
+                at = top
+            top = at + size
+        else:
+            at, room = holes.pop(best)
+            if room > size:
+                holes.insert(best, (at + size, room - size))
+        found[value] = at
+        heapq.heappush(busy, (last, at, size))
+    return found
+
+
+def _release(holes: list[tuple[int, int]], offset: int, size: int) -> None:
+    """Add a hole and join it with its neighbours."""
+    i = bisect.bisect(holes, (offset, 0))
+    if i < len(holes) and offset + size == holes[i][0]:
+        size += holes.pop(i)[1]
+    if i and holes[i - 1][0] + holes[i - 1][1] == offset:
+        before = holes.pop(i - 1)
+        offset, size = before[0], before[1] + size
+        i -= 1
+    holes.insert(i, (offset, size))
+
+
+def _peak(live: Mapping[int, tuple[int, int]], sizes: Mapping[int, int], end: int) -> int:
+    change = [0] * (end + 2)
+    for value, (first, last) in live.items():
+        change[first] += sizes[value]
+        change[last + 1] -= sizes[value]
+    most = now = 0
+    for each in change:
+        now += each
+        most = max(most, now)
+    return most
+
+
+# From a graph
+
+
+def plan_graph(graph: Graph, elementwise_in_place: bool = True) -> MemoryPlan:
+    """A plan for a graph whose values all stand densely in C order.
+
+    Inputs, constants and what the outputs share memory with are not placed: they are the caller's.
+
+    Args:
+        graph: Nodes in topological order.
+        elementwise_in_place: Whether an elementwise op may write over an operand.
+    """
+    specs = {each.id: each.spec for each in graph.values}
+    bases = sharing(graph)
+    leaves = {v for node in graph.nodes if node.family == "leaf" for v in node.outputs}
+    outside = {*graph.inputs, *graph.constants, *leaves}
+    for value in graph.outputs:
+        outside.update(bases.get(value, (value,)))
+    nodes = [node for node in graph.nodes if node.family != "leaf"]
+    moments = [
+        Moment(node.outputs, node.inputs,
+               tuple(_in_place(node, specs, bases)) if elementwise_in_place else ())
+        for node in nodes
+    ]  # fmt: skip
+    sizes = {
+        value: nbytes(specs[value])
+        for node in nodes for value in node.outputs
+        if value not in outside and value not in bases
+    }  # fmt: skip
+    return plan_memory(moments, sizes, bases)
+
+
+def sharing(graph: Graph) -> dict[int, tuple[int, ...]]:
+    """For each value that may share memory with others: the values that own such memory."""
+    found: dict[int, tuple[int, ...]] = {}
+    for node in graph.nodes:
+        for value, shared in _shares(node):
+            owners = {base for each in shared for base in found.get(each, (each,))}
+            own = () if node.op in VIEWS else (value,)
+            found[value] = (*own, *sorted(owners))
+    return found
+
+
+def _shares(node: Node) -> Iterable[tuple[int, tuple[int, ...]]]:
+    if node.op in VIEWS and node.inputs:
+        return [(node.outputs[0], node.inputs[-1:] if node.op == "assign" else node.inputs[:1])]
+    if node.family not in _MAYBE:
+        return []
+    if node.op != "fused":
+        return [(value, node.inputs) for value in node.outputs]
+    body: Graph = node.attrs["body"]
+    inner = sharing(body)
+    outside = dict(zip(body.inputs, node.inputs, strict=True))
+    found = []
+    for value, inside in zip(node.outputs, body.outputs, strict=True):
+        shared = tuple(outside[b] for b in inner.get(inside, (inside,)) if b in outside)
+        if shared:
+            found.append((value, shared))
+    return found
+
+
+def _in_place(
+    node: Node, specs: Mapping[int, TensorSpec], bases: Mapping[int, Collection[int]]
+) -> Iterable[tuple[int, int]]:
+    if node.op == "fused":
+        # Of several outputs one could be written before an operand is read for the next.
+        if node.attrs["pattern"] != "elementwise" or len(node.outputs) > 1:
+            return
+    elif not ops.get(node.op).elementwise:
+        return
+    for made in node.outputs:
+        for operand in node.inputs:
+            if specs[made] == specs[operand] and made not in bases and operand not in bases:
+                yield made, operand
+
+
+def nbytes(spec: TensorSpec) -> int:
+    """How many bytes the elements of a spec take."""
+    size = as_dtype(spec.dtype).itemsize
+    for each in spec.shape:
+        size *= each
+    return size
