@@ -1,0 +1,29 @@
+"""The back end ``c``: whole plans in C, made by the system's compiler.
+
+Invariant: where there is no compiler it says so, and nothing is imported that needs one.
+"""
+
+from __future__ import annotations
+
+from nodescope.engine.codegen.backend import backend
+from nodescope.engine.codegen.c_backend import arrays, blas, toolchain
+from nodescope.engine.codegen.c_backend.runner import CRunner
+from nodescope.passes.pipeline import Lowered
+
+
+class CBackend:
+    """See `nodescope.engine.codegen.backend.Backend`."""
+
+    name = "c"
+    exact = False
+
+    def missing(self) -> str:
+        """Why there is no C here, or ``""``."""
+        return arrays.missing() or toolchain.unavailable() or blas.missing()
+
+    def build(self, lowered: Lowered) -> CRunner:
+        """See `Backend.build`. Raises `CompilerError` if the compiler fails."""
+        return CRunner(lowered)
+
+
+C = backend(CBackend())

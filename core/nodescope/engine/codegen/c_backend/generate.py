@@ -1,0 +1,398 @@
+"""Generate: a lowered graph as C text: a function per kernel, and one per segment of the plan.
+
+Views are address arithmetic and take no time. Nodes for which there is no C divide the plan into
+segments. Equal kernels are one function.
+
+Invariant: a segment calls the same functions on the same layouts as the kernels that are given out
+one by one, so that they compute the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nodescope.engine.codegen.c_backend import (
+    arrays,
+    helpers,
+    kernel,
+    layouts,
+    prelude,
+    primitives,
+    products,
+    scan,
+)
+from nodescope.engine.codegen.c_backend.expressions import CTYPES
+from nodescope.engine.codegen.c_backend.unit import NoKernel, Sizes, Unit, compact, same_strides
+from nodescope.engine.execution.plan import LEAVES
+from nodescope.ir.graph import Node, TensorSpec
+from nodescope.ops.calls import Call, call_of
+from nodescope.ops.op import Array
+from nodescope.passes.memory import MemoryPlan, Moment, plan_memory
+from nodescope.passes.pipeline import Lowered
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a value of the plan is: elements of what its root holds.
+
+    Attributes:
+        root: The value that owns the memory.
+        loose: A number kept as a double, which promotes weakly.
+    """
+
+    root: int
+    spec: TensorSpec
+    strides: Sizes
+    offset: int = 0
+    loose: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether it stands densely from its beginning."""
+        return self.offset == 0 and same_strides(
+            self.spec.shape, self.strides, compact(self.spec.shape)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One function of C for nodes.
+
+    Attributes:
+        name: In C.
+        scratch: Bytes that it needs to work in.
+        fails: Whether it may return a number other than 0.
+    """
+
+    name: str
+    scratch: int
+    fails: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One node of the plan, or a copy at its end.
+
+    Attributes:
+        node: None for a copy.
+        call: How the node runs in Python.
+        function: None for a view, or a node without C.
+        inputs, outputs: Where its operands and results are.
+        reason: Why there is no C for it, or ``""``.
+    """
+
+    node: Node | None
+    call: Call | None
+    function: Function | None
+    inputs: tuple[Spot, ...]
+    outputs: tuple[Spot, ...]
+    reason: str = ""
+
+
+@dataclass
+class Plan:
+    """What runs, and its text.
+
+    Attributes:
+        steps: In order.
+        segments: Runs of steps in C as (first, last + 1); those between them run in Python.
+        slots: Numbers in the table of addresses by root; 0 is the arena.
+        results: Roots of results that are allocated for each call.
+        outputs: Per output of the graph a spot.
+        constants: Arrays by root.
+        memory: Where what is in the arena stands.
+        text: Without comments.
+        source: With them.
+        gemms: Whether a product is made.
+    """
+
+    lowered: Lowered
+    steps: list[Step] = field(default_factory=list)
+    segments: list[tuple[int, int]] = field(default_factory=list)
+    slots: dict[int, int] = field(default_factory=dict)
+    results: list[int] = field(default_factory=list)
+    outputs: list[Spot] = field(default_factory=list)
+    constants: dict[int, Array] = field(default_factory=dict)
+    memory: MemoryPlan = field(default_factory=MemoryPlan)
+    text: str = ""
+    source: str = ""
+    gemms: bool = False
+
+
+def plan_of(lowered: Lowered) -> Plan:
+    """The plan of a lowered graph."""
+    return _Planner(lowered).made()
+
+
+class _Planner:
+    def __init__(self, lowered: Lowered) -> None:
+        self.plan = Plan(lowered)
+        self.graph = lowered.graph
+        self.specs = {each.id: each.spec for each in self.graph.values}
+        self.spots: dict[int, Spot] = {}
+        self.bodies: dict[tuple[str, ...], tuple[Function, list[str]]] = {}
+        self.needs: set[str] = set()
+        self.scratch: dict[int, int] = {}  # by position of a step
+
+    def made(self) -> Plan:
+        plan = self.plan
+        for value in self.graph.inputs:
+            spec = self.specs[value]
+            loose = spec.shape == () and spec.dtype in ("float32", "float64")
+            self.spots[value] = Spot(value, spec, compact(spec.shape), loose=loose)
+        for value, array in plan.lowered.arrays.items():
+            plan.constants[value] = array
+            self.spots[value] = Spot(value, self.specs[value], compact(array.shape))
+        for node in self.graph.nodes:
+            if node.op not in LEAVES:
+                self._add(node)
+        self._give_out()
+        self._place()
+        self._write()
+        return plan
+
+    # Nodes
+
+    def _add(self, node: Node) -> None:
+        call = call_of(node)
+        inputs = tuple(self.spots[each] for each in call.args if isinstance(each, int))
+        outs = tuple(self.specs[each] for each in node.outputs)
+        view = self._view(node, call, inputs, outs)
+        if view is not None:
+            self.spots[node.outputs[0]] = view
+            self.plan.steps.append(Step(node, call, None, inputs, (view,)))
+            return
+        outputs = tuple(
+            Spot(value, spec, compact(spec.shape))
+            for value, spec in zip(node.outputs, outs, strict=True)
+        )
+        self.spots.update(zip(node.outputs, outputs, strict=True))
+        reason, function = "", None
+        try:
+            function = self._function(node, call, inputs, outs)
+        except NoKernel as why:
+            reason = str(why)
+        self.plan.steps.append(Step(node, call, function, inputs, outputs, reason))
+
+    def _view(
+        self, node: Node, call: Call, inputs: tuple[Spot, ...], outs: tuple[TensorSpec, ...]
+    ) -> Spot | None:
+        if node.op not in layouts.VIEWS or len(inputs) != 1 or inputs[0].loose:
+            return None
+        x, out = inputs[0], outs[0]
+        if x.spec.dtype not in CTYPES:
+            return None
+        shape = tuple(out.shape)
+        found = layouts.viewed(node.op, call.attrs, tuple(x.spec.shape), x.strides, shape)
+        if found is None:
+            return None
+        return Spot(x.root, out, found[0], x.offset + found[1])
+
+    def _function(
+        self, node: Node, call: Call, inputs: tuple[Spot, ...], outs: tuple[TensorSpec, ...]
+    ) -> Function:
+        if any(each.spec.dtype not in CTYPES for each in inputs):
+            raise NoKernel("a dtype that C does not have")
+        if node.op == "scan":
+            body = scan.compose(call, inputs, outs)
+        else:
+            unit = Unit()
+            values = [each for each in call.args if isinstance(each, int)]
+            env = {}
+            for value, spot in zip(values, inputs, strict=True):
+                strides = None if spot.loose else spot.strides
+                given = unit.input(spot.spec, strides, spot.loose)
+                env.setdefault(value, given)
+            specs = {v: self.specs[v] for v in (*values, *node.outputs)}
+            primitives.lower_node(unit, call, env, specs)
+            unit.outputs = [env[each] for each in node.outputs]
+            kernel.settle(unit)
+            body = kernel.compose(unit)
+        return self._registered(body, node)
+
+    def _registered(self, body: kernel.Body, node: Node | None) -> Function:
+        self.needs |= body.needs
+        known = self.bodies.get(body.lines)
+        if known is None:
+            name = f"ns_k{len(self.bodies)}"
+            known = self.bodies[body.lines] = Function(name, body.scratch, body.fails), []
+        if node is not None:
+            known[1].append(_told(node))
+        return known[0]
+
+    # Results
+
+    def _give_out(self) -> None:
+        plan = self.plan
+        fed = set(self.graph.inputs)
+        python = {
+            value for step in plan.steps if step.function is None and step.reason and step.node
+            for value in step.node.outputs
+        }  # fmt: skip
+        for value in self.graph.outputs:
+            spot = self.spots[value]
+            if value not in fed and value not in plan.constants and value not in python:
+                if spot.whole and spot.root == value and value not in plan.results:
+                    plan.results.append(value)
+                else:
+                    spot = self._copied(spot)
+            plan.outputs.append(spot)
+
+    def _copied(self, spot: Spot) -> Spot:
+        """A copy of a view, or of a value that is given out twice."""
+        unit = Unit()
+        unit.outputs = [unit.input(spot.spec, spot.strides)]
+        kernel.settle(unit)
+        function = self._registered(kernel.compose(unit), None)
+        root = 1 + max((*self.specs, *self.spots, *self.plan.results, 0))
+        found = Spot(root, spot.spec, compact(spot.spec.shape))
+        self.spots[root] = found
+        self.plan.steps.append(Step(None, None, function, (spot,), (found,)))
+        self.plan.results.append(root)
+        return found
+
+    # Memory
+
+    def _place(self) -> None:
+        plan = self.plan
+        slot = 1
+        for roots in (self.graph.inputs, plan.results, plan.constants):
+            for root in roots:
+                plan.slots[root] = slot
+                slot += 1
+        moments, sizes = [], {}
+        for i, step in enumerate(plan.steps):
+            makes: list[int] = []
+            if step.reason:
+                for spot in step.outputs:
+                    plan.slots[spot.root] = slot
+                    slot += 1
+            elif step.function is not None:
+                for spot in step.outputs:
+                    if spot.root not in plan.slots:
+                        sizes[spot.root] = _bytes(spot.spec)
+                        makes.append(spot.root)
+                if step.function.scratch:
+                    sizes[-1 - i] = step.function.scratch
+                    makes.append(-1 - i)
+            moments.append(Moment(tuple(makes), tuple(spot.root for spot in step.inputs)))
+        plan.memory = plan_memory(moments, sizes)
+        first = None
+        for i, step in enumerate((*plan.steps, None)):
+            inside = step is not None and not step.reason
+            if inside and first is None:
+                first = i
+            elif not inside and first is not None:
+                plan.segments.append((first, i))
+                first = None
+
+    # Text
+
+    def _write(self) -> None:
+        plan = self.plan
+        parts: list[str] = []
+        plain: list[str] = []
+        for lines, (function, names) in self.bodies.items():
+            head = f"NS_EXPORT __attribute__((noinline)) int {function.name}(char **p, char *w) {{"
+            text = "\n".join((head, *lines, "return 0;", "}", ""))
+            told = "".join(f"\n * {each}" for each in names)
+            parts += [f"\n/*{told}\n */\n" if told else "\n", text]
+            plain.append(text)
+        for k, (first, last) in enumerate(plan.segments):
+            lines = [f"NS_EXPORT i64 ns_run{k}(char **t, i64 *s) {{"]
+            commented = list(lines)
+            for i in range(first, last):
+                step = plan.steps[i]
+                called = self._called(i, step, self._number(i))
+                lines += called
+                commented += [f"/* {_told(step.node)} */", *called] if step.node else called
+            closing = ["return 0;", "}", ""]
+            parts += ["\n", "\n".join(commented + closing)]
+            plain.append("\n".join(lines + closing))
+        body = "\n".join(plain)
+        plan.gemms = "ns_sgemm(" in body or "ns_dgemm(" in body
+        head = (products.HEAD if plan.gemms else "") + helpers.text(self.needs) + _TAKE
+        plan.text = prelude.complete(f"{arrays.SNIPPET}{head}{body}")
+        end = plan.text.rindex(body)
+        plan.source = _readable(plan.text[:end] + "".join(parts))
+
+    def _number(self, i: int) -> int:
+        if not hasattr(self, "_numbers"):
+            count = 0
+            self._numbers: list[int] = []
+            for step in self.plan.steps:
+                self._numbers.append(count)
+                count += step.node is not None
+        return self._numbers[i]
+
+    def _called(self, i: int, step: Step, place: int) -> list[str]:
+        if step.function is None:
+            return [f"if (s) s[{2 * place}] = s[{2 * place + 1}] = ns_now();"]
+        pointers = ", ".join(self._address(spot) for spot in (*step.inputs, *step.outputs))
+        scratch = f"t[0] + {self.plan.memory.offsets[-1 - i]}" if step.function.scratch else "0"
+        call = f"{step.function.name}(p, {scratch})"
+        call = f"if ({call}) return {place + 1};" if step.function.fails else f"{call};"
+        before = after = ""
+        if step.node is not None:
+            before = f"if (s) s[{2 * place}] = ns_now(); "
+            after = f" if (s) s[{2 * place + 1}] = ns_now();"
+        return [f"{{ char *p[] = {{{pointers}}}; {before}{call}{after} }}"]
+
+    def _address(self, spot: Spot) -> str:
+        offset = spot.offset * np.dtype(spot.spec.dtype).itemsize
+        slot = self.plan.slots.get(spot.root)
+        if slot is None:
+            return f"t[0] + {self.plan.memory.offsets[spot.root] + offset}"
+        return f"t[{slot}] + {offset}" if offset else f"t[{slot}]"
+
+
+_TAKE = f"""
+NS_EXPORT i64 ns_take(void *list, char **t, void **kinds, void *type, i64 i) {{
+  for (const i64 n = ns_items(list); i < n; i++) {{
+    if (!kinds[i]) continue;
+    void *x = ns_list_item(list, i);
+    if (NS_FIELD(void *, x, sizeof(void *)) != type || !ns_array_contiguous(x)
+        || NS_FIELD(void *, x, {object.__basicsize__ + 40}) != kinds[i]) return i;
+    t[i + 1] = ns_array_data(x);
+  }}
+  return -1;
+}}
+"""
+
+
+def _bytes(spec: TensorSpec) -> int:
+    return max(math.prod(spec.shape) * np.dtype(spec.dtype).itemsize, 1)
+
+
+def _told(node: Node) -> str:
+    """A node in words, safe within a comment."""
+    text = f"{node.name}: {node.op}"
+    if node.op == "fused":
+        body = node.attrs["body"]
+        members = " ".join(each.op for each in body.nodes if each.family != "leaf")
+        text = f"{node.name}: {node.attrs['pattern']} ({members})"
+    return text.replace("*/", "* /").replace("/*", "/ *")
+
+
+def _readable(text: str) -> str:
+    """The text with its blocks indented."""
+    depth, lines = 0, []
+    for line in text.splitlines():
+        bare = line.strip()
+        opens, closes = bare.count("{"), bare.count("}")
+        if bare.startswith("}"):
+            depth -= 1
+            closes -= 1
+        lines.append(line if bare.startswith("#") or bare.startswith("*") else
+                     "  " * max(depth, 0) + bare)  # fmt: skip
+        depth += opens - closes
+    return "\n".join(lines) + "\n"
+
+
+def reasons(plan: Plan) -> Mapping[int, str]:
+    """Why nodes run in Python, by id."""
+    return {each.node.id: each.reason for each in plan.steps if each.node and each.reason}

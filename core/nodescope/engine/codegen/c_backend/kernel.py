@@ -1,0 +1,172 @@
+"""Kernel: one unit as the body of a C function.
+
+Parameters are ``char **p``, the addresses of inputs and outputs, and ``char *w``, memory to work
+in.
+
+Invariant: the text depends on the unit alone, so that equal kernels have equal texts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nodescope.engine.codegen.c_backend import products
+from nodescope.engine.codegen.c_backend.loops import Loops
+from nodescope.engine.codegen.c_backend.schedule import Group, Stage, arguments, results, schedule
+from nodescope.engine.codegen.c_backend.unit import Call, Gemm, Place, Sizes, Unit, Val
+
+ALIGN = 64
+
+
+@dataclass(frozen=True)
+class Body:
+    """The inside of a function.
+
+    Attributes:
+        lines: Its text.
+        scratch: Bytes that it needs at ``w``.
+        needs: Names of functions of `helpers` that it calls.
+        fails: It may return a number other than 0.
+    """
+
+    lines: tuple[str, ...]
+    scratch: int
+    needs: frozenset[str]
+    fails: bool
+
+
+def settle(unit: Unit) -> None:
+    """Give each output memory of its own, fold products, drop what nobody reads."""
+    taken = {each.base for each in unit.inputs}
+    for i, v in enumerate(unit.outputs):
+        own = v.base is not v and v.compact and v.size == v.base.size and v.offset == 0
+        if v.base in taken or not (v.base is v or own) or v.loose:
+            v = unit.outputs[i] = unit.map("copy", v)
+        taken.add(v.base)
+    products.fold(unit)
+    wanted = {each.base for each in unit.outputs}
+    kept = []
+    for prim in reversed(unit.prims):
+        if any(out.base in wanted for out in results(prim)):
+            kept.append(prim)
+            wanted.update(each.base for each in arguments(prim))
+    unit.prims = kept[::-1]
+
+
+class Memory:
+    """Where a kernel's values are while it runs.
+
+    Args:
+        given: Names of pointers that are known, by base.
+    """
+
+    def __init__(self, given: dict[Val, str], first: int) -> None:
+        self.names = dict(given)
+        self.extent: dict[Val, list[int]] = {}
+        self.sizes: dict[Val, int] = {}
+        self.now = 0
+        self._count = first
+
+    def pointer(self, base: Val) -> str:
+        """The name of the pointer to a base; memory to work in if it has no other."""
+        if base not in self.names:
+            self.names[base] = f"m{base.id}"
+            self.sizes[base] = max(base.size, 1) * np.dtype(base.dtype).itemsize
+        if base in self.sizes:
+            self.extent.setdefault(base, [self.now, self.now])[1] = self.now
+        return self.names[base]
+
+    def scratch(self, shape: Sizes, dtype: str) -> Val:
+        """More memory to work in."""
+        self._count += 1
+        return Val(self._count, shape, dtype)
+
+    def declared(self) -> tuple[list[str], int]:
+        """Declarations of the pointers to memory to work in, and how much there has to be."""
+        placed: list[tuple[int, int, int, int]] = []
+        lines, most = [], 0
+        for base, (start, stop) in sorted(self.extent.items(), key=lambda e: -self.sizes[e[0]]):
+            size = -(-self.sizes[base] // ALIGN) * ALIGN
+            offset = 0
+            for low, high, first, last in sorted(placed):
+                if first <= stop and last >= start:
+                    if offset + size <= low:
+                        break
+                    offset = max(offset, high)
+            placed.append((offset, offset + size, start, stop))
+            most = max(most, offset + size)
+            lines.append((base.id, f"{base.stored} *const m{base.id} = "
+                                   f"({base.stored} *)(w + {offset});"))  # fmt: skip
+        return [line for _, line in sorted(lines)], most
+
+
+def compose(unit: Unit) -> Body:
+    """The body of a unit whose outputs are settled."""
+    lines = []
+    given: dict[Val, str] = {}
+    for i, v in enumerate((*unit.inputs, *unit.outputs)):
+        base = v.base
+        given[base] = f"m{base.id}"
+        const = "const " if i < len(unit.inputs) else ""
+        lines.append(f"{const}{base.stored} *const m{base.id} = ({base.stored} *)p[{i}];")
+    memory = Memory(given, unit.count)
+    stages = schedule(unit)
+    inside = staged(stages, unit.outputs, memory)
+    unit.count = memory._count
+    declared, scratch = memory.declared()
+    needs = frozenset(
+        name for each in stages if isinstance(each, Call) for name in each.needs
+    )
+    fails = any(isinstance(each, Call) and each.fails for each in stages)
+    return Body((*lines, *declared, *inside), scratch, needs, fails)
+
+
+def staged(stages: Sequence[Stage], outputs: Sequence[Val], memory: Memory) -> list[str]:
+    """The text of stages, one after the other."""
+    needed = stored(stages, outputs)
+    lines: list[str] = []
+    for i, stage in enumerate(stages):
+        memory.now = i
+        if isinstance(stage, Group):
+            lines += Loops(stage, needed, memory.pointer, memory.scratch).text()
+        elif isinstance(stage, Gemm):
+            lines += products.text(stage, memory.pointer)
+        else:
+            lines.append(called(stage, memory))
+    return lines
+
+
+def stored(stages: Sequence[Stage], outputs: Sequence[Val]) -> set[Val]:
+    """The bases that have to be in memory: what is given out, and what other stages read."""
+    needed = {each.base for each in outputs}
+    for stage in stages:
+        if isinstance(stage, Group):
+            for prim in stage.members:
+                needed.update(
+                    each.base for each in arguments(prim) if stage.register(each) is None
+                )
+                if isinstance(prim, Place):
+                    needed.add(prim.out.base)
+        else:
+            needed.update(each.base for each in (*arguments(stage), *results(stage)))
+    return needed
+
+
+def called(stage: Call, memory: Memory) -> str:
+    """The call of a helper."""
+    names: dict[str, str] = {}
+    for key, values in (("o", stage.outs), ("i", stage.args)):
+        for i, v in enumerate(values):
+            offset = f" + {v.offset}" if v.offset else ""
+            names[f"{key}{i}"] = f"({memory.pointer(v.base)}{offset})"
+    text = stage.text.format(**names)
+    return f"if ({text.rstrip(';')}) return 1;" if stage.fails else text
+
+
+def bytes_of(v: Val) -> int:
+    """Of a value with memory of its own."""
+    return math.prod(v.shape) * np.dtype(v.dtype).itemsize

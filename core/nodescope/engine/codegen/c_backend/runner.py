@@ -1,0 +1,323 @@
+"""Runner: a plan in C, ready to run.
+
+A call takes a set of buffers from a pool (the arena, a table of addresses, numbers), lets C read
+the addresses of its arrays, and runs one function per segment, without the interpreter's lock.
+
+Invariant: results are the caller's own; two calls never share buffers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.codegen.backend import Kernel, MemoryReport
+from nodescope.engine.codegen.c_backend import blas, toolchain
+from nodescope.engine.codegen.c_backend.generate import Plan, Spot, Step, plan_of
+from nodescope.engine.codegen.interpret import kernel_of
+from nodescope.errors import CompilerError
+from nodescope.ops.calls import Scalar
+from nodescope.ops.op import Array
+from nodescope.passes.pipeline import Lowered
+
+_ALIGN = 64
+_POINTER = ctypes.c_void_p
+
+
+class _State:
+    """The buffers of one call."""
+
+    __slots__ = ("address", "arena", "numbers", "table")
+
+    def __init__(self, runner: CRunner) -> None:
+        plan = runner.plan
+        self.arena = _aligned(plan.memory.arena_bytes)
+        self.table = (_POINTER * (1 + len(plan.slots)))()
+        self.numbers = (ctypes.c_double * max(len(runner.loose), 1))()
+        self.table[0] = self.arena.ctypes.data
+        for root, array in runner.constants.items():
+            self.table[plan.slots[root]] = array.ctypes.data
+        for i, feed in enumerate(runner.loose):
+            self.table[1 + feed] = ctypes.addressof(self.numbers) + 8 * i
+        self.address = ctypes.addressof(self.table)
+
+
+def _aligned(size: int) -> Array:
+    memory = np.empty(size + _ALIGN, np.uint8)
+    start = -memory.ctypes.data % _ALIGN
+    return memory[start : start + size]
+
+
+class CRunner:
+    """See `nodescope.engine.codegen.backend.Runner`.
+
+    Attributes:
+        plan: What runs.
+        python: Why nodes run in Python, by id; empty where all is C.
+        library: What the compiler made.
+    """
+
+    def __init__(self, lowered: Lowered) -> None:
+        self.plan = plan = plan_of(lowered)
+        self.source = plan.source
+        self.library = toolchain.build(plan.text)
+        graph = lowered.graph
+        specs = {each.id: each.spec for each in graph.values}
+        self.constants = {root: np.ascontiguousarray(each) for root, each in plan.constants.items()}
+        spots = {spot.root: spot for step in plan.steps for spot in step.outputs}
+        self._makers = [
+            functools.partial(np.empty, spots[root].spec.shape, np.dtype(spots[root].spec.dtype))
+            for root in plan.results
+        ]
+        self._feeds = tuple(specs[each] for each in graph.inputs)
+        self.loose = [
+            i for i, spec in enumerate(self._feeds)
+            if spec.shape == () and spec.dtype in ("float32", "float64")
+        ]  # fmt: skip
+        loose = set(self.loose)
+        kinds = [0 if i in loose else id(np.dtype(spec.dtype)) if _plain(spec.dtype) else 0
+                 for i, spec in enumerate(self._feeds)]  # fmt: skip
+        kinds += [id(maker.args[1]) for maker in self._makers]
+        self._held = [np.dtype(spec.dtype) for spec in self._feeds if _plain(spec.dtype)]
+        self._kinds = (_POINTER * max(len(kinds), 1))(*kinds)
+        self._fixed = (ctypes.addressof(self._kinds), id(np.ndarray))
+        self._pool: list[_State] = []
+        memory = plan.memory
+        self.memory: MemoryReport | None = MemoryReport(
+            memory.arena_bytes, memory.unplanned_peak, memory.total_bytes, len(memory.in_place)
+        )
+        self._open()
+        self.kernels: Mapping[int, Kernel] = _Kernels(self)
+        self.python = {each.node.id: each.reason for each in plan.steps
+                       if each.node is not None and each.reason}  # fmt: skip
+        self._outputs = self._sources(graph.inputs)
+
+    def _open(self) -> None:
+        build, address = self.library.function, ctypes.c_void_p
+        if self.plan.gemms:
+            found = [blas.gemm(each) for each in ("float32", "float64")]
+            if any(each is None or each.bits != 64 for each in found):
+                raise CompilerError(blas.missing() or "the BLAS of NumPy has 32-bit integers")
+            build("ns_bind", address, address)(*(each.address for each in found if each))
+        self._take = build(
+            "ns_take", ctypes.py_object, address, address, address, ctypes.c_int64,
+            result=ctypes.c_int64, locked=True,
+        )  # fmt: skip
+        self._segments = [
+            build(f"ns_run{k}", address, address, result=ctypes.c_int64)
+            for k in range(len(self.plan.segments))
+        ]
+        self._whole = self._segments[0] if self.plan.segments == [(0, len(self.plan.steps))] else (
+            None)  # fmt: skip
+
+    def _sources(self, fed: Sequence[int]) -> list[tuple[str, Any]]:
+        """Where each output comes from: a feed, a constant, a result, or a Python node."""
+        found: list[tuple[str, Any]] = []
+        for spot in self.plan.outputs:
+            root = spot.root
+            if root in self.plan.results:
+                found.append(("list", len(fed) + self.plan.results.index(root)))
+            elif root in fed:
+                found.append(("list", list(fed).index(root)))
+            elif root in self.plan.constants:
+                found.append(("constant", self.plan.constants[root]))
+            else:
+                found.append(("python", root))
+        return found
+
+    # Running
+
+    def run(self, feeds: Sequence[Any]) -> list[Array]:
+        """See `Runner.run`."""
+        return self._run(feeds, 0)
+
+    def run_timed(self, feeds: Sequence[Any], stamps: Array) -> list[Array]:
+        """See `Runner.run_timed`."""
+        return self._run(feeds, stamps.ctypes.data, stamps)
+
+    def _run(self, feeds: Sequence[Any], at: int, stamps: Array | None = None) -> list[Array]:
+        objects = [*feeds, *[make() for make in self._makers]]
+        try:
+            state = self._pool.pop()
+        except IndexError:
+            state = _State(self)
+        i = self._take(objects, state.address, *self._fixed, 0)
+        while i >= 0:
+            objects[i] = held = self._native(objects[i], i)
+            state.table[1 + i] = held.ctypes.data
+            i = self._take(objects, state.address, *self._fixed, i + 1)
+        for number, place in enumerate(self.loose):
+            state.numbers[number] = objects[place]
+        made: dict[int, Array] = {}
+        if self._whole is not None:
+            failed = self._whole(state.address, at)
+        else:
+            failed = self._piecewise(state, objects, made, at, stamps)
+        self._pool.append(state)
+        if failed:
+            raise IndexError("an index points outside of the array")
+        return [
+            feeds[each] if kind == "list" and each < len(feeds) else objects[each]
+            if kind == "list" else made[each] if kind == "python" else each
+            for kind, each in self._outputs
+        ]  # fmt: skip
+
+    def _native(self, given: Any, i: int) -> Array:
+        """A feed in C order and of this machine's byte order."""
+        found: Array = np.require(given, np.dtype(self._feeds[i].dtype), ("C", "A"))
+        return found.view(np.ndarray)
+
+    def _piecewise(
+        self,
+        state: _State,
+        objects: list[Any],
+        made: dict[int, Array],
+        at: int,
+        stamps: Array | None,
+    ) -> int:
+        """Segments of C with nodes in Python between them."""
+        steps = self.plan.steps
+        begins = {first: (k, last) for k, (first, last) in enumerate(self.plan.segments)}
+        i = place = 0
+        while i < len(steps):
+            if i in begins:
+                k, last = begins[i]
+                failed: int = self._segments[k](state.address, at)
+                if failed:
+                    return failed
+                place += sum(each.node is not None for each in steps[i:last])
+                i = last
+                continue
+            step = steps[i]
+            given = [self._array(spot, state, objects, made) for spot in step.inputs]
+            if stamps is not None:
+                stamps[2 * place] = time.perf_counter_ns()
+            found = in_python(step, given)
+            if stamps is not None:
+                stamps[2 * place + 1] = time.perf_counter_ns()
+            for spot, each in zip(step.outputs, found, strict=True):
+                made[spot.root] = each
+                state.table[self.plan.slots[spot.root]] = each.ctypes.data
+            i, place = i + 1, place + 1
+        return 0
+
+    def _array(
+        self, spot: Spot, state: _State, objects: list[Any], made: dict[int, Array]
+    ) -> Any:
+        """A value of the plan for a node in Python, in C order."""
+        root, slots = spot.root, self.plan.slots
+        inputs = self.plan.lowered.graph.inputs
+        if root in made:
+            whole: Any = made[root]
+        elif root in self.constants:
+            whole = self.constants[root]
+        elif root in slots:
+            whole = objects[slots[root] - 1]
+            if spot.loose or root in inputs and spot.whole:
+                return whole
+        else:
+            offset = self.plan.memory.offsets[root]
+            dtype = np.dtype(spot.spec.dtype)
+            whole = state.arena[offset:].view(np.uint8)
+            whole = np.frombuffer(whole.data, np.uint8)
+            usable = len(whole) // dtype.itemsize * dtype.itemsize
+            whole = whole[:usable].view(dtype)
+        if spot.whole and whole.shape == spot.spec.shape:
+            return whole
+        flat = whole.reshape(-1)
+        size = flat.dtype.itemsize
+        view = np.lib.stride_tricks.as_strided(
+            flat[spot.offset :], spot.spec.shape, tuple(s * size for s in spot.strides)
+        )
+        return np.ascontiguousarray(view)
+
+
+def _plain(dtype: str) -> bool:
+    """Whether NumPy knows a dtype by this name."""
+    try:
+        np.dtype(dtype)
+    except TypeError:
+        return False
+    return True
+
+
+def in_python(step: Step, given: Sequence[Any]) -> list[Array]:
+    """The results of a node that C cannot do, in C order, in memory of their own."""
+    assert step.call is not None
+    kernel = kernel_of(step.call)
+    found = []
+    for each in kernel(*(_dense(x) for x in given)):
+        own = each.flags.owndata and each.flags.c_contiguous and all(each is not x for x in given)
+        found.append(each if own else np.array(each, order="C"))
+    return found
+
+
+def _dense(x: Any) -> Any:
+    return np.ascontiguousarray(x).reshape(x.shape) if isinstance(x, np.ndarray) else x
+
+
+class _Kernels(Mapping[int, Kernel]):
+    """The kernels of a runner, made when they are asked for."""
+
+    def __init__(self, runner: CRunner) -> None:
+        self._runner = runner
+        self._steps = {each.node.id: each for each in runner.plan.steps if each.node is not None}
+        self._made: dict[int, Kernel] = {}
+
+    def __getitem__(self, node: int) -> Kernel:
+        if node not in self._made:
+            self._made[node] = _kernel(self._runner, self._steps[node])
+        return self._made[node]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._steps)
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+
+def _kernel(runner: CRunner, step: Step) -> Kernel:
+    if step.function is None:
+        return lambda *inputs: tuple(in_python(step, inputs))
+    function: Callable[..., int] = runner.library.function(
+        step.function.name, _POINTER, _POINTER, result=ctypes.c_int
+    )
+    count = len(step.inputs) + len(step.outputs)
+    scratch = step.function.scratch
+
+    def kernel(*inputs: Any) -> tuple[Array, ...]:
+        held = [laid_out(x, spot) for x, spot in zip(inputs, step.inputs, strict=True)]
+        outputs = [np.empty(each.spec.shape, np.dtype(each.spec.dtype)) for each in step.outputs]
+        pointers = (_POINTER * count)(*(each.ctypes.data for each in (*held, *outputs)))
+        work = _aligned(scratch)
+        if function(ctypes.addressof(pointers), work.ctypes.data):
+            raise IndexError("an index points outside of the array")
+        return tuple(outputs)
+
+    return kernel
+
+
+def laid_out(x: Any, spot: Spot) -> Array:
+    """An operand with the strides that a kernel was made for."""
+    if spot.loose:
+        return np.array(float(x))
+    dtype = np.dtype(spot.spec.dtype)
+    array = np.asarray(x, dtype)
+    wanted = tuple(s * dtype.itemsize for s in spot.strides)
+    same = all(n == 1 or a == b for n, a, b in zip(array.shape, array.strides, wanted, strict=True))
+    if same and array.flags.aligned:
+        return array
+    reach = [(n - 1) * s for n, s in zip(spot.spec.shape, spot.strides, strict=True)]
+    low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
+    memory = np.empty(max(high - low + 1, 1), dtype)
+    found: Array = np.lib.stride_tricks.as_strided(memory[-low:], spot.spec.shape, wanted)
+    found[...] = array
+    return found
+
+
+_ = Scalar

@@ -1,0 +1,237 @@
+"""Schedule: primitives of a unit gathered into loops that go over the same elements.
+
+A `Group` is one loop nest: rows outside, the elements of a row inside. Reductions of whole rows can
+be used within it; others are there when it ends. What is used in its own group stays in registers.
+
+Invariant: whatever a stage reads from memory, earlier stages wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nodescope.engine.codegen.c_backend.unit import (
+    Arg,
+    Call,
+    Gemm,
+    Map,
+    Place,
+    Prim,
+    Reduce,
+    Sizes,
+    Unit,
+    Val,
+)
+
+_MOST = 96  # primitives in one group: more would not fit into registers
+
+
+class Group:
+    """One loop nest.
+
+    Attributes:
+        space: Sizes of what it goes over.
+        members: What it computes, in order.
+        registers: What is computed in it and can be used at once: the shape within ``space``.
+        exact: Reductions that are used within it: all of a row, and nothing but.
+    """
+
+    def __init__(self) -> None:
+        self.space: Sizes = ()
+        self.members: list[Map | Reduce | Place] = []
+        self.registers: dict[Val, Sizes] = {}
+        self.reduced: dict[Val, frozenset[int]] = {}
+        self.exact: set[Val] = set()
+        self.split = 0
+
+    def aligned(self, shape: Sizes) -> Sizes | None:
+        """A shape with as many dimensions as the space has, or None if it has more."""
+        return aligned(shape, len(self.space))
+
+    def register(self, v: Val) -> Val | None:
+        """What holds the value in a register, under whatever shape, or None."""
+        each: Val | None = v
+        wanted = self.aligned(v.shape)
+        while each is not None and wanted is not None:
+            held = self.registers.get(each)
+            if held is not None:
+                fits = all(a in (1, b) for a, b in zip(held, wanted, strict=True))
+                return each if fits else None
+            each = each.source
+        return None
+
+    def accepts(self, prim: Map | Reduce | Place, ready: Iterable[Val]) -> bool:
+        """Take a primitive in, if it fits.
+
+        Args:
+            prim: What to compute.
+            ready: Those of its arguments that are in memory before this group.
+        """
+        if len(self.members) >= _MOST:
+            return False
+        shape = shape_of(prim)
+        grown = self._space(prim, shape)
+        if grown is None:
+            return False
+        before = self.space, self.registers, self.split
+        if grown != self.space:
+            self.registers = {each: (1,) * len(grown) for each in self.registers}
+            self.space = grown
+        used: set[Val] = set()
+        known = {id(each) for each in ready}
+        for each in arguments(prim):
+            held = self.register(each)
+            if held is None and id(each) not in known:
+                self.space, self.registers, self.split = before
+                return False
+            if held is not None and held in self.reduced:
+                used.add(held)
+        own = self.aligned(shape)
+        assert own is not None
+        reduced = dict(self.reduced)
+        if isinstance(prim, Reduce):
+            more = len(grown) - len(prim.arg.shape)
+            gone = frozenset(i + more for i in prim.axes if prim.arg.shape[i] != 1)
+            reduced[prim.out] = gone
+            own = tuple(1 if i in gone else n for i, n in enumerate(grown))
+        split = _split(grown, reduced, self.exact | used)
+        small = own != grown and not isinstance(prim, Reduce)
+        if split is None or (small and not self._scalar(prim, own, split)):
+            self.space, self.registers, self.split = before
+            return False
+        self.split, self.reduced = split, reduced
+        self.exact |= used
+        self.members.append(prim)
+        if not isinstance(prim, Place):
+            self.registers[prim.out] = own
+        return True
+
+    def _space(self, prim: Map | Reduce | Place, shape: Sizes) -> Sizes | None:
+        """The space that it would go over together with this one, or None."""
+        if not self.members or shape == self.space:
+            return shape
+        held = self.aligned(shape)
+        if held == self.space:
+            return self.space
+        alone = all(n == 1 for n in self.space)
+        if alone and not self.reduced and all(isinstance(m, Map) for m in self.members):
+            return shape if len(shape) >= len(self.space) else None
+        if held is None or isinstance(prim, Reduce | Place):
+            return None
+        fits = all(a in (1, b) for a, b in zip(held, self.space, strict=True))
+        return self.space if fits else None
+
+    def _scalar(self, prim: Map | Reduce | Place, own: Sizes, split: int) -> bool:
+        """Whether a smaller value is one number for each row, or for the whole."""
+        if isinstance(prim, Place) or any(n != 1 for n in own[split:]):
+            return False
+        if all(n == 1 for n in own):
+            return True
+        held = [self.register(each) for each in arguments(prim)]
+        return any(each is not None and self.registers[each] == own for each in held)
+
+
+Stage = Group | Gemm | Call
+
+
+def aligned(shape: Sizes, rank: int) -> Sizes | None:
+    """A shape with leading ones added, or taken away; None if it has more dimensions."""
+    more = rank - len(shape)
+    if more >= 0:
+        return (1,) * more + shape
+    return shape[-more:] if all(n == 1 for n in shape[:-more]) else None
+
+
+def shape_of(prim: Map | Reduce | Place) -> Sizes:
+    """What a primitive goes over."""
+    return prim.out.shape if isinstance(prim, Map) else prim.arg.shape
+
+
+def arguments(prim: Prim) -> list[Val]:
+    """The values that it reads."""
+    args: tuple[Arg | None, ...]
+    if isinstance(prim, Map | Call):
+        args = prim.args
+    elif isinstance(prim, Gemm):
+        args = (prim.a, prim.b, prim.scale)
+    else:
+        args = (prim.arg,)
+    return [each for each in args if isinstance(each, Val)]
+
+
+def results(prim: Prim) -> tuple[Val, ...]:
+    """The values that it writes."""
+    return prim.outs if isinstance(prim, Call) else (prim.out,)
+
+
+def _split(space: Sizes, reduced: dict[Val, frozenset[int]], exact: set[Val]) -> int | None:
+    """How many leading dimensions are rows, so that each reduction is of whole rows or of none."""
+    real = [i for i, n in enumerate(space) if n != 1]
+    if not reduced:
+        return 0
+    for k in [0, *(i + 1 for i in real[:-1])]:
+        inner = {i for i in real if i >= k}
+        if all(
+            (inner == gone) if v in exact else (inner <= gone or not inner & gone)
+            for v, gone in reduced.items()
+        ):
+            return k
+    return None
+
+
+def schedule(unit: Unit) -> list[Stage]:
+    """The stages of a unit, in order."""
+    stages: list[Stage] = []
+    ready: dict[Val, int] = {each.base: -1 for each in unit.inputs}
+
+    def written(v: Val) -> int:
+        return ready.get(v.base, -1)
+
+    for prim in unit.prims:
+        if isinstance(prim, Gemm | Call):
+            stages.append(prim)
+            for out in results(prim):
+                ready[out.base] = len(stages) - 1
+            continue
+        args = arguments(prim)
+        first = max((written(each) for each in args), default=0)
+        if isinstance(prim, Place):
+            first = max(first, written(prim.out))
+        place = len(stages)
+        for i in range(max(first, 0), len(stages)):
+            stage = stages[i]
+            if not isinstance(stage, Group):
+                continue
+            if isinstance(prim, Place) and written(prim.out) == i and _clash(stage, prim.out):
+                continue
+            memory = [each for each in args if written(each) < i]
+            if stage.accepts(prim, memory):
+                place = i
+                break
+        else:
+            group = Group()
+            taken = group.accepts(prim, args)
+            assert taken, "a group takes its first primitive"
+            stages.append(group)
+        base = prim.out.base
+        ready[base] = max(place, ready.get(base, -1))
+    return stages
+
+
+def _clash(group: Group, target: Val) -> bool:
+    """Whether something in the group may have written to the same elements."""
+    for each in group.members:
+        if isinstance(each, Place) and each.out.base is target.base:
+            one, two = each.out, target
+            apart = one.offset != two.offset and one.strides == two.strides
+            if not apart or not (_within(one) and _within(two)):
+                return True
+    return False
+
+
+def _within(v: Val) -> bool:
+    """Whether a part is a range along one dimension of its base."""
+    whole = v.base
+    if len(v.shape) != len(whole.shape) or v.strides != whole.strides:
+        return False
+    return sum(a != b for a, b in zip(v.shape, whole.shape, strict=True)) <= 1

@@ -1,0 +1,329 @@
+"""Unit: what one kernel does, as primitives on values that may be views of memory.
+
+A primitive computes elements (`Map`), sums or the like (`Reduce`), writes a value into a part of
+another one's memory (`Place`), multiplies matrices (`Gemm`), or calls a function of C (`Call`).
+
+Invariant: a value is written by the primitives before those that read it; views are never copied
+here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Literal
+
+from nodescope import ops
+from nodescope.engine.codegen.c_backend.expressions import CTYPES, Expression, expression
+from nodescope.ir.graph import TensorSpec
+from nodescope.ops.op import Operand
+
+Sizes = tuple[int, ...]
+How = Literal["sum", "prod", "max", "min", "any", "all"]
+
+
+class NoKernel(Exception):
+    """Why there is no C for a node."""
+
+
+class Val:
+    """A value: where its elements are, in elements of its base's memory.
+
+    Attributes:
+        shape: Its shape.
+        dtype: NumPy's name of its dtype.
+        base: Whose memory holds it; itself if it has some of its own.
+        strides, offset: Within that memory.
+        source: The value of which it is the same elements under another shape.
+        loose: A number that promotes weakly: in memory it is a double.
+    """
+
+    __slots__ = ("base", "dtype", "id", "loose", "offset", "shape", "source", "strides")
+
+    def __init__(
+        self,
+        number: int,
+        shape: Sizes,
+        dtype: str,
+        base: Val | None = None,
+        strides: Sizes | None = None,
+        offset: int = 0,
+        source: Val | None = None,
+        loose: bool = False,
+    ) -> None:
+        self.id, self.shape, self.dtype = number, shape, dtype
+        self.base = base or self
+        self.strides = compact(shape) if strides is None else strides
+        self.offset, self.source, self.loose = offset, source, loose
+
+    @property
+    def spec(self) -> TensorSpec:
+        """Shape and dtype."""
+        return TensorSpec(self.shape, self.dtype)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def compact(self) -> bool:
+        """Whether its elements stand one after the other."""
+        return same_strides(self.shape, self.strides, compact(self.shape))
+
+    @property
+    def stored(self) -> str:
+        """Its C type in memory."""
+        if self.loose:
+            return "f64"
+        return "u8" if self.dtype == "bool" else CTYPES[self.dtype]
+
+    def __repr__(self) -> str:
+        return f"v{self.id}"
+
+
+Arg = Val | bool | int | float
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Map:
+    """Elements from elements."""
+
+    out: Val
+    args: tuple[Arg, ...]
+    how: Expression
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Reduce:
+    """One element from those along axes of its argument, which are gone in ``out``."""
+
+    out: Val
+    arg: Val
+    axes: Sizes
+    how: How
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Place:
+    """A value into a part of memory; ``plus``: with 0 added, as a sum with zeros does it."""
+
+    out: Val
+    arg: Val
+    plus: bool = False
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Gemm:
+    """``out = alpha * scale * a @ b``, added to what is there if ``add``.
+
+    Attributes:
+        scale: A number in memory, or None.
+    """
+
+    out: Val
+    a: Val
+    b: Val
+    alpha: float = 1.0
+    scale: Val | None = None
+    add: bool = False
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Call:
+    """A function of C.
+
+    Attributes:
+        outs: What it writes.
+        args: What it reads; contiguous.
+        text: The call: ``{o0}``, ``{i0}`` are pointers to outs and args.
+        needs: Names of functions of `helpers` that must be there.
+        fails: It gives a number other than 0 if a value is out of range.
+    """
+
+    outs: tuple[Val, ...]
+    args: tuple[Val, ...]
+    text: str
+    needs: tuple[str, ...] = ()
+    fails: bool = False
+
+
+Prim = Map | Reduce | Place | Gemm | Call
+
+
+@dataclass
+class Unit:
+    """The primitives of one kernel, in order."""
+
+    prims: list[Prim] = field(default_factory=list)
+    inputs: list[Val] = field(default_factory=list)
+    outputs: list[Val] = field(default_factory=list)
+    count: int = 0
+
+    def fresh(self, shape: Sequence[int], dtype: str, **more: Any) -> Val:
+        """A new value with memory of its own, if it needs any."""
+        if dtype not in CTYPES:
+            raise NoKernel(f"{dtype} is no dtype of C")
+        self.count += 1
+        return Val(self.count, tuple(shape), dtype, **more)
+
+    def input(self, spec: TensorSpec, strides: Sizes | None = None, loose: bool = False) -> Val:
+        """A new input."""
+        found = self.fresh(spec.shape, spec.dtype, strides=strides, loose=loose)
+        self.inputs.append(found)
+        return found
+
+    def view(
+        self,
+        v: Val,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        offset: int = 0,
+        *,
+        same: bool = False,
+    ) -> Val:
+        """Elements of a value; ``same``: all of them, in order, perhaps repeated."""
+        return self.fresh(
+            shape, v.dtype, base=v.base, strides=tuple(strides), offset=v.offset + offset,
+            source=v if same else None, loose=v.loose,
+        )  # fmt: skip
+
+    def map(self, name: str, *args: Arg, **attrs: Any) -> Val:
+        """An elementwise op. Raises `NoKernel` if C cannot compute it."""
+        operands = tuple(each.spec if isinstance(each, Val) else each for each in args)
+        how, shape = expressed(name, operands, attrs)
+        out = self.fresh(shape, how.dtype)
+        self.prims.append(Map(out, args, how))
+        return out
+
+    def fill(self, shape: Sizes, value: float, dtype: str) -> Val:
+        """The same number everywhere."""
+        out = self.fresh(shape, dtype)
+        self.prims.append(Map(out, (value,), Expression("{0}", (dtype,), dtype, ())))
+        return out
+
+    def cast(self, v: Val, dtype: str) -> Val:
+        """In another dtype."""
+        if v.dtype == dtype and not v.loose:
+            return v
+        return self.map("astype", v, dtype=dtype)
+
+    def dense(self, v: Val) -> Val:
+        """The value with its elements one after the other."""
+        return v if v.compact else self.map("copy", v)
+
+    def reduce(self, how: How, v: Val, axes: Sizes, keepdims: bool, dtype: str) -> Val:
+        """A reduction over axes that are not negative."""
+        axes = tuple(sorted(axes))
+        kept = tuple(1 if i in axes else n for i, n in enumerate(v.shape))
+        gone = tuple(n for i, n in enumerate(v.shape) if i not in axes)
+        if all(v.shape[i] == 1 for i in axes):
+            return self.reshape(self.cast(v, dtype), kept if keepdims else gone)
+        out = self.fresh(kept, dtype)
+        self.prims.append(Reduce(out, v, axes, how))
+        return out if keepdims else self.reshape(out, gone)
+
+    def reshape(self, v: Val, shape: Sizes) -> Val:
+        """The same elements in another shape; copied if they cannot stay where they are."""
+        if shape == v.shape:
+            return v
+        strides = reshaped(v.shape, v.strides, shape)
+        if strides is None:
+            v = self.map("copy", v)
+            strides = compact(shape)
+        return self.view(v, shape, strides, same=True)
+
+    def broadcast(self, v: Val, shape: Sizes) -> Val:
+        """Repeated."""
+        if shape == v.shape:
+            return v
+        lead = len(shape) - len(v.shape)
+        strides = (0,) * lead + tuple(
+            0 if n == 1 else s for n, s in zip(v.shape, v.strides, strict=True)
+        )
+        return self.view(v, shape, strides, same=True)
+
+    def transpose(self, v: Val, axes: Sequence[int]) -> Val:
+        """The axes in another order."""
+        if tuple(axes) == tuple(range(len(v.shape))):
+            return v
+        return self.view(v, [v.shape[i] for i in axes], [v.strides[i] for i in axes])
+
+
+_MAPS: dict[Any, tuple[Expression, Sizes] | None] = {}
+
+
+def expressed(
+    name: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]
+) -> tuple[Expression, Sizes]:
+    """An elementwise op's expression and the shape of its result. Raises `NoKernel`."""
+    # Scalars by type, sign and value: 1, 1.0 and True are other operands, as are 0.0 and -0.0.
+    key: Any = (
+        name,
+        tuple(each if isinstance(each, TensorSpec) else (type(each), repr(each))
+              for each in operands),
+        tuple(sorted((k, repr(v)) for k, v in attrs.items())),
+    )  # fmt: skip
+    if key not in _MAPS:
+        if len(_MAPS) > 4096:
+            _MAPS.clear()
+        _MAPS[key] = _expressed(name, operands, attrs)
+    found = _MAPS[key]
+    if found is None:
+        raise NoKernel(f"{name} has no form in C for these dtypes")
+    return found
+
+
+def _expressed(
+    name: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]
+) -> tuple[Expression, Sizes] | None:
+    op = ops.get(name)
+    how = expression(op, operands, attrs)
+    if how is None:
+        return None
+    out = op.infer(operands, dict(attrs))
+    assert isinstance(out, TensorSpec)
+    return how, tuple(out.shape)
+
+
+@lru_cache(maxsize=4096)
+def compact(shape: Sizes) -> Sizes:
+    """Strides of elements in C order."""
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(strides))
+
+
+def same_strides(shape: Sizes, one: Sizes, two: Sizes) -> bool:
+    """Whether strides mean the same; those along sizes of 1 do not count."""
+    if one == two or 0 in shape:
+        return True
+    return all(n == 1 or a == b for n, a, b in zip(shape, one, two, strict=True))
+
+
+def reshaped(shape: Sizes, strides: Sizes, wanted: Sizes) -> Sizes | None:
+    """The strides of a view of another shape, or None if there can be none."""
+    if 0 in shape:
+        return compact(wanted)
+    old = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
+    found: list[int] = []
+    i, left, inner = 0, 1, 0  # of the run of old dimensions that is being split: size, last stride
+    for n in wanted:
+        if n == 1:
+            found.append(0)
+            continue
+        if left == 1:
+            left, inner = old[i]
+            i += 1
+        while left % n:
+            size, stride = old[i]
+            if inner != stride * size:  # no even walk over both
+                return None
+            left, inner, i = left * size, stride, i + 1
+        left //= n
+        found.append(inner * left)
+    return tuple(found)
