@@ -89,6 +89,8 @@ def find_idioms(draft: Draft) -> None:
     kernels: list[tuple[Found, list[int]]] = []
     left: Counter[str] = Counter()
     for idiom in IDIOMS:
+        if idiom.assigns and "read" in by_op:
+            continue  # what is read depends on when it is written
         for op in idiom.ops:
             for node in by_op.get(op, ()):
                 if node.id in claimed:
@@ -126,10 +128,13 @@ def _refused(draft: Draft, idiom: Idiom, found: Found, members: list[Node]) -> s
     if found.name == "matmul_sgd" and phases != ["backward", "optimizer"]:
         return f"phases are {' and '.join(phases)}"
     made = {value for node in members for value in node.outputs}
+    out = given_out(draft, members)
     for node in members:
         if node.op == "assign":
-            if draft.is_output(node.inputs[1]) or _read(draft, node, made):
-                return f"{node.name} gives out what others take, too"
+            if node.inputs[1] in out or node.inputs[1] not in made:
+                return f"{node.name} gives out what others have, too"
+            if node.control_inputs or draft.waiting(node.id):
+                return f"{node.name} waits for others, or others for it"
         elif not draft.is_pure(node):
             return f"{node.name} has an effect"
         for value in (*node.inputs, *node.outputs):
@@ -139,12 +144,6 @@ def _refused(draft: Draft, idiom: Idiom, found: Found, members: list[Node]) -> s
             if 0 in spec.shape:
                 return f"{node.name} works on shape {spec.shape}, which has no elements"
     return too_large(draft, members)
-
-
-def _read(draft: Draft, node: Node, made: set[int]) -> bool:
-    """Whether an assignment waits for others, or gives out what is not made in the kernel."""
-    waits = bool(node.control_inputs) or bool(draft.waiting(node.id))
-    return waits or node.inputs[1] not in made
 
 
 def _between(clusters: Clusters, positions: list[int]) -> str:

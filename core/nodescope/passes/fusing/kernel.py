@@ -58,6 +58,7 @@ def make_kernel(
         note: For the rewrite.
         phase: The kernel's; that of its last node if empty.
     """
+    members = [draft.node(node.id) for node in members]  # who they wait for may be a kernel by now
     ids = {node.id for node in members}
     inputs, outputs = taken(members), given_out(draft, members)
     last = members[-1]
