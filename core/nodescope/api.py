@@ -87,6 +87,7 @@ class Run:
         self._active = False
         self._started_unix_ns = time.time_ns()
         self.bus = Bus()
+        self.bus.values = debugger or level in ("summary", "values")
         if opened:
             self.bus.opened = (lambda node: any(fnmatchcase(node.name, each) for each in opened),)
         self.bus.on_fault = lambda probe, error: self._say(

@@ -209,17 +209,20 @@ class Bus:
     Attributes:
         probes: Recorder first, gate last. Replaced as a whole, never changed in place.
         starts: Whether `NodeStarted` is wanted now; the gate sets it while it may stop there.
+        values: Whether some probe looks at arrays. Without, who runs many nodes at once may leave
+            them out of `NodeFinished`, and say only when each ran.
         opened: Say of a node whether somebody wants to see it. Compiled kernels that are wanted, or
             cover a node that is, are run node by node besides. Replaced as a whole.
         origin_ns: `time.perf_counter_ns` at the start of the run.
         on_fault: Called with the probe and its exception when a probe was removed.
     """
 
-    __slots__ = ("_lock", "on_fault", "opened", "origin_ns", "probes", "starts")
+    __slots__ = ("_lock", "on_fault", "opened", "origin_ns", "probes", "starts", "values")
 
     def __init__(self) -> None:
         self.probes: tuple[Probe, ...] = ()
         self.starts = False
+        self.values = True
         self.opened: tuple[Callable[[Node], bool], ...] = ()
         self.origin_ns = time.perf_counter_ns()
         self.on_fault: Callable[[Probe, Exception], None] = _report_fault

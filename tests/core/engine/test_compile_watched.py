@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -157,6 +158,23 @@ def test_gradients_asked_for_later_run_compiled_too() -> None:
     assert all(names[node.forward] for node in backward if node.forward is not None)
     leaves = [each.node.name for each in events.of(NodeFinished) if each.node.family == "leaf"]
     assert len(leaves) == len(set(leaves)) <= 4
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_where_nobody_looks_at_values_a_plan_runs_at_once(backend: str) -> None:
+    expected = trained(backend=backend)
+    with observed() as events:
+        events.bus.values = False
+        assert trained(backend=backend) == expected
+    ran = [each for each in events.of(NodeFinished) if each.node.graph]
+    # From the third step on an optimizer's state comes from where it came in the step before.
+    assert all(each.outputs for each in ran if each.step < 3)
+    later = [each for each in ran if each.step == 3]
+    assert not any(each.outputs for each in later)
+    names = [[each.node.name for each in ran if each.step == step] for step in (1, 2, 3)]
+    assert names[0] == names[1] == names[2]
+    for before, after in itertools.pairwise(later):
+        assert before.start_ns <= before.end_ns <= after.start_ns
 
 
 def test_a_failing_kernel_is_a_failed_node_at_the_users_line() -> None:

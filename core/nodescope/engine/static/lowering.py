@@ -23,7 +23,9 @@ from nodescope.engine.source import user_source, where
 from nodescope.errors import RegistryError, UsageError
 from nodescope.ir.graph import Graph
 from nodescope.ops.op import Array
+from nodescope.passes import all_passes
 from nodescope.passes.pipeline import Lowered, Options, chosen_of, lower
+from nodescope.registry import did_you_mean
 
 VARIABLE = "NODESCOPE_BACKEND"
 """The environment variable that overrides ``backend=`` of every compiled function."""
@@ -72,10 +74,19 @@ def wish_of(backend: str | None, passes: Any, unsafe: Any, memory_bytes: int | N
     except RegistryError as error:
         raise UsageError(f"compile: {error.message}", source=where(), hint=error.hint) from None
     rules = frozenset((unsafe,) if isinstance(unsafe, str) else unsafe)
+    if rules:
+        _check_rules(rules)
     if memory_bytes is not None and memory_bytes <= 0:
         raise UsageError("compile: memory_bytes must be positive", source=where(),
                          hint="give a number of bytes, or None for no limit")  # fmt: skip
     return Wish(backend or "", chosen, rules, memory_bytes)
+
+
+def _check_rules(rules: frozenset[str]) -> None:
+    known = {r.name for each in all_passes() for r in each.rules if not r.exact} | {"all"}
+    for name in sorted(rules - known):
+        near = did_you_mean(name, known) or "`nodescope passes` lists them"
+        raise UsageError(f"compile: there is no unsafe rule {name!r}", source=where(), hint=near)
 
 
 def _backend(name: str) -> backends.Backend:

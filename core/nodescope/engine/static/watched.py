@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from nodescope import ops
 from nodescope.engine.codegen.backend import Kernel, Runner
@@ -24,6 +25,7 @@ from nodescope.engine.state import State, current
 from nodescope.engine.static.lowering import Lowering
 from nodescope.engine.static.report import costs_of
 from nodescope.engine.tensor import Tensor, make
+from nodescope.events import NodeFinished
 from nodescope.ir.graph import Graph, Node
 from nodescope.ir.identity import Cursor, Entry
 from nodescope.ir.scopes import join
@@ -82,6 +84,8 @@ class Watched:
             if now is not None and of is not None:
                 self.gradients.setdefault(now, []).append(of)
         self.forward = forward
+        self.entered: dict[str, tuple[tuple[int, ...], tuple[Entry, ...]]] = {}
+        """By key of a call: ids of what it was given, and the nodes that ran."""
         self.latest: _Run | None = None
         self._told: tuple[Any, int] = (None, 0)
         self._calls: tuple[Any, int] = (None, 0)
@@ -199,6 +203,11 @@ class _Run:
         state.recording = False
         try:
             values = self._leaves(feeds)
+            given = tuple(getattr(values[each], "_vid", 0) for each in watched.graph.inputs)
+            known = watched.entered.get(self.key)
+            bus = tracer.bus
+            if not (bus.values or bus.starts or bus.opened) and known and known[0] == given:
+                return self._timed(known[1], values)
             for step in watched.steps:
                 args = tuple(each.value if isinstance(each, Scalar) else values[each]
                              for each in step.call.args)  # fmt: skip
@@ -213,10 +222,34 @@ class _Run:
                         self._pair(of, each, values)
                 for each in step.drop:
                     values.pop(each, None)
+            ran = tuple(self._entries(step.node)[0] for step in watched.steps)
+            watched.entered[self.key] = (given, ran)
             return [values[each] for each in watched.graph.outputs]
         finally:
             (state.scope, state.phase, state.cursor, state.forward, state.source,
              state.recording, state.cursors) = saved  # fmt: skip
+
+    def _timed(self, entries: Sequence[Entry], values: Mapping[int, Any]) -> list[Any]:
+        """All nodes in one call, where nobody looks at what they compute: only times are told."""
+        watched, tracer, bus = self.watched, self.tracer, self.tracer.bus
+        runner = watched.lowering.runner
+        assert runner is not None
+        stamps = np.zeros(2 * len(entries), np.int64)
+        feeds = [each.data if (each := values[value]).__class__ is Tensor else each
+                 for value in watched.graph.inputs]  # fmt: skip
+        arrays = runner.run_timed(feeds, stamps)
+        times = (stamps - bus.origin_ns).tolist()
+        step, thread = tracer.step, self.state.thread
+        ids: dict[int, int] = {}
+        for i, (each, entry) in enumerate(zip(watched.steps, entries, strict=True)):
+            ids.update(zip(each.node.outputs, entry.outputs, strict=True))
+            bus.emit(NodeFinished(entry.node, (), (), step, thread, times[2 * i], times[2 * i + 1]))
+        found: list[Any] = []
+        for value, array in zip(watched.graph.outputs, arrays, strict=True):
+            tensor = make(array)
+            tensor._vid = ids.get(value) or values[value]._vid
+            found.append(tensor)
+        return found
 
     # Standing where a node stands
 
