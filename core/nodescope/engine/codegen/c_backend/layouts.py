@@ -10,7 +10,15 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nodescope.engine.codegen.c_backend.unit import Call, NoKernel, Place, Sizes, Unit, Val
+from nodescope.engine.codegen.c_backend.unit import (
+    Call,
+    NoKernel,
+    Place,
+    Sizes,
+    Unit,
+    Val,
+    compact,
+)
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops.index import Port
 from nodescope.ops.shapes import axes as axes_of
@@ -198,16 +206,14 @@ def _index_add(unit: Unit, args: Any, attrs: Any, outs: Any) -> Sequence[Val]:
     shape = tuple(attrs["shape"])
     if index:
         return (_rows_add(unit, ct, index, attrs, shape),)
-    out = unit.fresh(shape, ct.dtype)
-    view = indexed(shape, out.strides, attrs["index"])
+    if ct.dtype == "bool":
+        raise NoKernel("index_add of booleans")
+    view = indexed(shape, compact(shape), attrs["index"])
     if view is None or view[0] != ct.shape:
         raise NoKernel("index_add with such an index")
-    target = unit.view(out, *view)
-    if target.size != out.size:
-        zeros = unit.fill(shape, 0, ct.dtype)
-        unit.prims.append(Place(unit.view(out, shape, out.strides), zeros))
-    unit.prims.append(Place(target, ct))
-    return (out,)
+    # A view of nothing but its place: `put` moves it into the value that it makes.
+    target = Val(0, view[0], ct.dtype, strides=view[1], offset=view[2])
+    return (unit.put(shape, ct.dtype, [(target, ct)]),)
 
 
 def _rows_add(unit: Unit, ct: Val, index: list[Val], attrs: Any, shape: Sizes) -> Val:

@@ -161,6 +161,7 @@ class Unit:
     inputs: list[Val] = field(default_factory=list)
     outputs: list[Val] = field(default_factory=list)
     count: int = 0
+    parts: dict[Val, tuple[tuple[Val, Val], ...]] = field(default_factory=dict)
 
     def fresh(self, shape: Sequence[int], dtype: str, **more: Any) -> Val:
         """A new value with memory of its own, if it needs any."""
@@ -192,11 +193,45 @@ class Unit:
 
     def map(self, name: str, *args: Arg, **attrs: Any) -> Val:
         """An elementwise op. Raises `NoKernel` if C cannot compute it."""
+        if name == "add" and self.parts:
+            joined = self._put_together(*args)
+            if joined is not None:
+                return joined
         operands = tuple(each.spec if isinstance(each, Val) else each for each in args)
         how, shape = expressed(name, operands, attrs)
         out = self.fresh(shape, how.dtype)
         self.prims.append(Map(out, args, how))
         return out
+
+    def put(self, shape: Sizes, dtype: str, pieces: Sequence[tuple[Val, Val]], *,
+            plus: bool = False) -> Val:  # fmt: skip
+        """Zeros but for some parts.
+
+        Args:
+            pieces: Views of a value of that shape, and what stands there.
+            plus: With zeros added, as a sum of several such values has them.
+        """
+        out = self.fresh(shape, dtype)
+        moved = tuple((self.view(out, to.shape, to.strides, to.offset), v) for to, v in pieces)
+        if sum(to.size for to, _ in pieces) != out.size:
+            zeros = self.fill(shape, 0, dtype)
+            self.prims.append(Place(self.view(out, shape, out.strides), zeros))
+        self.prims += [Place(to, v, plus) for to, v in moved]
+        self.parts[out] = moved
+        return out
+
+    def _put_together(self, *args: Arg) -> Val | None:
+        """The sum of values that are zero but for parts that do not meet."""
+        one, two = args
+        if not isinstance(one, Val) or not isinstance(two, Val):
+            return None
+        left, right = self.parts.get(one), self.parts.get(two)
+        if left is None or right is None or one.shape != two.shape or one.dtype != two.dtype:
+            return None
+        pieces = (*left, *right)
+        if not apart([to for to, _ in pieces], one.shape):
+            return None
+        return self.put(one.shape, one.dtype, pieces, plus=True)
 
     def fill(self, shape: Sizes, value: float, dtype: str) -> Val:
         """The same number everywhere."""
@@ -286,6 +321,27 @@ def _expressed(
     out = op.infer(operands, dict(attrs))
     assert isinstance(out, TensorSpec)
     return how, tuple(out.shape)
+
+
+def apart(parts: Sequence[Val], shape: Sizes) -> bool:
+    """Whether parts are ranges along one dimension of a whole, and no two have an element."""
+    ranges: list[tuple[int, int]] = []
+    along: set[int] = set()
+    steps = compact(shape)
+    for each in parts:
+        if len(each.shape) != len(shape) or not same_strides(each.shape, each.strides, steps):
+            return False
+        along |= {i for i, (n, m) in enumerate(zip(each.shape, shape, strict=True)) if n != m}
+    if len(along) != 1:
+        return False
+    (axis,) = along
+    for each in parts:
+        start, rest = divmod(each.offset, steps[axis])
+        if rest:
+            return False
+        ranges.append((start, start + each.shape[axis]))
+    ranges.sort()
+    return all(a[1] <= b[0] for a, b in zip(ranges, ranges[1:], strict=False))
 
 
 @lru_cache(maxsize=4096)
