@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -49,13 +50,11 @@ def step_of(**how: Any) -> tuple[Any, dict[str, Any]]:
     return step, weights
 
 
-def batches() -> list[tuple[Any, Any]]:
+def batches() -> Iterator[tuple[Any, Any]]:
     rng = np.random.default_rng(1)
-    return [
-        (ns.tensor(rng.standard_normal((5, 6)).astype(np.float32), name="x"),
-         ns.tensor(rng.integers(0, 3, 5), name="labels"))
-        for _ in range(3)
-    ]  # fmt: skip
+    for _ in range(3):
+        x = ns.tensor(rng.standard_normal((5, 6)).astype(np.float32), name="x")
+        yield x, ns.tensor(rng.integers(0, 3, 5), name="labels")
 
 
 def trained(**how: Any) -> list[bytes]:
@@ -167,9 +166,8 @@ def test_where_nobody_looks_at_values_a_plan_runs_at_once(backend: str) -> None:
         events.bus.values = False
         assert trained(backend=backend) == expected
     ran = [each for each in events.of(NodeFinished) if each.node.graph]
-    # From the third step on an optimizer's state comes from where it came in the step before.
-    assert all(each.outputs for each in ran if each.step < 3)
-    later = [each for each in ran if each.step == 3]
+    assert all(each.outputs for each in ran if each.step == 1)  # when the run learns the nodes
+    later = [each for each in ran if each.step > 1]
     assert not any(each.outputs for each in later)
     names = [[each.node.name for each in ran if each.step == step] for step in (1, 2, 3)]
     assert names[0] == names[1] == names[2]
