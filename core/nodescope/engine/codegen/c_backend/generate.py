@@ -314,7 +314,8 @@ class _Planner:
             parts += ["\n", "\n".join(commented + closing)]
             plain.append("\n".join(lines + closing))
         body = "\n".join(plain)
-        plan.gemms = "ns_sgemm(" in body or "ns_dgemm(" in body
+        called = body + helpers.text(self.needs)
+        plan.gemms = "ns_sgemm(" in called or "ns_dgemm(" in called
         head = (products.HEAD if plan.gemms else "") + helpers.text(self.needs) + _TAKE
         plan.text = prelude.complete(f"{arrays.SNIPPET}{head}{body}")
         end = plan.text.rindex(body)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from nodescope.engine.codegen.c_backend import windows
+
 BEST = """
 #define NS_BEST(T, OP, out, x, before, n, behind) do { \\
   for (i64 a_ = 0; a_ < (before); a_++) for (i64 b_ = 0; b_ < (behind); b_++) { \\
@@ -47,7 +49,10 @@ ALONG_ADD = """
       if (k_ < -(i64)(n) || k_ >= (n)) { bad_ = 1; continue; } \\
       k_ += k_ < 0 ? (n) : 0; (out)[(a_ * (n) + k_) * (behind) + b_] += (x)[j_]; } bad_; })
 """
-TEXTS = {"best": BEST, "rows": ROWS, "rows_add": ROWS_ADD, "along": ALONG, "along_add": ALONG_ADD}
+TEXTS = {
+    "best": BEST, "rows": ROWS, "rows_add": ROWS_ADD, "along": ALONG, "along_add": ALONG_ADD,
+    **windows.TEXTS,
+}  # fmt: skip
 
 
 def text(needs: Iterable[str]) -> str:
