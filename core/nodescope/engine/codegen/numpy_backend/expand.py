@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.codegen.numpy_backend.steps import Value
+from nodescope.engine.codegen.numpy_backend.steps import Box, Value, disjoint
+from nodescope.ops import get
 from nodescope.ops.activation import GELU, GELU_CUBIC
 from nodescope.ops.masking import WORDS
 from nodescope.ops.op import Op
@@ -28,6 +29,8 @@ def expansion(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Expansion
     if isinstance(impl, np.ufunc):
         if impl.nout != 1 or not any(each.__class__ is Value for each in args):
             return None
+        if impl is np.add and _boxes_apart(args):
+            return _add_boxes
         return lambda rec, *args: rec.into(impl, *args, elementwise=impl.signature is None)
     found = _TABLE.get(op.name)
     if found is None:
@@ -136,6 +139,49 @@ def stack(*parts: Any, axis: int, out: Any = None) -> Any:
     return np.stack(parts, axis=axis, out=out)
 
 
+# Parts of zeros: what slices get as their gradients
+
+
+def _index_add(rec: Any, x: Value, index: tuple[Any, ...], shape: tuple[int, ...]) -> Value:
+    found: Value = rec.put(
+        get("index_add").impl, (x,), ((_box(index, shape), x),),
+        plus=False, index=index, shape=shape,
+    )  # fmt: skip
+    return found
+
+
+def _box(index: tuple[Any, ...], shape: tuple[int, ...]) -> Box:
+    whole = (slice(None),) * (len(shape) - len(index))
+    return tuple(
+        slice(*each.indices(n)[:2]) for each, n in zip((*index, *whole), shape, strict=True)
+    )
+
+
+def _is_box(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
+    return (
+        _basic(args, attrs) and args[0].dtype.kind in "fiu" and bool(attrs["shape"])
+        and all(isinstance(i, slice) and i.step in (None, 1) for i in attrs["index"])
+    )  # fmt: skip
+
+
+def _boxes_apart(args: tuple[Any, ...]) -> bool:
+    """Whether the sum of these is their boxes beside each other."""
+    if not all(each.__class__ is Value and each.boxes is not None for each in args):
+        return False
+    one, other = args
+    return (
+        one.dtype == other.dtype and one.shape == other.shape
+        and disjoint([box for box, _ in (*one.boxes, *other.boxes)])
+    )  # fmt: skip
+
+
+def _add_boxes(rec: Any, one: Value, other: Value) -> Value:
+    found: Value = rec.put(
+        np.add, (one, other), (*(one.boxes or ()), *(other.boxes or ())), plus=True
+    )
+    return found
+
+
 # Products
 
 
@@ -180,11 +226,11 @@ def _means(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
 
 
 def _reducing(ufunc: np.ufunc) -> Expansion:
-    name = f"np.{ufunc.__name__}.reduce"
+    name, reduce = f"np.{ufunc.__name__}.reduce", ufunc.reduce
 
     def expand(rec: Any, x: Value, axis: Any, keepdims: bool) -> Value:
         return rec.into(  # type: ignore[no-any-return]
-            ufunc.reduce, x, text=name, elementwise=False, axis=axis, keepdims=keepdims
+            reduce, x, text=name, elementwise=False, axis=axis, keepdims=keepdims
         )
 
     return expand
@@ -331,6 +377,7 @@ _TABLE: dict[str, tuple[Callable[[tuple[Any, ...], dict[str, Any]], bool], Expan
     "assign": (_any, _assign),
     "assign_add": (_alike, lambda rec, old, by: rec.into(np.add, old, by)),
     "assign_sub": (_alike, lambda rec, old, by: rec.into(np.subtract, old, by)),
+    "index_add": (_is_box, _index_add),
     "astype": (_castable, lambda rec, x, dtype: rec.copy(x, np.dtype(dtype))),
     "copy": (_basic, lambda rec, x: rec.copy(x)),
     "concatenate": (

@@ -20,7 +20,9 @@ from nodescope.engine.codegen.numpy_backend.steps import (
     COPY,
     INTO,
     OVER,
+    PUT,
     VIEW,
+    Box,
     Group,
     Loop,
     Step,
@@ -101,6 +103,24 @@ class Recorder:
         self._steps.append(Step(OVER, fn, fn.__name__, (x, *others), {}, (made,)))
         return made
 
+    def put(self, fn: Any, args: tuple[Any, ...], boxes: tuple[tuple[Box, Value], ...], *,
+            plus: bool, **keywords: Any) -> Value:  # fmt: skip
+        """Values beside each other among zeros, as ``fn(*args)`` gives it.
+
+        Args:
+            fn: What computes it while it is observed.
+            args: Its operands.
+            boxes: Where each of the values stands.
+            plus: 0 was added to each, which makes -0 a 0.
+            keywords: Further arguments of ``fn``.
+        """
+        made = self.value(np.asarray(fn(*map(_given, args), **keywords)))
+        made.boxes = boxes
+        where = {"boxes": tuple(box for box, _ in boxes), "plus": plus}
+        values = tuple(value for _, value in boxes)
+        self._steps.append(Step(PUT, fn, "put", values, where, (made,)))
+        return made
+
     def copy(self, x: Value, dtype: Any = None) -> Value:
         """A copy, in C order; with a dtype, a conversion that keeps the order."""
         if dtype is None:
@@ -173,6 +193,7 @@ class Recorder:
         found = [each.array for each in self.program.outputs]
         for each in env.values():
             each.array = None
+        _drop_unused(self.program)
         return found
 
     def node(self, call: Call, env: Mapping[int, Value]) -> tuple[Value, ...]:
@@ -191,7 +212,8 @@ class Recorder:
     def _node(self, call: Call, args: tuple[Any, ...]) -> tuple[Value, ...]:
         if call.node.op == "fused":
             return self._members(call.node.attrs["body"], args)
-        if call.node.op == "scan" and call.attrs["length"] >= _SHORT:
+        scan = call.node.op == "scan" and call.attrs["length"] >= _SHORT
+        if scan and all(each.__class__ is Value for each in args):
             found = self._scan(args, call.attrs)
             if found is not None:
                 return found
@@ -277,6 +299,26 @@ class Recorder:
         loop.stacks = tuple(self.value(each) for each in stacks)
         self._steps.append(loop)
         return (*loop.finals, *loop.stacks)
+
+
+def _drop_unused(program: Program) -> None:
+    """Leave out what nobody reads: what sums of boxes were made from, and views."""
+    used = set(program.outputs)
+
+    def kept(steps: list[Step | Loop]) -> list[Step | Loop]:
+        found = []
+        for step in reversed(steps):
+            if isinstance(step, Loop):
+                used.update((*step.ends, *step.results))
+                step.steps = kept(step.steps)
+            elif step.kind in (PUT, VIEW) and used.isdisjoint(step.outs):
+                continue
+            used.update(step.reads)
+            found.append(step)
+        return found[::-1]
+
+    for group in reversed(program.groups):
+        group.steps = kept(group.steps)
 
 
 def _itself(x: Any) -> Any:

@@ -14,6 +14,7 @@ from nodescope.engine.codegen.numpy_backend.observe import Program
 from nodescope.engine.codegen.numpy_backend.steps import (
     COPY,
     INTO,
+    MADE,
     VIEW,
     Group,
     Loop,
@@ -178,7 +179,7 @@ def _plan(
 
 
 def _placeable(item: Item, value: Value) -> bool:
-    if isinstance(item, Step) and item.kind not in (INTO, COPY):
+    if isinstance(item, Step) and item.kind not in MADE:
         return False
     return value.roots == (value,) and value.nbytes > 0 and value.plain
 
@@ -211,7 +212,7 @@ def _turns(loop: Loop, turns: dict[Loop, Turns]) -> Turns:
     found = Turns()
     made = {
         value
-        for step in loop.steps if isinstance(step, Step) and step.kind in (INTO, COPY)
+        for step in loop.steps if isinstance(step, Step) and step.kind in MADE
         for value in step.outs if value.roots == (value,) and value.plain and value.nbytes
     }  # fmt: skip
     for at, value in enumerate(loop.results):

@@ -15,7 +15,8 @@ from nodescope.engine.codegen.backend import Kernel, MemoryReport
 from nodescope.engine.codegen.interpret import PlainRunner
 from nodescope.engine.codegen.numpy_backend.observe import Program, Recorder
 from nodescope.engine.codegen.numpy_backend.place import Placed, place
-from nodescope.engine.codegen.numpy_backend.text import OtherLayout, Writer, compiled
+from nodescope.engine.codegen.numpy_backend.text import compiled, text_of
+from nodescope.engine.codegen.numpy_backend.writer import OtherLayout
 from nodescope.engine.execution.plan import Plan
 from nodescope.ops.op import Array
 from nodescope.passes.memory import MemoryPlan
@@ -41,9 +42,8 @@ class Variant:
         self.placed: Placed = place(program)
         self.memory: MemoryPlan = self.placed.memory
         self._most = KEPT_SETS if self.memory.arena_bytes <= KEPT_BYTES else 0
-        writer = Writer(program, self.placed)
-        self.source = writer.text()
-        self._bind = compiled(self.source, writer.space, name)
+        self.source, space = text_of(program, self.placed)
+        self._bind = compiled(self.source, space, name)
         self._free: list[Callable[..., list[Array]]] = []
         self._timed: Callable[[Any], Callable[..., list[Array]]] | None = None
         self._timed_free: list[Callable[..., list[Array]]] = []
@@ -63,8 +63,8 @@ class Variant:
     def run_timed(self, feeds: Sequence[Any], stamps: Array) -> list[Array]:
         """The outputs; begin and end of each node."""
         if self._timed is None:
-            writer = Writer(self._program, self.placed, timed=True)
-            self._timed = compiled(writer.text(), writer.space, f"{self._name} timed")
+            text, space = text_of(self._program, self.placed, timed=True)
+            self._timed = compiled(text, space, f"{self._name} timed")
         try:
             run = self._timed_free.pop()
         except IndexError:

@@ -6,7 +6,9 @@ planned memory instead is decided elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,9 +16,14 @@ import numpy as np
 
 from nodescope.ops.op import Array
 
-INTO, COPY, OVER, VIEW, CALL = "into", "copy", "over", "view", "call"
-"""Kinds of steps: takes ``out=``; copies or converts; writes over its first operand; makes a view;
-any function."""
+INTO, COPY, PUT, OVER, VIEW, CALL = "into", "copy", "put", "over", "view", "call"
+"""Kinds of steps: takes ``out=``; copies or converts; puts operands beside each other among zeros;
+writes over its first operand; makes a view; any function."""
+
+MADE = (INTO, COPY, PUT)
+"""Kinds that can be told where their result goes."""
+
+Box = tuple[slice, ...]
 
 
 class Value:
@@ -28,12 +35,14 @@ class Value:
         shape, dtype, strides: Its layout; strides None for a Python number.
         roots: Whose memory it may share; itself if it was made in memory of its own.
         loop: The loop whose body makes it, None outside of loops.
+        boxes: Which values it holds, and where; elsewhere it is 0. None if it is not made so.
     """
 
-    __slots__ = ("array", "dtype", "id", "loop", "nbytes", "roots", "shape", "strides")
+    __slots__ = ("array", "boxes", "dtype", "id", "loop", "nbytes", "roots", "shape", "strides")
 
     def __init__(self, number: int, array: Any, roots: tuple[Value, ...] | None, loop: Any) -> None:
         self.id, self.array, self.loop = number, array, loop
+        self.boxes: tuple[tuple[Box, Value], ...] | None = None
         self.roots: tuple[Value, ...] = (self,) if roots is None else roots
         strides = getattr(array, "strides", None)
         self.strides: tuple[int, ...] | None = strides
@@ -181,6 +190,19 @@ def dense(value: Value) -> bool:
 def same_layout(one: Value, other: Value) -> bool:
     """Whether two values have one dtype, shape and strides."""
     return one.dtype == other.dtype and one.shape == other.shape and one.strides == other.strides
+
+
+def disjoint(boxes: Sequence[Box]) -> bool:
+    """Whether no element lies in two of them; steps are 1."""
+    return all(
+        any(a.stop <= b.start or b.stop <= a.start for a, b in zip(one, other, strict=True))
+        for one, other in itertools.combinations(boxes, 2)
+    )
+
+
+def volume(box: Box) -> int:
+    """How many elements a box has."""
+    return math.prod(max(each.stop - each.start, 0) for each in box)
 
 
 def boxed(fn: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:

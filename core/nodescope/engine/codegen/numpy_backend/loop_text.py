@@ -1,0 +1,141 @@
+"""The text of loops: a body's steps inside of a Python loop, on buffers that are there already.
+
+Invariant: a row or a buffer is written only when nobody reads what stands in it any more.
+"""
+
+from __future__ import annotations
+
+from nodescope.engine.codegen.numpy_backend.place import Turns
+from nodescope.engine.codegen.numpy_backend.steps import VIEW, Loop, Step, Value
+from nodescope.engine.codegen.numpy_backend.writer import Writer
+
+
+def write_loop(w: Writer, loop: Loop, base: int) -> None:
+    """A loop, its body's memory from ``base`` on."""
+    turns = w.placed.turns[loop]
+    for value, at in turns.offsets.items():
+        w.planned(value, base + at)
+    stacks = [_stack(w, each) for each in loop.stacks]
+    columns = [_along(w, each, loop) for each in loop.columns]
+    rows = {v: f"s{loop.stacks[at].id}" for v, at in turns.rows.items()}
+    before = _hoisted(loop)
+    for view in before:
+        w.view(view)
+    names = [f"v{each.id}" for each in loop.carries]
+    first = [w.operand(each) for each in loop.start]
+    w.names.update(zip(loop.carries, names, strict=True))
+    w.names.update((each, f"v{each.id}") for each in loop.rows)
+    for value, (one, other) in turns.flips.items():
+        w.planned(value, base + one, f"p{value.id}_0")
+        w.planned(value, base + other, f"p{value.id}_1")
+        w.names[value] = f"p{value.id}"
+        w.bound.discard(value)  # which of the two it is changes
+        w.line(f"p{value.id}, q{value.id} = p{value.id}_0, p{value.id}_1")
+    skip = _peel(w, loop, names, first, stacks)
+    if loop.peeled is None and names:
+        w.line(f"{', '.join(names)} = {', '.join(first)}")
+    along = [f"v{each.id}" for each in loop.rows] + [f"s{each.id}" for each in loop.stacks]
+    sources = columns + [_stack_rows(w, each, loop) for each in loop.stacks]
+    _for(w, loop, along, sources, skip)
+    keep, w.indent = w.indent, w.indent + "    "
+    begin = len(w.body)
+    w.names.update(rows)
+    for step in loop.steps:
+        if isinstance(step, Loop):
+            write_loop(w, step, base)
+        elif step not in before:
+            w.step(step)
+    for at in turns.copied:
+        w.line(f"copyto(s{loop.stacks[at].id}, {w.operand(loop.results[at])})")
+    _turn(w, loop, turns, names)
+    if len(w.body) == begin:
+        w.line("pass")
+    w.indent = keep
+    if along:
+        w.line(f"{' = '.join(along)} = None")
+    for value, name in zip(loop.finals, names, strict=True):
+        if value in w.names:
+            w.line(f"copyto({w.names[value]}, {name})")
+        else:
+            w.line(f'{w.new(value)} = {name}.copy(order="K")')
+
+
+def _stack(w: Writer, value: Value) -> str:
+    if value not in w.names:
+        dtype = w.constant(value.dtype)
+        w.line(f"v{value.id} = empty({value.shape!r}, {dtype})")
+        w.new(value)
+    return w.names[value]
+
+
+def _along(w: Writer, value: Value, loop: Loop) -> str:
+    """What gives the rows of a column, first to last or the other way."""
+    name = w.names[value] + ("[::-1]" if loop.backwards else "")
+    if value in w.bound and len(value.shape) > 1:
+        return _listed(w, name, value)
+    return name
+
+
+def _stack_rows(w: Writer, value: Value, loop: Loop) -> str:
+    name = w.names[value]
+    if len(value.shape) == 1:
+        name += ".reshape(-1, 1)"
+    name += "[::-1]" if loop.backwards else ""
+    return _listed(w, name, value) if value in w.bound else name
+
+
+def _listed(w: Writer, name: str, value: Value) -> str:
+    made = f"l{value.id}_{len(w.bind)}"
+    w.bind.append(f"    {made} = list({name})")
+    return made
+
+
+def _hoisted(loop: Loop) -> list[Step]:
+    """Views of what does not change from iteration to iteration."""
+    found: list[Step] = []
+    outside: set[Value] = set()
+    for step in loop.steps:
+        if isinstance(step, Step) and step.kind == VIEW:
+            x = step.args[0]
+            if x.loop is not loop or x in outside:
+                found.append(step)
+                outside.add(step.outs[0])
+    return found
+
+
+def _peel(w: Writer, loop: Loop, names: list[str], first: list[str], stacks: list[str]) -> int:
+    """The first iteration by itself, where its carries have another layout. Rows to skip."""
+    if loop.peeled is None:
+        return 0
+    run = f"first{loop.carries[0].id}"
+    w.space[run] = loop.peeled
+    at = loop.length - 1 if loop.backwards else 0
+    rows = [f"{w.names[each]}[{at}]" for each in loop.columns]
+    around = [w.operand(each) for each in loop.around]
+    made = [f"s{each.id}" for each in loop.stacks]
+    w.line(f"{', '.join([*names, *made])}, = {run}(({', '.join([*first, *rows, *around])},))")
+    for stack, row in zip(stacks, made, strict=True):
+        w.line(f"{stack}[{at}] = {row}")
+    return 1
+
+
+def _for(w: Writer, loop: Loop, along: list[str], sources: list[str], skip: int) -> None:
+    if skip:
+        sources = [f"{each}[1:]" for each in sources]
+    if not along:
+        w.line(f"for _ in range({loop.length - skip}):")
+    elif len(along) == 1:
+        w.line(f"for {along[0]} in {sources[0]}:")
+    else:
+        w.line(f"for {', '.join(along)} in zip({', '.join(sources)}):")
+
+
+def _turn(w: Writer, loop: Loop, turns: Turns, names: list[str]) -> None:
+    pairs = [
+        (name, w.operand(end)) for name, end in zip(names, loop.ends, strict=True)
+        if name != w.operand(end)
+    ]  # fmt: skip
+    for value in turns.flips:
+        pairs += [(f"p{value.id}", f"q{value.id}"), (f"q{value.id}", f"p{value.id}")]
+    if pairs:
+        w.line(f"{', '.join(p[0] for p in pairs)} = {', '.join(p[1] for p in pairs)}")
