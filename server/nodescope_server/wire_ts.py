@@ -20,7 +20,7 @@ from nodescope import events, protocol
 from nodescope.compare import align, measure
 from nodescope.ir import graph
 from nodescope.record import rows
-from nodescope_server import comparing, wire
+from nodescope_server import comparing, rest, wire
 
 TARGET = Path(__file__).resolve().parents[2] / "web" / "src" / "wire" / "types.gen.ts"
 
@@ -73,7 +73,7 @@ def generate() -> str:
     """The whole text of ``types.gen.ts``."""
     sent = list(_structs(wire.Request))
     received = list(_structs(wire.ServerMessage))
-    for each in comparing.TYPES:  # by REST
+    for each in (*comparing.TYPES, rest.RunGraph):  # by REST
         received += _structs(each)
     ordered = list(dict.fromkeys([*sent, *received]))
     parts = [_HEADER, "\n".join(f"export const {k} = {_literal(v)};" for k, v in _CONSTANTS)]

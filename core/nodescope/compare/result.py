@@ -78,7 +78,7 @@ class Kernel(msgspec.Struct, frozen=True):
     Attributes:
         id, name, op: Of the final node.
         pattern: What a fused kernel is, such as ``softmax``; else ``""``.
-        covers: Ids of the traced nodes that it stands for.
+        covers: Ids of the traced nodes that it stands for, leaves left out.
         run: Id of the node in the compiled run, or 0 if it was not recorded.
         times: How often it ran.
         ns: Median time of an execution.
@@ -271,7 +271,7 @@ def _kernels(sides: Sides, reader: Reader) -> tuple[Kernel, ...]:
                 name=node.name,
                 op=node.op,
                 pattern=str(node.attrs.get("pattern", "")) if node.op == "fused" else "",
-                covers=node.origin,
+                covers=tuple(covered),
                 run=ran.id if ran else 0,
                 times=len(durations),
                 ns=float(median(durations)) if durations else None,

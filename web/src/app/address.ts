@@ -12,7 +12,8 @@ import { writeAddress } from "@/store/url";
 
 const WRITE_MS = 300;
 
-export function followAddress(store: Store, ui: Ui): void {
+/** Writes while `active`: a comparison writes an address of its own. */
+export function followAddress(store: Store, ui: Ui, active: () => boolean): void {
   const text = () => {
     const cursor = store.cursor();
     return writeAddress({
@@ -28,6 +29,7 @@ export function followAddress(store: Store, ui: Ui): void {
   const calm = throttled(text, WRITE_MS);
   createEffect(() => {
     if (store.model() === undefined) return;
-    history.replaceState(null, "", `${location.pathname}#${calm()}`);
+    const address = `${location.pathname}#${calm()}`;
+    if (active()) history.replaceState(null, "", address);
   });
 }

@@ -43,6 +43,7 @@ import { StatusBar } from "@/views/status_bar";
 import { PhaseKey, Timeline } from "@/views/timeline/timeline";
 import { Splitter, type Tab, Tabs } from "@/widgets/controls";
 import { Icon, IconButton } from "@/widgets/icon";
+import { Logo } from "@/widgets/logo";
 import type { ValueSlice } from "@/wire/types.gen";
 
 export interface AppProps {
@@ -371,16 +372,6 @@ export function App(props: AppProps): JSX.Element {
         <KeysHelp groups={keyGroups()} onClose={() => ui.setOverlay("none")} />
       </Show>
     </div>
-  );
-}
-
-function Logo(): JSX.Element {
-  return (
-    <svg class="logo" width="20" height="20" viewBox="0 0 20 20" aria-hidden="true">
-      <circle cx="10" cy="10" r="6.8" />
-      <path d="M10 .8v4.4M10 14.8v4.4M.8 10h4.4M14.8 10h4.4" />
-      <circle class="logo-dot" cx="10" cy="10" r="2.3" />
-    </svg>
   );
 }
 

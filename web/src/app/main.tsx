@@ -8,21 +8,27 @@ import "@/app/styles/fonts.css";
 import "@/app/styles/tokens.css";
 import "@/app/styles/shell.css";
 import "@/app/styles/panes.css";
+import "@/app/styles/compare.css";
 import { createRoot } from "solid-js";
 import { render } from "solid-js/web";
 import { followAddress } from "@/app/address";
-import { App } from "@/app/app";
+import { Root } from "@/app/root";
 import type { GraphView } from "@/render/types";
 import { Inbox } from "@/store/inbox";
 import { createPreferences } from "@/store/preferences";
 import { Store } from "@/store/store";
 import { createUi } from "@/store/ui";
+import { readCompare, type Side } from "@/store/compare";
 import { readAddress } from "@/store/url";
+import type { CompareState } from "@/views/compare/state";
 import { Wire } from "@/wire/socket";
 
 /** What tests and the curious may look at. */
 export interface Hook {
   view: GraphView | undefined;
+  /** The comparison, while it is shown. */
+  compare: CompareState | undefined;
+  sides: Readonly<Partial<Record<Side, GraphView>>>;
   readonly store: Store;
   nodeByName(name: string): number | undefined;
 }
@@ -73,16 +79,26 @@ function main(): void {
   store.attach(wire);
   const hook: Hook = {
     view: undefined,
+    compare: undefined,
+    sides: {},
     store,
     nodeByName: (name) => store.model()?.graph.byName.get(name),
   };
   window.__nodescope = hook;
   const host = document.getElementById("app");
   if (host === null) throw new Error("index.html has no #app");
-  createRoot(() => followAddress(store, ui));
+  const compared = readCompare(location.hash);
+  let comparing = compared !== undefined;
+  createRoot(() => followAddress(store, ui, () => !comparing));
   render(
     () => (
-      <App
+      <Root
+        compare={compared}
+        onCompare={(state, views) => {
+          hook.compare = state;
+          comparing = state !== undefined;
+          hook.sides = views;
+        }}
         store={store}
         ui={ui}
         preferences={preferences}

@@ -5,8 +5,9 @@
  */
 
 import type { Drawing } from "@/render/draw";
-import { heat } from "@/render/live";
-import { familyColour, sequential } from "@/render/palette";
+import { heat, SHARES } from "@/render/live";
+import { familyColour, FAMILIES, sequential } from "@/render/palette";
+import { tintShares } from "@/render/tints";
 
 /** Scopes whose screen height is less are blocks; what is in them is not drawn. */
 const BLOCK_HEIGHT = 28;
@@ -19,11 +20,28 @@ export function nodeColour(drawing: Drawing, node: number): string {
     if ((flags & 2) !== 0) return palette.inf;
     return live.done[node] === 1 ? palette.ok : palette["text-off"];
   }
+  if (colourBy === "tint") {
+    const token = drawing.tints.get(model.hierarchy.nodes[node]!.id);
+    return token === undefined ? palette["text-off"] : palette[token];
+  }
   if (colourBy !== "family") {
     const share = heat(model.hierarchy, live, node, colourBy);
     return share === undefined ? palette["text-off"] : sequential(palette, share);
   }
   return familyColour(palette, model.hierarchy.nodes[node]!.family);
+}
+
+/** The colours of a folded scope's strip, each with its share. */
+export function stripOf(drawing: Drawing, group: number): readonly (readonly [string, number])[] {
+  const { palette, live, model } = drawing;
+  if (drawing.colourBy === "tint") {
+    const shares = tintShares(model.hierarchy, drawing.tints)[group] ?? [];
+    return shares.map(([token, share]) => [palette[token], share]);
+  }
+  return FAMILIES.map((family, at) => [
+    familyColour(palette, family),
+    live.shares[group * SHARES + at]!,
+  ]);
 }
 
 /** Whether an open scope is too small on screen to look into. */

@@ -10,7 +10,14 @@ import type { LiveState } from "@/render/live";
 import type { SceneModel } from "@/render/model";
 import type { Painter } from "@/render/painter";
 import type { Palette } from "@/render/palette";
-import type { BreakpointMark, ColourBy, CurrentMark, GraphItem, NodeBadge } from "@/render/types";
+import type {
+  BreakpointMark,
+  ColourBy,
+  CurrentMark,
+  GraphItem,
+  NodeBadge,
+  Tints,
+} from "@/render/types";
 
 /** A shape beside an edge, where there is room. */
 export interface EdgeLabel {
@@ -32,6 +39,7 @@ export interface Drawing {
   /** Screen px per world px. */
   readonly zoom: number;
   readonly colourBy: ColourBy;
+  readonly tints: Tints;
   /** Boxes that match a search; undefined = no search. */
   readonly matches: ReadonlySet<number> | undefined;
   /** What a step changed, while that is shown. */
@@ -54,6 +62,8 @@ export interface Marks {
   readonly breakpoints: ReadonlyMap<number, BreakpointMark>;
   readonly selection: GraphItem | undefined;
   readonly hover: GraphItem | undefined;
+  /** Ids of nodes that belong to what is selected or pointed at elsewhere. */
+  readonly linked: ReadonlySet<number>;
   /** Node whose gutter the pointer is over: a faint dot shows what a click would do. */
   readonly gutter: number | undefined;
   readonly edge: EdgeHover | undefined;

@@ -24,9 +24,9 @@ import { SKIPPED_ALPHA, skipped } from "@/render/draw_changes";
 import { drawFarBoxes } from "@/render/draw_far";
 import { rightText } from "@/render/draw_scopes";
 import { formatTime } from "@/render/format";
-import { isNotFinite, SHARES } from "@/render/live";
-import { hiddenBySmallScope, nodeColour } from "@/render/box_look";
-import { FAMILIES, familyColour, mix } from "@/render/palette";
+import { isNotFinite } from "@/render/live";
+import { hiddenBySmallScope, nodeColour, stripOf } from "@/render/box_look";
+import { mix } from "@/render/palette";
 
 /** Nodes, inputs, stubs and folded scopes. */
 export function drawBoxes(drawing: Drawing, boxes: readonly number[]): void {
@@ -203,19 +203,19 @@ function drawFold(drawing: Drawing, box: number): void {
   }
 }
 
-/** The families of a scope by their share of its time. */
+/** The families of a scope by their share of its time, or its tints. */
 function drawStrip(drawing: Drawing, box: number, group: number, alpha: number): void {
-  const { painter, palette, model, live } = drawing;
+  const { painter, model } = drawing;
   const { scene } = model;
   const left = scene.x[box]! + 8;
   const room = scene.width[box]! - 16;
   const y = scene.y[box]! + scene.height[box]! - 4.5;
   painter.alpha(alpha);
   let at = left;
-  for (let family = 0; family < SHARES; family++) {
-    const length = live.shares[group * SHARES + family]! * room;
+  for (const [colour, share] of stripOf(drawing, group)) {
+    const length = share * room;
     if (length <= 0) continue;
-    painter.blocks([at, y, Math.max(0.8, length - 1), 2], familyColour(palette, FAMILIES[family]!));
+    painter.blocks([at, y, Math.max(0.8, length - 1), 2], colour);
     at += length;
   }
   painter.alpha(1);

@@ -7,9 +7,8 @@
 import { BOX_FOLD, BOX_SCOPE } from "@/layout/types";
 import { DIMMED, type Drawing } from "@/render/draw";
 import { SKIPPED_ALPHA, skipped } from "@/render/draw_changes";
-import { SHARES } from "@/render/live";
-import { hiddenBySmallScope, nodeColour } from "@/render/box_look";
-import { FAMILIES, familyColour, mix } from "@/render/palette";
+import { hiddenBySmallScope, nodeColour, stripOf } from "@/render/box_look";
+import { mix } from "@/render/palette";
 
 /** Far away a box is a rounded bar in its colour; many of a colour go in one call. */
 export function drawFarBoxes(drawing: Drawing, boxes: readonly number[]): void {
@@ -47,20 +46,17 @@ export function drawFarBoxes(drawing: Drawing, boxes: readonly number[]): void {
 }
 
 export function drawFarStrip(drawing: Drawing, box: number): void {
-  const { painter, palette, model, live } = drawing;
+  const { painter, model, live } = drawing;
   const { scene } = model;
   const group = scene.ref[box]!;
   painter.alpha(live.groupDone[group] === 1 ? 0.8 : 0.35);
   const inset = Math.min(10, scene.width[box]! / 8);
   const tall = scene.height[box]! * 0.8;
   let at = scene.x[box]! + inset;
-  for (let family = 0; family < SHARES; family++) {
-    const length = live.shares[group * SHARES + family]! * (scene.width[box]! - 2 * inset);
+  for (const [colour, share] of stripOf(drawing, group)) {
+    const length = share * (scene.width[box]! - 2 * inset);
     if (length <= 0) continue;
-    painter.blocks(
-      [at, scene.y[box]! + scene.height[box]! * 0.1, length, tall],
-      familyColour(palette, FAMILIES[family]!),
-    );
+    painter.blocks([at, scene.y[box]! + scene.height[box]! * 0.1, length, tall], colour);
     at += length;
   }
   painter.alpha(1);

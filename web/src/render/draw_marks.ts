@@ -29,12 +29,27 @@ export function drawMarks(drawing: Drawing, marks: Marks): void {
     drawFlow(drawing, marks, model.boxOf(marks.selection));
     drawOutline(drawing, model.boxOf(marks.selection), "select");
   }
+  drawLinked(drawing, marks);
   if (marks.hover !== undefined) drawOutline(drawing, model.boxOf(marks.hover), "hover");
   if (marks.edge !== undefined) drawHoveredEdge(drawing, marks.edge.edge);
   drawCurrent(drawing, marks);
   drawNotFinite(drawing);
   drawBreakpoints(drawing, marks);
   if (marks.edge !== undefined) drawEdgeWords(drawing, marks.edge);
+}
+
+/** What belongs to a selection elsewhere; of what is folded, the scope. */
+function drawLinked(drawing: Drawing, marks: Marks): void {
+  const { painter, palette, model, zoom } = drawing;
+  const boxes = new Set([...marks.linked].map((id) => model.boxOf({ kind: "node", id })));
+  for (const box of boxes) {
+    if (box < 0) continue;
+    const { x, y, width, height } = model.rect(box);
+    painter.rect(x - 1, y - 1, width + 2, height + 2, 6, palette["select-wash"], {
+      colour: palette["select-text"],
+      width: Math.max(1.5, 1.2 / zoom),
+    });
+  }
 }
 
 function drawHoveredEdge(drawing: Drawing, edge: number): void {

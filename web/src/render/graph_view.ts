@@ -56,6 +56,7 @@ import type {
   GraphViewEvents,
   NodeBadge,
   NodeStates,
+  Tints,
 } from "@/render/types";
 
 type Layer = "still" | "overlay" | "overview";
@@ -181,6 +182,14 @@ class CanvasGraphView implements GraphView {
 
   setColourBy(mode: ColourBy): void {
     this.set({ colourBy: mode }, "still", "overlay");
+  }
+
+  setTints(tints: Tints): void {
+    this.set({ tints }, "still");
+  }
+
+  setLinked(ids: ReadonlySet<number>): void {
+    this.set({ linked: ids }, "overlay");
   }
 
   setMatches(ids: ReadonlySet<number> | undefined): void {

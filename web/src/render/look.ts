@@ -23,6 +23,7 @@ import type {
   GraphItem,
   NodeBadge,
   NodeStates,
+  Tints,
 } from "@/render/types";
 
 export interface Look {
@@ -34,6 +35,8 @@ export interface Look {
   readonly breakpoints: ReadonlyMap<number, BreakpointMark>;
   readonly selection: GraphItem | undefined;
   readonly colourBy: ColourBy;
+  readonly tints: Tints;
+  readonly linked: ReadonlySet<number>;
   readonly matchIds: ReadonlySet<number> | undefined;
   readonly changes: GraphChanges | undefined;
 }
@@ -48,6 +51,8 @@ export function plainLook(palette: Palette): Look {
     breakpoints: new Map(),
     selection: undefined,
     colourBy: "family",
+    tints: new Map(),
+    linked: new Set(),
     matchIds: undefined,
     changes: undefined,
   };
@@ -84,6 +89,7 @@ export function drawingOf(
     model,
     labels: place.labels,
     colourBy: look.colourBy,
+    tints: look.tints,
     zoom,
     view: seen(place.camera, place.view),
     raised,
@@ -94,8 +100,8 @@ export function drawingOf(
 }
 
 export function marksOf(look: Look, pointed: Pointed): Marks {
-  const { current, badge, breakpoints, selection } = look;
-  return { current, badge, breakpoints, selection, ...pointed };
+  const { current, badge, breakpoints, selection, linked } = look;
+  return { current, badge, breakpoints, selection, linked, ...pointed };
 }
 
 /** All of the scene, as an SVG document. */

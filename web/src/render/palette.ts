@@ -37,8 +37,14 @@ export const FAMILIES: readonly Family[] = [
   "loss",
   "update",
   "control",
+  "kernel",
   "leaf",
 ];
+
+/** The family, or the plainest one for a family that this page does not know yet. */
+export function familyOf(family: string): Family {
+  return FAMILIES.includes(family as Family) ? (family as Family) : "elementwise";
+}
 
 export function familyColour(palette: Palette, family: string): string {
   if (family === "leaf" || !FAMILIES.includes(family as Family)) return palette["text-3"];

@@ -6,6 +6,8 @@
  * as new data from the store.
  */
 
+import type { Token } from "@/render/tokens";
+
 export type Family =
   | "matmul"
   | "elementwise"
@@ -18,6 +20,7 @@ export type Family =
   | "loss"
   | "update"
   | "control"
+  | "kernel"
   | "leaf";
 
 export type Phase = "forward" | "backward" | "optimizer" | "recompute" | "other";
@@ -76,7 +79,10 @@ export interface NodeStates {
 }
 
 export type BreakpointMark = "enabled" | "disabled" | "unverified";
-export type ColourBy = "family" | "time" | "memory" | "finite";
+export type ColourBy = "family" | "time" | "memory" | "finite" | "tint";
+
+/** A token by node id: colours that the canvas does not know the meaning of. */
+export type Tints = ReadonlyMap<number, Token>;
 
 /** The amber mark: where the program stands (or the moment looked at). */
 export interface CurrentMark {
@@ -139,6 +145,10 @@ export interface GraphView {
   setColourBy(mode: ColourBy): void;
   /** Nodes that match a search, dimming the others; undefined = no search. */
   setMatches(ids: ReadonlySet<number> | undefined): void;
+  /** What `ColourBy` "tint" shows; nodes that are not in it are drawn off. */
+  setTints(tints: Tints): void;
+  /** Nodes outlined as belonging to what is selected or pointed at elsewhere. */
+  setLinked(ids: ReadonlySet<number>): void;
   /** Shows what a step changed; undefined = not now. */
   setChanges(changes: GraphChanges | undefined): void;
   /** Re-reads the theme's CSS variables. */

@@ -19,6 +19,7 @@ const COLOURED = new Set([
   "loss",
   "update",
   "control",
+  "kernel",
 ]);
 
 /** The CSS variable of a family's colour. */

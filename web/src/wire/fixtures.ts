@@ -50,6 +50,7 @@ export function node(id: number, name: string, change: Partial<Node> = {}): Node
     source: null,
     origin: [],
     forward: null,
+    graph: 0,
     ...change,
   };
 }

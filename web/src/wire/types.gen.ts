@@ -782,7 +782,7 @@ export interface Measure {
  * Attributes:
  *     id, name, op: Of the final node.
  *     pattern: What a fused kernel is, such as `softmax`; else `""`.
- *     covers: Ids of the traced nodes that it stands for.
+ *     covers: Ids of the traced nodes that it stands for, leaves left out.
  *     run: Id of the node in the compiled run, or 0 if it was not recorded.
  *     times: How often it ran.
  *     ns: Median time of an execution.
@@ -850,6 +850,15 @@ export interface Graph {
   readonly nodes: readonly Node[];
   readonly values: readonly Value[];
   readonly constants: readonly number[];
+}
+
+/** The graph as it is known at `seq`. */
+export interface RunGraph {
+  readonly run: string;
+  readonly seq: number;
+  readonly nodes: readonly Node[];
+  readonly values: readonly ProducedValue[];
+  readonly gradients: readonly GradientRow[];
 }
 
 export type Level = "graph" | "timing" | "summary" | "values";

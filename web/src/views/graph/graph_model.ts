@@ -6,30 +6,10 @@
 
 import { tensorBytes } from "@/base/dtypes";
 import { leafName } from "@/base/scopes";
-import type { Family, GraphModel, GraphNode, GraphValue } from "@/render/types";
+import { familyOf } from "@/render/palette";
+import type { GraphModel, GraphNode, GraphValue } from "@/render/types";
 import { detail } from "@/store/node_words";
 import type { RunGraph } from "@/store/run_model";
-import type { Node } from "@/wire/types.gen";
-
-const FAMILIES: ReadonlySet<string> = new Set<Family>([
-  "matmul",
-  "elementwise",
-  "activation",
-  "reduction",
-  "norm",
-  "layout",
-  "index",
-  "random",
-  "loss",
-  "update",
-  "control",
-  "leaf",
-]);
-
-/** The family, or the plainest one for a family that this page does not know yet. */
-export function familyOf(node: Node): Family {
-  return FAMILIES.has(node.family) ? (node.family as Family) : "elementwise";
-}
 
 export function graphModel(graph: RunGraph): GraphModel {
   const nodes: GraphNode[] = [];
@@ -40,7 +20,7 @@ export function graphModel(graph: RunGraph): GraphModel {
       name: node.name,
       label: leafName(node.name),
       op: node.op,
-      family: familyOf(node),
+      family: familyOf(node.family),
       scope: node.scope,
       phase: node.phase,
       inputs: node.inputs,

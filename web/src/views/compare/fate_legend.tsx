@@ -1,0 +1,49 @@
+/**
+ * The legend of fates with their counts; one of them can be singled out.
+ *
+ * Invariant: each colour stands beside its word; what does not occur is not listed.
+ */
+
+import { For, type JSX } from "solid-js";
+import { formatCount } from "@/base/numbers";
+import { type Fate, FATE_WORDS, FATES } from "@/store/compare";
+import type { ComparedFunction } from "@/wire/types.gen";
+
+export function FateLegend(props: {
+  readonly fn: ComparedFunction;
+  readonly active: Fate | undefined;
+  onSelect(fate: Fate | undefined): void;
+}): JSX.Element {
+  return (
+    <div class="cmp-fates" role="group" aria-label="Fates of the traced nodes" data-testid="fates">
+      <For each={FATES.filter((each) => (props.fn.fates[each] ?? 0) > 0)}>
+        {(fate) => (
+          <button
+            type="button"
+            class="cmp-fate"
+            classList={{ on: props.active === fate, off: (props.active ?? fate) !== fate }}
+            aria-pressed={props.active === fate}
+            title={`${fate}: ${FATE_WORDS[fate]}. Click to see these alone`}
+            data-testid={`fate-${fate}`}
+            onClick={() => props.onSelect(props.active === fate ? undefined : fate)}
+          >
+            <FateSwatch fate={fate} />
+            {fate}
+            <b class="m">{formatCount(props.fn.fates[fate] ?? 0)}</b>
+          </button>
+        )}
+      </For>
+    </div>
+  );
+}
+
+export function FateSwatch(props: { readonly fate: Fate }): JSX.Element {
+  return (
+    <span
+      class="sw"
+      classList={{ dashed: props.fate === "eliminated" }}
+      style={{ "--fate": `var(--fate-${props.fate})` }}
+      aria-hidden="true"
+    />
+  );
+}

@@ -1,0 +1,126 @@
+/**
+ * Both sides in the canvas's words: graphs, colours by fate, times.
+ *
+ * Invariant: pure; the same answers give the same pictures.
+ */
+
+import { tensorBytes } from "@/base/dtypes";
+import { leafName } from "@/base/scopes";
+import { familyOf } from "@/render/palette";
+import type { Token } from "@/render/tokens";
+import type { GraphModel, GraphNode, GraphValue, NodeStates, Tints } from "@/render/types";
+import { type Fate, fateOf, type Links } from "@/store/compare";
+import { detail } from "@/store/node_words";
+import type { ComparedFunction, Graph, Kernel, Node, RunGraph, Value } from "@/wire/types.gen";
+
+export function fateToken(fate: Fate): Token {
+  return `fate-${fate}`;
+}
+
+function modelOf(
+  nodes: readonly Node[],
+  values: readonly Value[],
+  version: number,
+  words: (node: Node) => string,
+): GraphModel {
+  const known = new Map<number, GraphValue>();
+  for (const { id, spec } of values) {
+    const { shape, dtype } = spec;
+    known.set(id, { id, shape, dtype, bytes: tensorBytes(shape, dtype) });
+  }
+  return {
+    nodes: nodes.map(
+      (node): GraphNode => ({
+        id: node.id,
+        name: node.name,
+        label: leafName(node.name),
+        op: node.op,
+        family: familyOf(node.family),
+        scope: node.scope,
+        phase: node.phase,
+        inputs: node.inputs,
+        outputs: node.outputs,
+        detail: words(node),
+        forward: node.forward ?? undefined,
+        control: node.control_inputs,
+      }),
+    ),
+    values: known,
+    version,
+  };
+}
+
+/** What the eager run executed in the step that is compared; fates beside what they are not kept. */
+export function eagerModel(run: RunGraph, fn: ComparedFunction, links: Links): GraphModel {
+  const wanted = new Set(fn.beside);
+  const kept = run.nodes.filter((node) => wanted.has(node.id));
+  const values = run.values.map((each) => each.value);
+  return modelOf(kept, values, 1, (node) => {
+    const traced = links.byEager.get(node.id);
+    if (traced === undefined || traced.family === "leaf") return detail(node);
+    const fate = fateOf(traced);
+    if (fate === "kept") return detail(node);
+    const into = traced.into.flatMap((id) => links.kernels.get(id) ?? [])[0];
+    return into === undefined || fate === "eliminated"
+      ? fate
+      : `${fate} → ${into.pattern || leafName(into.name)}`;
+  });
+}
+
+export function stageModel(graph: Graph): GraphModel {
+  return modelOf(graph.nodes, graph.values, graph.id, (node) => {
+    if (node.op !== "fused") return detail(node);
+    const covers = Array.isArray(node.attrs.covers) ? node.attrs.covers.length : 0;
+    return `${String(node.attrs.pattern ?? "")} · ${covers} nodes`;
+  });
+}
+
+export function eagerTints(links: Links): Tints {
+  const found = new Map<number, Token>();
+  for (const [id, node] of links.byEager) {
+    if (node.family !== "leaf") found.set(id, fateToken(fateOf(node)));
+  }
+  return found;
+}
+
+/** A node that stands for several has the fate of those; kernels are what was fused. */
+export function stageTints(graph: Graph, links: Links): Tints {
+  const found = new Map<number, Token>();
+  for (const node of graph.nodes) {
+    if (node.family === "leaf") continue;
+    const first = links.nodes.get(node.origin.includes(node.id) ? node.id : (node.origin[0] ?? 0));
+    const fate = node.op === "fused" ? "fused" : first === undefined ? "rewritten" : fateOf(first);
+    found.set(node.id, fateToken(fate));
+  }
+  return found;
+}
+
+function states(times: ReadonlyMap<number, number>, dashed: ReadonlySet<number>): NodeStates {
+  const size = Math.max(0, ...times.keys(), ...dashed) + 1;
+  const found = {
+    times: new Uint32Array(size).fill(1),
+    step: new Uint32Array(size).fill(1),
+    durationNs: new Float64Array(size),
+    flags: new Uint8Array(size),
+  };
+  for (const [id, ns] of times) found.durationNs[id] = ns;
+  for (const id of dashed) found.times[id] = 0;
+  return found;
+}
+
+/** Median times; what the compiled run does not compute is drawn as not run. */
+export function eagerStates(fn: ComparedFunction): NodeStates {
+  const times = new Map(fn.beside.map((id) => [id, 0]));
+  const gone = new Set<number>();
+  for (const node of fn.nodes) {
+    if (node.eager === 0) continue;
+    if (node.family !== "leaf") times.set(node.eager, node.eager_ns ?? 0);
+    if (fateOf(node) === "eliminated") gone.add(node.eager);
+  }
+  return states(times, gone);
+}
+
+export function kernelStates(graph: Graph, kernels: ReadonlyMap<number, Kernel>): NodeStates {
+  const ids = graph.nodes.map((node) => [node.id, kernels.get(node.id)?.ns ?? 0] as const);
+  return states(new Map(ids), new Set());
+}

@@ -1,0 +1,347 @@
+/**
+ * What is known of the picked nodes: fate with its rules, error, times, kernel.
+ *
+ * Invariant: nothing picked shows the function as a whole, never an empty pane; what was not
+ * measured says why.
+ */
+
+import { createMemo, createResource, For, type JSX, Match, Show, Switch } from "solid-js";
+import { formatBytes, formatCount, formatDuration, formatNumber, plural } from "@/base/numbers";
+import { errorWords, FATE_WORDS, fateOf, kernelsOf, ruleWords, tracedOf } from "@/store/compare";
+import { familyColour } from "@/store/node_words";
+import { Fact, ratio } from "@/views/compare/facts";
+import { FateSwatch } from "@/views/compare/fate_legend";
+import type { CompareState } from "@/views/compare/state";
+import { matchWords } from "@/views/compare/tables";
+import { Whole } from "@/views/compare/whole_panel";
+import { get } from "@/wire/rest";
+import type { ComparedFunction, ComparedNode, ErrorHistory, Kernel } from "@/wire/types.gen";
+
+const SHOWN = 6;
+
+export function PairPanel(props: { readonly state: CompareState }): JSX.Element {
+  const { state } = props;
+  const traced = createMemo(() => {
+    const links = state.links();
+    const picked = state.picked();
+    return links === undefined || picked === undefined ? [] : tracedOf(links, picked);
+  });
+  const kernels = createMemo((): readonly Kernel[] => {
+    const links = state.links();
+    const picked = state.picked();
+    if (links === undefined || picked === undefined) return [];
+    const own = picked.side === "compiled" ? links.kernels.get(picked.id) : undefined;
+    return own === undefined ? kernelsOf(links, traced()) : [own];
+  });
+  const computed = createMemo(() => traced().filter((node) => node.family !== "leaf"));
+  return (
+    <Show when={state.fn()}>
+      {(fn) => (
+        <div class="cmp-pair" data-testid="pair">
+          <Switch fallback={<Whole fn={fn()} state={state} />}>
+            <Match when={state.picked() !== undefined && traced().length === 0}>
+              <p class="empty">
+                {state.picked()?.side === "eager"
+                  ? "This node is no part of the compiled function."
+                  : "A pass made this node; no traced node became it."}
+              </p>
+            </Match>
+            <Match when={state.picked() !== undefined && traced().length > 0}>
+              <Show when={(computed()[0] ?? traced()[0]) as ComparedNode} keyed>
+                {(first) => (
+                  <>
+                    <Fates nodes={computed().length > 0 ? computed() : traced()} state={state} />
+                    <Values node={first} count={computed().length} state={state} />
+                    <Times nodes={computed()} kernels={kernels()} />
+                    <Compiled kernels={kernels()} nodes={traced()} fn={fn()} />
+                  </>
+                )}
+              </Show>
+            </Match>
+          </Switch>
+        </div>
+      )}
+    </Show>
+  );
+}
+
+function Fates(props: {
+  readonly nodes: readonly ComparedNode[];
+  readonly state: CompareState;
+}): JSX.Element {
+  const first = () => props.nodes[0] as ComparedNode;
+  return (
+    <section class="cmp-block" data-testid="pair-fate">
+      <h3 class="lab">
+        {props.nodes.length > 1 ? `${formatCount(props.nodes.length)} traced nodes` : "Node"}
+      </h3>
+      <Show
+        when={props.nodes.length > 1}
+        fallback={
+          <>
+            <p class="cmp-name m ell" title={first().name}>
+              {first().name}
+            </p>
+            <p class="cmp-line">
+              <span class="sw" style={{ background: `var(${familyColour(first().family)})` }} />
+              {first().op} <span class="t3">{first().phase}</span>
+            </p>
+            <p class="cmp-line">
+              <FateSwatch fate={fateOf(first())} />
+              <b>{fateOf(first())}</b>
+              <span class="t3 ell">{FATE_WORDS[fateOf(first())]}</span>
+            </p>
+            <For each={first().by}>{(rule) => <p class="cmp-line t2">by {ruleWords(rule)}</p>}</For>
+            <p class="cmp-line t3">
+              {first().matched === ""
+                ? "no node of the eager run was found for it"
+                : `found in the eager run by ${matchWords(first())}`}
+            </p>
+          </>
+        }
+      >
+        <ul class="cmp-list">
+          <For each={props.nodes}>
+            {(node) => (
+              <li>
+                <button
+                  type="button"
+                  class="cmp-item"
+                  disabled={node.eager === 0}
+                  onClick={() => props.state.pick({ side: "eager", id: node.eager })}
+                >
+                  <FateSwatch fate={fateOf(node)} />
+                  <span class="m ell">{node.name}</span>
+                  <span class="sp" />
+                  <span class="mi t3">
+                    {node.eager_ns === null ? "" : formatDuration(node.eager_ns)}
+                  </span>
+                </button>
+              </li>
+            )}
+          </For>
+        </ul>
+      </Show>
+    </section>
+  );
+}
+
+function Values(props: {
+  readonly node: ComparedNode;
+  readonly count: number;
+  readonly state: CompareState;
+}): JSX.Element {
+  const given = createMemo(
+    () => props.node.values.find((each) => each.worst !== null) ?? props.node.values[0],
+  );
+  const worst = () => given()?.worst ?? undefined;
+  const measured = () => worst() !== undefined && worst()?.source !== "none";
+  const [history] = createResource(
+    () => {
+      const fn = props.state.fn();
+      const both = props.state.comparison();
+      return fn === undefined || both === undefined || !measured()
+        ? undefined
+        : { eager: both.eager, compiled: both.compiled, owner: fn.owner, node: props.node.id };
+    },
+    (query) => get<ErrorHistory>("compare/history", query).catch(() => undefined),
+  );
+  return (
+    <section class="cmp-block" data-testid="pair-values">
+      <h3 class="lab">
+        Values<Show when={props.count > 1}> of {props.node.name}</Show>
+      </h3>
+      <Show
+        when={measured() && worst()}
+        fallback={<p class="empty cmp-why">{given()?.why || worst()?.why || "It has no value."}</p>}
+      >
+        {(found) => (
+          <>
+            <p class="cmp-verdict" data-testid="pair-verdict">
+              {found().equal
+                ? found().source === "arrays"
+                  ? "Bit-equal"
+                  : "Equal statistics"
+                : errorWords(props.node)}
+            </p>
+            <dl class="cmp-facts">
+              <Fact name="max abs error" value={formatNumber(found().max_abs)} />
+              <Fact name="max rel error" value={formatNumber(found().max_rel)} />
+              <Fact name="ULP distance" value={formatNumber(found().ulp)} />
+              <Fact name="beyond tolerance" value={share(found().mismatched)} />
+              <Fact name="NaN eager, compiled" value={found().nan.map(formatCount).join(", ")} />
+              <Fact name="Inf eager, compiled" value={found().inf.map(formatCount).join(", ")} />
+            </dl>
+            <p class="t3 small">
+              {found().source === "arrays"
+                ? `all ${plural(found().elements, "element")}`
+                : "statistics alone were kept"}
+              {steps(given()?.steps ?? [])}
+            </p>
+            <Show when={history.state === "ready" && history()}>
+              {(told) => <Errors history={told()} />}
+            </Show>
+          </>
+        )}
+      </Show>
+    </section>
+  );
+}
+
+/** The error by step, as bars; all equal is said in words. */
+function Errors(props: { readonly history: ErrorHistory }): JSX.Element {
+  const errors = () => props.history.measures.map((each) => each.max_abs ?? 0);
+  const most = () => Math.max(...errors(), 0);
+  return (
+    <Show
+      when={most() > 0}
+      fallback={
+        <p class="t3 small">no error at any of {plural(props.history.steps.length, "step")}</p>
+      }
+    >
+      <div class="cmp-errors" title={`largest error ${formatNumber(most())}`}>
+        <For each={errors()}>
+          {(error, at) => (
+            <span
+              style={{ height: `${error > 0 ? Math.max(8, (error / most()) * 100) : 2}%` }}
+              title={`step ${props.history.steps[at()]}: ${formatNumber(error)}`}
+            />
+          )}
+        </For>
+      </div>
+    </Show>
+  );
+}
+
+function Times(props: {
+  readonly nodes: readonly ComparedNode[];
+  readonly kernels: readonly Kernel[];
+}): JSX.Element {
+  // A kernel that covers more than what is picked is compared as a whole.
+  const now = () => props.kernels.reduce((sum, each) => sum + (each.ns ?? 0), 0);
+  const was = () => props.kernels.reduce((sum, each) => sum + (each.eager_ns ?? 0), 0);
+  const alone = () => props.nodes.reduce((sum, each) => sum + (each.eager_ns ?? 0), 0);
+  const most = () => Math.max(now(), was(), alone(), 1);
+  const covered = () => props.kernels.reduce((sum, each) => sum + each.covers.length, 0);
+  return (
+    <section class="cmp-block" data-testid="pair-times">
+      <h3 class="lab">Time of one execution (median)</h3>
+      <Show when={props.nodes.length === 1 && covered() !== 1}>
+        <Bar name="this node, eager" ns={alone()} most={most()} tone="was" />
+      </Show>
+      <Show
+        when={props.kernels.length > 0}
+        fallback={<p class="t3 small">Nothing runs for it in the compiled function.</p>}
+      >
+        <Bar
+          name={`eager, ${plural(Math.max(1, covered()), "node")}`}
+          ns={was()}
+          most={most()}
+          tone="was"
+        />
+        <Show
+          when={now() > 0}
+          fallback={<p class="t3 small">The compiled run has no time of it.</p>}
+        >
+          <Bar name="compiled" ns={now()} most={most()} tone="now" />
+          <p class="cmp-verdict">{ratio(was(), now())}</p>
+        </Show>
+      </Show>
+    </section>
+  );
+}
+
+function Bar(props: {
+  readonly name: string;
+  readonly ns: number;
+  readonly most: number;
+  readonly tone: "was" | "now";
+}): JSX.Element {
+  return (
+    <div class="cmp-bar">
+      <span class="t2 ell">{props.name}</span>
+      <span class="m r">{props.ns > 0 ? formatDuration(props.ns) : "–"}</span>
+      <span class="cmp-bar-line">
+        <span class={props.tone} style={{ width: `${(props.ns / props.most) * 100}%` }} />
+      </span>
+    </div>
+  );
+}
+
+function Compiled(props: {
+  readonly kernels: readonly Kernel[];
+  readonly nodes: readonly ComparedNode[];
+  readonly fn: ComparedFunction;
+}): JSX.Element {
+  const kernel = () => props.kernels[0];
+  const apart = createMemo(() =>
+    props.fn.unfused
+      .filter((note) => props.nodes.some((node) => mentions(note, node)))
+      .slice(0, SHOWN),
+  );
+  return (
+    <section class="cmp-block" data-testid="pair-compiled">
+      <h3 class="lab">Runs in</h3>
+      <Show when={kernel()} fallback={<p class="t3 small">nothing: its work is not done.</p>}>
+        {(found) => (
+          <>
+            <p class="cmp-name m ell" title={found().name}>
+              {found().name}
+            </p>
+            <Show when={found().pattern}>
+              <p class="cmp-line">
+                <span class="sw" style={{ background: "var(--op-kernel)" }} />
+                kernel <b>{found().pattern}</b>
+              </p>
+            </Show>
+            <Cost cost={found().cost} />
+            <Show when={props.kernels.length > 1}>
+              <p class="t3 small">and {plural(props.kernels.length - 1, "other node")}</p>
+            </Show>
+          </>
+        )}
+      </Show>
+      <Show when={apart().length > 0}>
+        <h3 class="lab cmp-apart">Not fused, because</h3>
+        <For each={apart()}>{(note) => <p class="t2 small">{note}</p>}</For>
+      </Show>
+    </section>
+  );
+}
+
+/** Whether a note names the node: by its name, or by its id as graphs are written. */
+function mentions(note: string, node: ComparedNode): boolean {
+  return new RegExp(`(^|[^\\w/])@${node.id}(?!\\d)`).test(note) || words(note).has(node.name);
+}
+
+function words(note: string): ReadonlySet<string> {
+  return new Set(note.split(/[\s,;:()]+/));
+}
+
+function Cost(props: { readonly cost: Readonly<Record<string, unknown>> }): JSX.Element {
+  const number = (name: string): number | undefined => {
+    const found = props.cost[name];
+    return typeof found === "number" ? found : undefined;
+  };
+  return (
+    <Show when={number("flops") !== undefined}>
+      <p class="cmp-line t2 small">
+        {formatNumber(number("flops"), 4)} flops · {formatBytes(number("bytes") ?? 0)}
+        <Show when={typeof props.cost.bound === "string"}>
+          {" "}
+          · bound by {String(props.cost.bound)}
+        </Show>
+      </p>
+    </Show>
+  );
+}
+
+function share(part: number | null): string {
+  if (part === null) return "–";
+  return part === 0 ? "none" : `${formatNumber(part * 100, 3)} %`;
+}
+
+function steps(all: readonly number[]): string {
+  if (all.length === 0 || (all.length === 1 && all[0] === 0)) return "";
+  return ` at step${all.length > 1 ? "s" : ""} ${all.join(", ")}`;
+}

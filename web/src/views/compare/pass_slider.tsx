@@ -1,0 +1,84 @@
+/**
+ * The passes of a compiled function as a slider: which stage the right side shows.
+ *
+ * Invariant: a range input, so that it works by keyboard and is read aloud.
+ */
+
+import { For, type JSX, Show } from "solid-js";
+import { formatCount, formatDuration, plural } from "@/base/numbers";
+import type { Stage } from "@/wire/types.gen";
+import { IconButton } from "@/widgets/icon";
+
+export function PassSlider(props: {
+  readonly stages: readonly Stage[];
+  readonly index: number;
+  onSelect(index: number): void;
+}): JSX.Element {
+  const last = () => props.stages.length - 1;
+  const now = () => props.stages[props.index];
+  const words = (): string => {
+    const stage = now();
+    if (stage === undefined) return "";
+    const nodes = plural(stage.nodes, "node");
+    if (props.index === 0) return `as traced · ${nodes}`;
+    const final = props.index === last() ? "what runs · " : "";
+    return `${final}${plural(stage.changes.length, "rewrite")} · ${formatDuration(stage.took_ns)} · ${nodes}`;
+  };
+  return (
+    <div class="cmp-passes" data-testid="passes">
+      <span class="lab">Passes</span>
+      <IconButton
+        icon="left"
+        label="The pass before ([)"
+        testid="pass-before"
+        small
+        disabled={props.index === 0}
+        onClick={() => props.onSelect(props.index - 1)}
+      />
+      <div class="cmp-track">
+        <input
+          type="range"
+          min={0}
+          max={last()}
+          step={1}
+          value={props.index}
+          disabled={last() < 1}
+          aria-label="Stage of the compilation"
+          aria-valuetext={`${now()?.name ?? ""}, ${words()}`}
+          data-testid="pass-slider"
+          onInput={(event) => props.onSelect(Number(event.currentTarget.value))}
+        />
+        <div class="cmp-ticks" aria-hidden="true">
+          <For each={props.stages}>
+            {(stage, at) => (
+              <button
+                type="button"
+                class="cmp-tick"
+                classList={{ on: at() === props.index, done: at() <= props.index }}
+                tabindex={-1}
+                title={`${stage.name}: ${formatCount(stage.changes.length)} rewrites`}
+                style={{ left: `${last() === 0 ? 0 : (at() / last()) * 100}%` }}
+                onClick={() => props.onSelect(at())}
+              >
+                <Show when={props.stages.length <= 16}>
+                  <span class="mi">{stage.name}</span>
+                </Show>
+              </button>
+            )}
+          </For>
+        </div>
+      </div>
+      <IconButton
+        icon="right"
+        label="The next pass (])"
+        testid="pass-next"
+        small
+        disabled={props.index >= last()}
+        onClick={() => props.onSelect(props.index + 1)}
+      />
+      <span class="cmp-pass-words ell" data-testid="pass-words">
+        <b>{now()?.name ?? ""}</b> <span class="t3">{words()}</span>
+      </span>
+    </div>
+  );
+}

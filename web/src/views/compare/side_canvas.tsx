@@ -1,0 +1,148 @@
+/**
+ * One side of the comparison: the canvas of the main page, fed with one of two graphs.
+ *
+ * Invariant: the same painter and layout as everywhere; what is picked comes back as data.
+ */
+
+import { createEffect, createSignal, type JSX, on, onCleanup, onMount, Show } from "solid-js";
+import { createGraphView } from "@/render/graph_view";
+import type { GraphModel, GraphView, NodeStates, Tints } from "@/render/types";
+import type { Picked, Side } from "@/store/compare";
+import { IconButton } from "@/widgets/icon";
+
+export interface SideCanvasProps {
+  readonly side: Side;
+  readonly title: string;
+  readonly words: string;
+  readonly theme: string;
+  readonly model: GraphModel | undefined;
+  readonly open: ReadonlySet<string>;
+  readonly tints: Tints;
+  readonly states: NodeStates | undefined;
+  readonly matches: ReadonlySet<number> | undefined;
+  readonly picked: Picked | undefined;
+  readonly linked: ReadonlySet<number>;
+  pick(picked: Picked | undefined): void;
+  hover(picked: Picked | undefined): void;
+  toggle(path: string): void;
+  onView(view: GraphView | undefined): void;
+}
+
+export function SideCanvas(props: SideCanvasProps): JSX.Element {
+  let host!: HTMLDivElement;
+  const [view, setView] = createSignal<GraphView>();
+  const item = (id: number): Picked => ({ side: props.side, id });
+  onMount(() => {
+    const made = createGraphView(host, {
+      select: (found) => {
+        host.focus({ preventScroll: true });
+        if (found?.kind === "scope") props.toggle(found.path);
+        else props.pick(found === undefined ? undefined : item(found.id));
+      },
+      toggleScope: (path) => props.toggle(path),
+      // There is nothing to stop: the gutter picks as the rest of the node does.
+      toggleBreakpoint: (id) => props.pick(item(id)),
+      hover: (found) => props.hover(found?.kind === "node" ? item(found.id) : undefined),
+      camera: () => undefined,
+      layout: () => undefined,
+    });
+    made.setColourBy("tint");
+    setView(made);
+    props.onView(made);
+    const resize = new ResizeObserver(() => {
+      const id = own() ?? [...props.linked][0];
+      if (id !== undefined) made.reveal({ kind: "node", id });
+    });
+    resize.observe(host);
+    onCleanup(() => {
+      resize.disconnect();
+      props.onView(undefined);
+      made.dispose();
+    });
+  });
+  const own = () => (props.picked?.side === props.side ? props.picked.id : undefined);
+  const move = (event: KeyboardEvent): void => {
+    const direction = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right" }[
+      event.key
+    ] as "up" | "down" | "left" | "right" | undefined;
+    if (direction === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+    const from = own() ?? props.model?.nodes.find((node) => node.family !== "leaf")?.id;
+    if (from === undefined) return;
+    event.preventDefault();
+    const next =
+      own() === undefined
+        ? ({ kind: "node", id: from } as const)
+        : view()?.neighbour({ kind: "node", id: from }, direction);
+    if (next?.kind !== "node") return;
+    props.pick(item(next.id));
+    view()?.reveal(next);
+  };
+  return (
+    <section class="cmp-side" data-testid={`side-${props.side}`} aria-label={props.title}>
+      <div class="head canvas-head">
+        <b class="cmp-side-title">{props.title}</b>
+        <span class="t3 ell">{props.words}</span>
+        <span class="sp" />
+        <IconButton icon="fit" label={`Fit ${props.title} (F)`} onClick={() => view()?.fit()} />
+      </div>
+      <div class="canvas-area">
+        <div
+          class="graph-host"
+          ref={host}
+          tabindex={0}
+          role="application"
+          aria-label={`${props.title}: arrow keys go along the edges`}
+          onKeyDown={move}
+        />
+        <Show when={view()}>{(now) => <Feed {...props} view={now()} />}</Show>
+      </div>
+    </section>
+  );
+}
+
+function Feed(props: SideCanvasProps & { readonly view: GraphView }): JSX.Element {
+  const { view } = props;
+  createEffect(() => view.setExpanded(props.open));
+  createEffect(() => view.setTints(props.tints));
+  createEffect(() => {
+    view.setGraph(props.model ?? { nodes: [], values: new Map(), version: 0 });
+    const { states } = props;
+    if (states !== undefined) view.setStates(states, 1);
+  });
+  createEffect(() => view.setMatches(props.matches));
+  createEffect(() => view.setLinked(props.linked));
+  createEffect(() => {
+    const { picked } = props;
+    view.setSelection(picked?.side === props.side ? { kind: "node", id: picked.id } : undefined);
+  });
+  // At first the beginning of the function is in sight, and what is singled out when it is.
+  createEffect(
+    on([() => props.model !== undefined, () => props.matches], ([ready, matches]) => {
+      if (!ready || props.picked !== undefined) return;
+      const nodes = props.model?.nodes ?? [];
+      const first = nodes.find((node) =>
+        matches === undefined ? node.family !== "leaf" : matches.has(node.id),
+      );
+      if (first !== undefined) view.reveal({ kind: "node", id: first.id });
+    }),
+  );
+  // What belongs to a node picked on the other side is brought into sight.
+  createEffect(
+    on(
+      () => [props.picked, props.linked, props.model] as const,
+      ([picked, linked]) => {
+        if (picked === undefined) return;
+        const id = picked.side === props.side ? picked.id : [...linked][0];
+        if (id !== undefined) view.reveal({ kind: "node", id });
+      },
+    ),
+  );
+  createEffect(
+    on(
+      () => props.theme,
+      () => view.themeChanged(),
+      { defer: true },
+    ),
+  );
+  return undefined;
+}

@@ -1,0 +1,174 @@
+/**
+ * What the comparison shows now: fetched answers and what is picked, as signals.
+ *
+ * Invariant: an answer that comes after something else was asked for is dropped.
+ */
+
+import { type Accessor, createEffect, createMemo, createSignal, on } from "solid-js";
+import {
+  type CompareAddress,
+  type Fate,
+  fateOf,
+  type Links,
+  linksOf,
+  type Picked,
+  worstOf,
+  badness,
+} from "@/store/compare";
+import { get } from "@/wire/rest";
+import { inWords } from "@/wire/socket";
+import type {
+  CapturedStage,
+  ComparedFunction,
+  Comparison,
+  Graph,
+  RunGraph,
+  Stage,
+} from "@/wire/types.gen";
+
+export type CompareTab = "pair" | "nodes" | "kernels" | "passes";
+const TABS: readonly CompareTab[] = ["pair", "nodes", "kernels", "passes"];
+
+export interface CompareState {
+  readonly comparison: Accessor<Comparison | undefined>;
+  readonly eager: Accessor<RunGraph | undefined>;
+  readonly problem: Accessor<string>;
+  readonly fn: Accessor<ComparedFunction | undefined>;
+  readonly owner: Accessor<string | undefined>;
+  setOwner(owner: string): void;
+  readonly stageIndex: Accessor<number>;
+  setStage(index: number): void;
+  readonly stage: Accessor<Stage | undefined>;
+  readonly graph: Accessor<Graph | undefined>;
+  readonly links: Accessor<Links | undefined>;
+  readonly picked: Accessor<Picked | undefined>;
+  pick(picked: Picked | undefined): void;
+  readonly hovered: Accessor<Picked | undefined>;
+  setHovered(picked: Picked | undefined): void;
+  readonly fate: Accessor<Fate | undefined>;
+  setFate(fate: Fate | undefined): void;
+  readonly tab: Accessor<CompareTab>;
+  setTab(tab: CompareTab): void;
+  readonly address: Accessor<CompareAddress>;
+  /** Goes to the node with the next smaller error, from the largest on. */
+  nextError(): void;
+}
+
+export function createCompare(first: CompareAddress): CompareState {
+  const [comparison, setComparison] = createSignal<Comparison>();
+  const [eager, setEager] = createSignal<RunGraph>();
+  const [problem, setProblem] = createSignal("");
+  const [owner, setOwner] = createSignal(first.owner);
+  const [wanted, setStage] = createSignal(first.stage);
+  const [graph, setGraph] = createSignal<Graph>();
+  const [picked, setPicked] = createSignal(first.picked);
+  const [hovered, setHovered] = createSignal<Picked>();
+  const [fate, setFate] = createSignal(first.fate);
+  const [tab, setTab] = createSignal<CompareTab>(TABS.find((each) => each === first.tab) ?? "pair");
+  const sides = { eager: first.eager, compiled: first.compiled };
+  const complain = (error: unknown): void => void setProblem(inWords(error));
+  get<Comparison>("compare", sides).then(setComparison, complain);
+  get<RunGraph>(`runs/${first.eager}/graph`).then(setEager, complain);
+
+  const fn = createMemo(() => {
+    const functions = comparison()?.functions ?? [];
+    return functions.find((each) => each.owner === owner()) ?? functions[0];
+  });
+  const stageIndex = createMemo(() => {
+    const last = Math.max(0, (fn()?.stages.length ?? 1) - 1);
+    return Math.min(wanted() ?? last, last);
+  });
+  const stage = createMemo(() => fn()?.stages[stageIndex()]);
+  const known = new Map<number, Graph>();
+  let asked = 0;
+  createEffect(
+    on(stage, (now) => {
+      if (now === undefined) return;
+      asked = now.graph;
+      const found = known.get(now.graph);
+      if (found !== undefined) {
+        setGraph(found);
+        return;
+      }
+      get<CapturedStage>(`runs/${first.compiled}/captured/${now.graph}`).then((answer) => {
+        known.set(now.graph, answer.graph);
+        if (asked === now.graph) setGraph(answer.graph);
+      }, complain);
+    }),
+  );
+  const links = createMemo(() => {
+    const now = fn();
+    const shown = graph();
+    return now === undefined || shown === undefined ? undefined : linksOf(now, shown.nodes);
+  });
+  const pick = (next: Picked | undefined): void => {
+    setPicked(next);
+    if (next !== undefined && tab() === "passes") setTab("pair");
+  };
+  const address = createMemo(
+    (): CompareAddress => ({
+      ...sides,
+      owner: owner(),
+      stage: wanted(),
+      picked: picked(),
+      fate: fate(),
+      tab: tab() === "pair" ? undefined : tab(),
+    }),
+  );
+  return {
+    comparison,
+    eager,
+    problem,
+    fn,
+    owner,
+    setOwner(next) {
+      setOwner(next);
+      setStage(undefined);
+      setPicked(undefined);
+    },
+    stageIndex,
+    setStage(index) {
+      const last = (fn()?.stages.length ?? 1) - 1;
+      // A node of one stage's graph need not be in another's.
+      if (picked()?.side === "compiled") setPicked(undefined);
+      setStage(index >= last ? undefined : Math.max(0, index));
+    },
+    stage,
+    graph,
+    links,
+    picked,
+    pick,
+    hovered,
+    setHovered,
+    fate,
+    setFate,
+    tab,
+    setTab,
+    address,
+    nextError() {
+      const ranked = (fn()?.nodes ?? [])
+        .flatMap((node) => {
+          const worst = worstOf(node);
+          return worst === undefined || worst.equal || node.eager === 0 ? [] : [{ node, worst }];
+        })
+        .sort((a, b) => badness(b.worst) - badness(a.worst));
+      const now = picked();
+      const at = ranked.findIndex(({ node }) => now?.side === "eager" && node.eager === now.id);
+      const next = ranked[(at + 1) % Math.max(1, ranked.length)];
+      if (next !== undefined) pick({ side: "eager", id: next.node.eager });
+    },
+  };
+}
+
+/** Eager node ids with a fate, and nodes of the graph shown that stand for such. */
+export function withFate(
+  fn: ComparedFunction,
+  links: Links,
+  fate: Fate,
+): { readonly eager: ReadonlySet<number>; readonly compiled: ReadonlySet<number> } {
+  const nodes = fn.nodes.filter((each) => fateOf(each) === fate && each.family !== "leaf");
+  return {
+    eager: new Set(nodes.map((each) => each.eager).filter((id) => id > 0)),
+    compiled: new Set(nodes.flatMap((each) => links.shown.get(each.id) ?? [])),
+  };
+}

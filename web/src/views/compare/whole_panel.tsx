@@ -1,0 +1,121 @@
+/**
+ * The function as a whole, while nothing is picked: times, matches, errors, what takes long.
+ *
+ * Invariant: what is listed can be picked.
+ */
+
+import { createMemo, For, type JSX, Show } from "solid-js";
+import { formatCount, formatDuration, plural } from "@/base/numbers";
+import { badness, errorWords, worstOf } from "@/store/compare";
+import { Fact, ratio } from "@/views/compare/facts";
+import type { CompareState } from "@/views/compare/state";
+import type { ComparedFunction } from "@/wire/types.gen";
+
+const SHOWN = 6;
+
+export function Whole(props: {
+  readonly fn: ComparedFunction;
+  readonly state: CompareState;
+}): JSX.Element {
+  const inner = createMemo(() => props.fn.nodes.filter((node) => node.family !== "leaf"));
+  const errors = createMemo(() =>
+    inner()
+      .flatMap((node) => {
+        const worst = worstOf(node);
+        return worst === undefined ? [] : [{ node, worst }];
+      })
+      .sort((a, b) => badness(b.worst) - badness(a.worst)),
+  );
+  const off = () => errors().filter(({ worst }) => !worst.equal);
+  const slow = createMemo(() =>
+    [...props.fn.kernels].sort((a, b) => (b.ns ?? 0) - (a.ns ?? 0)).slice(0, SHOWN),
+  );
+  const matched = () => inner().filter((node) => node.eager > 0).length;
+  return (
+    <>
+      <section class="cmp-block">
+        <h3 class="lab">{props.fn.owner}</h3>
+        <p class="cmp-verdict" data-testid="whole-verdict">
+          {ratio(props.fn.eager_ns, props.fn.compiled_ns)}
+        </p>
+        <dl class="cmp-facts">
+          <Fact name="eager, sum of nodes" value={formatDuration(props.fn.eager_ns)} />
+          <Fact name="compiled, sum of nodes" value={formatDuration(props.fn.compiled_ns)} />
+          <Fact name="compiled in" value={formatDuration(props.fn.compile_ms * 1e6)} />
+          <Fact name="back end" value={props.fn.backend || "–"} />
+          <Fact name="ran in" value={plural(props.fn.steps.length, "step")} />
+        </dl>
+        <Show when={props.fn.fallback}>
+          <p class="small now">{props.fn.fallback}</p>
+        </Show>
+      </section>
+      <section class="cmp-block">
+        <h3 class="lab">Matched</h3>
+        <p class="cmp-verdict">
+          {formatCount(matched())} of {plural(inner().length, "traced node")}
+        </p>
+        <p class="t3 small">
+          {props.fn.unmatched.length === 0
+            ? "Every eager node of the step belongs to it."
+            : `${plural(props.fn.unmatched.length, "eager node")} of the step lie outside of it.`}
+        </p>
+        <p class="t3 small">
+          Pick a node on either side, or press <kbd>N</kbd> for the largest error.
+        </p>
+      </section>
+      <section class="cmp-block">
+        <h3 class="lab">Largest errors</h3>
+        <Show
+          when={off().length > 0}
+          fallback={
+            <p class="cmp-verdict">
+              {errors().length === 0
+                ? "No value was kept of both runs."
+                : `All ${formatCount(errors().length)} measured values are equal.`}
+            </p>
+          }
+        >
+          <ul class="cmp-list">
+            <For each={off().slice(0, SHOWN)}>
+              {({ node }) => (
+                <li>
+                  <button
+                    type="button"
+                    class="cmp-item"
+                    onClick={() => props.state.pick({ side: "eager", id: node.eager })}
+                  >
+                    <span class="m ell">{node.name}</span>
+                    <span class="sp" />
+                    <span class="mi t2">{errorWords(node)}</span>
+                  </button>
+                </li>
+              )}
+            </For>
+          </ul>
+        </Show>
+      </section>
+      <section class="cmp-block">
+        <h3 class="lab">Longest to run</h3>
+        <ul class="cmp-list">
+          <For each={slow()}>
+            {(kernel) => (
+              <li>
+                <button
+                  type="button"
+                  class="cmp-item"
+                  onClick={() => props.state.pick({ side: "compiled", id: kernel.id })}
+                >
+                  <span class="m ell">{kernel.name}</span>
+                  <span class="sp" />
+                  <span class="mi t2">
+                    {kernel.ns === null ? "not recorded" : formatDuration(kernel.ns)}
+                  </span>
+                </button>
+              </li>
+            )}
+          </For>
+        </ul>
+      </section>
+    </>
+  );
+}

@@ -1,0 +1,34 @@
+/**
+ * What the page asks for by REST: answers that are large, asked for once, and belong to no run alone.
+ *
+ * Invariant: an answer is the wanted one or a `RequestError` in words for a person.
+ */
+
+import { RequestError } from "@/wire/socket";
+
+interface Problem {
+  readonly error?: string;
+  readonly hint?: string;
+}
+
+/** GETs `api/<path>`; the type is what the server describes for the path. */
+export async function get<T>(
+  path: string,
+  query: Readonly<Record<string, string | number>> = {},
+): Promise<T> {
+  const address = new URL(`api/${path}`, document.baseURI);
+  address.hash = "";
+  address.search = new URLSearchParams(
+    Object.entries(query).map(([key, value]) => [key, String(value)]),
+  ).toString();
+  let reply: Response;
+  try {
+    reply = await fetch(address);
+  } catch {
+    throw new RequestError("The server does not answer", "is nodescope still running?");
+  }
+  const body: unknown = await reply.json().catch(() => undefined);
+  if (reply.ok && body !== undefined) return body as T;
+  const problem = (body ?? {}) as Problem;
+  throw new RequestError(problem.error ?? `The server answered ${reply.status}`, problem.hint);
+}
