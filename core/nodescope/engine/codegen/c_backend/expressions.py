@@ -82,7 +82,10 @@ def expression(op: Op, operands: Sequence[Operand], attrs: Mapping[str, Any]) ->
     if op.name in ("astype", "assign") and not castable(dtypes[-1], out.dtype):
         return None
     computing = out.dtype if op.name in _BY_OUTPUT else dtypes[-1 if op.name == "where" else 0]
-    text = _rendered(_template(op, operands, np.dtype(computing).kind), attrs, computing)
+    template = _template(op, operands, np.dtype(computing).kind)
+    if op.name == "astype" and dtypes[0] == "bool":
+        template = "ns_where_{T}({0}, 1, 0)"  # which is vectorized, a conversion is not
+    text = _rendered(template, attrs, computing)
     if text is None:
         return None
     functions = tuple(dict.fromkeys(_CALL.findall(text)))

@@ -103,7 +103,7 @@ NS_INLINE @T ns_copysign_@T(@T x, @T s) { return __builtin_copysign@F(x, s); }
 NS_INLINE b8 ns_isnan_@T(@T x) { return x != x; }
 NS_INLINE b8 ns_isinf_@T(@T x) { return __builtin_fabs@F(x) == (@T)INFINITY; }
 NS_INLINE b8 ns_isfinite_@T(@T x) { return __builtin_fabs@F(x) < (@T)INFINITY; }
-NS_INLINE b8 ns_signbit_@T(@T x) { return ns_bits_@T(x) >> (@B - 1); }
+NS_INLINE b8 ns_signbit_@T(@T x) { return (i@B)ns_bits_@T(x) < 0; }
 NS_INLINE @T ns_sign_@T(@T x) { @T y = (@T)((x > 0) - (x < 0)); return x != x ? x : y; }
 NS_INLINE @T ns_maximum_@T(@T a, @T b) { return (a > b) | (a != a) ? a : b; }
 NS_INLINE @T ns_minimum_@T(@T a, @T b) { return (a < b) | (a != a) ? a : b; }
@@ -139,10 +139,6 @@ NS_INLINE @T ns_power_@T(@T x, @T y) { return pow@F(x, y); }
 
 _INTEGER = """
 NS_INLINE @T ns_keep_@T(@T x, b8 c) { return c ? x : 0; }
-NS_INLINE @T ns_maximum_@T(@T a, @T b) { return a > b ? a : b; }
-NS_INLINE @T ns_minimum_@T(@T a, @T b) { return a < b ? a : b; }
-NS_INLINE @T ns_fmax_@T(@T a, @T b) { return a > b ? a : b; }
-NS_INLINE @T ns_fmin_@T(@T a, @T b) { return a < b ? a : b; }
 NS_INLINE b8 ns_isnan_@T(@T x) { return 0; }
 NS_INLINE b8 ns_isinf_@T(@T x) { return 0; }
 NS_INLINE b8 ns_isfinite_@T(@T x) { return 1; }
@@ -152,6 +148,10 @@ NS_INLINE @T ns_trunc_@T(@T x) { return x; }
 """
 
 _NUMBER = """
+NS_INLINE @T ns_fmin_@T(@T a, @T b) { return a < b ? a : b; }
+NS_INLINE @T ns_fmax_@T(@T a, @T b) { return a > b ? a : b; }
+NS_INLINE @T ns_minimum_@T(@T a, @T b) { return a < b ? a : b; }
+NS_INLINE @T ns_maximum_@T(@T a, @T b) { return a > b ? a : b; }
 NS_INLINE @T ns_invert_@T(@T x) { return (@T)~x; }
 NS_INLINE @T ns_clip_@T(@T x, @T low, @T high) {
   x = x > low ? x : low;
@@ -206,6 +206,10 @@ NS_INLINE @T ns_floor_divide_@T(@T a, @T b) { return b == 0 ? 0 : (@T)(a / b); }
 """
 
 _BOOL = """
+NS_INLINE b8 ns_fmin_b8(b8 a, b8 b) { return a & b; }
+NS_INLINE b8 ns_fmax_b8(b8 a, b8 b) { return a | b; }
+NS_INLINE b8 ns_minimum_b8(b8 a, b8 b) { return a & b; }
+NS_INLINE b8 ns_maximum_b8(b8 a, b8 b) { return a | b; }
 NS_INLINE b8 ns_abs_b8(b8 x) { return x; }
 NS_INLINE b8 ns_invert_b8(b8 x) { return !x; }
 """

@@ -181,7 +181,7 @@ def _compiler() -> Compiler:
         pass  # not there, or not whole
     version = compilers.version_of(command)
     failed: CompilerError | None = None
-    for flags, libraries in compilers.attempts(cpu):
+    for flags, libraries in compilers.attempts(cpu, version):
         words = (*command, version, *flags, *libraries, cpu, compilers.libc(), compilers.FORMAT)
         key = hashlib.sha256("\0".join(map(str, words)).encode()).hexdigest()
         tool = Compiler(command, version, flags, libraries, key)
