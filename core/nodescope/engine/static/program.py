@@ -18,6 +18,7 @@ from nodescope.engine.execution.plan import Plan
 from nodescope.engine.graphs import archive
 from nodescope.engine.source import where
 from nodescope.engine.static.entry import FROM_LEAF, FROM_OUTSIDE, FROM_RATE, Entry
+from nodescope.engine.static.lowering import Lowering, Wish, closed
 from nodescope.engine.static.pace import Host, Pace, Settings, pace_of, read_pace
 from nodescope.engine.tensor import Tensor, make
 from nodescope.engine.trees import flatten
@@ -81,7 +82,8 @@ class Program:
         self._arguments = [(path, value) for path, value in arguments]
         self._results = results
         self._writes, self._pace = writes, pace
-        self._plan = Plan(graph, constants)
+        plan = Plan(graph, constants)
+        self._lowering = Lowering(plan, closed(plan, graph.nodes), constants, Wish(), name, 1)
         self._specs = {each.id: each.spec for each in graph.values}
 
     def __str__(self) -> str:
@@ -119,7 +121,7 @@ class Program:
         for (path, value), each in zip(self._arguments, leaves, strict=True):
             if value:
                 fed[value] = self._checked(path, value, each)
-        arrays = self._plan.run([fed[each] for each in self.graph.inputs])
+        arrays = self._lowering.run([fed[each] for each in self.graph.inputs])
         found = dict(zip(self.graph.outputs, arrays, strict=True))
         given = [each.data if isinstance(each, Tensor) else np.asarray(each) for each in leaves]
         held = [each for each in (*self.state.values(), *self.constants.values())
