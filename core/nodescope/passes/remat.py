@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nodescope.ir.graph import Node
+from nodescope.ir.graph import Graph, Node
 from nodescope.passes import Rule, graph_pass
 from nodescope.passes.cost import node_work
 from nodescope.passes.draft import Draft
 from nodescope.passes.fusing.kernel import renumbered
-from nodescope.passes.fusing.roles import role_of
+from nodescope.passes.fusing.roles import REDUCTIONS, role_of
 from nodescope.passes.lifetimes import Lifetimes, lifetimes
 
 _MOST = 256  # values in one graph
@@ -93,7 +93,7 @@ def _best(draft: Draft, nodes: list[Node], held: Lifetimes, peak: int) -> _Choic
 def _choice(
     draft: Draft, node: Node, value: int, held: Lifetimes, places: dict[int, int], peak: int
 ) -> _Choice | None:
-    if not _cheap(draft, node):
+    if not _cheap(draft, node, value):
         return None
     late = sorted(
         (user for user in draft.users(value) if places[user.id] > peak),
@@ -140,7 +140,7 @@ def _cost(
         maker = draft.producer(each)
         behind = dict(again)
         more = held.bytes_of(each)
-        if deep and maker is not None and _cheap(draft, maker):
+        if deep and maker is not None and _cheap(draft, maker, each):
             more = _cost(draft, each, held, peak, behind, deep - 1)
         if more < held.bytes_of(each):
             again.update(behind)
@@ -159,23 +159,37 @@ def _used_from(draft: Draft, view: int, peak: int, places: dict[int, int]) -> bo
     )
 
 
-def _cheap(draft: Draft, node: Node) -> bool:
+_LOOPS = frozenset({"elementwise", "reduction", "rows"})
+
+
+def _cheap(draft: Draft, node: Node, value: int) -> bool:
+    """Whether a value takes nothing but elementwise nodes."""
     if node.phase == "recompute" or not draft.is_pure(node):
         return False
     if node.op == "fused":
-        return str(node.attrs["pattern"]) == "elementwise"
+        if node.attrs["pattern"] not in _LOOPS:
+            return False
+        return all(each.op not in REDUCTIONS for each in _behind(node.attrs["body"], value)[0])
     role = role_of(draft, node)
     return role is not None and role.axes is None
+
+
+def _behind(body: Graph, value: int) -> tuple[list[Node], set[int]]:
+    """The nodes of a kernel that a value takes, and all values that those take."""
+    nodes, wanted = [], {value}
+    for each in reversed(body.nodes):
+        if not wanted.isdisjoint(each.outputs):
+            nodes.append(each)
+            wanted.update(each.inputs)
+    return nodes, wanted
 
 
 def _needed(node: Node, value: int) -> tuple[int, ...]:
     """The inputs that a copy for one of the outputs takes."""
     if node.op != "fused":
         return tuple(dict.fromkeys(node.inputs))
-    body, wanted = node.attrs["body"], {value}
-    for each in reversed(body.nodes):
-        if not wanted.isdisjoint(each.outputs):
-            wanted.update(each.inputs)
+    body = node.attrs["body"]
+    _, wanted = _behind(body, value)
     return tuple(
         outer for outer, inner in zip(node.inputs, body.inputs, strict=True) if inner in wanted
     )
@@ -204,7 +218,8 @@ def _copied(draft: Draft, node: Node, value: int, new: dict[int, int], user: Nod
     if node.op == "fused":
         body, _ = renumbered(draft, attrs["body"], (value,))
         outer = dict(zip(attrs["body"].inputs, node.inputs, strict=True))
-        inputs, attrs["body"] = tuple(outer[each] for each in body.inputs), body
+        inputs = tuple(outer[each] for each in body.inputs)
+        attrs = {"body": body, "pattern": "elementwise"}
     copy = draft.add(
         node.op, [new.get(v, v) for v in inputs], attrs, like=user,
         label=node.name.rpartition("/")[2], control=(), specs=(draft.spec(value),),

@@ -1,0 +1,107 @@
+"""Cost: flops and bytes of nodes and kernels, and the roofline."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope import ops
+from nodescope.ir.graph import TensorSpec
+from nodescope.passes import cost
+from nodescope.passes.cost import Machine, Work, graph_work, node_work, roof
+from tests.core.passes.checking import lowered
+
+X = np.ones((6, 8), np.float32)
+FAST = Machine(flops=1e9, bandwidth=1e8)
+
+
+def work_of(function: object, *inputs: object) -> Work:
+    graph = ns.compile(function).graph(*inputs).graph  # type: ignore[arg-type]
+    specs = {each.id: each.spec for each in graph.values}
+    found = [node_work(node, specs) for node in graph.nodes if node.family != "leaf"]
+    return found[-1]
+
+
+def test_nodes() -> None:
+    assert work_of(lambda x: x + x, X) == Work(48, 192, 192)  # one operand twice is read once
+    assert work_of(lambda x, y: x @ y, X, X.T.copy()) == Work(2 * 6 * 8 * 6, 384, 144)
+    assert work_of(lambda x: np.sum(x, axis=1), X) == Work(48, 192, 24)
+    assert work_of(lambda x: np.transpose(x), X) == Work(0, 0, 0)
+    assert work_of(lambda x: x > 0, X).written == 48
+
+
+def test_a_kernel_moves_what_goes_in_and_out() -> None:
+    found = lowered(lambda x: np.tanh(x * 2.0) + x, (X,), ("fuse",), backend="c")
+    specs = {each.id: each.spec for each in found.graph.values}
+    (node,) = [each for each in found.graph.nodes if each.op == "fused"]
+    kernel, apart = node_work(node, specs), graph_work(found.traced)
+    assert kernel == Work(3 * 48, 192, 192)
+    assert apart.flops == kernel.flops
+    assert apart.moved == 192 * 7
+
+
+def test_a_loop_counts_its_length() -> None:
+    def loop(x: object) -> object:
+        return ns.scan(lambda c, row: (c + row, None), ns.zeros((8,), dtype=np.float32), x)[0]
+
+    assert work_of(loop, np.ones((10, 8), np.float32)).flops == 80
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["matmul", "conv2d", "max_pool2d", "softmax", "layer_norm", "sum", "tanh", "gelu", "exp",
+     "cross_entropy", "index_add", "add_along_axis", "embedding_grad", "where", "einsum"],
+)  # fmt: skip
+def test_ops_that_compute_have_flops(name: str) -> None:
+    op = ops.get(name)
+    for sample in op.samples(np.random.default_rng(0)):
+        specs = tuple(
+            TensorSpec(each.shape, each.dtype.name) if isinstance(each, np.ndarray) else each
+            for each in sample.inputs
+        )
+        out = op.infer(specs, dict(sample.attrs))
+        first = out[0] if isinstance(out, tuple) else out
+        if math.prod(first.shape) and all(math.prod(np.shape(each)) for each in sample.inputs):
+            assert op.flops(specs, first) > 0
+
+
+def test_roof() -> None:
+    few, many = Work(100, 800, 200), Work(100_000, 800, 200)
+    assert few.intensity == 0.1
+    low, high = roof(few, FAST), roof(many, FAST)
+    assert (low.bound, high.bound) == ("memory", "compute")
+    assert low.attainable == pytest.approx(0.1 * 1e8)
+    assert high.attainable == 1e9
+    assert low.least_s == pytest.approx(1000 / 1e8)
+    assert low.reached is None
+    assert roof(few, FAST, 2 * low.least_s).reached == pytest.approx(0.5)
+    assert FAST.ridge == 10
+
+
+def test_nothing_to_do() -> None:
+    nothing = roof(Work(0, 0, 0), FAST, 0.0)
+    assert nothing.least_s == 0
+    assert Work(0, 0, 0).intensity == 0
+    assert Work(8, 0, 0).intensity == math.inf
+
+
+def test_speeds_are_measured_by_a_clock() -> None:
+    ticks = itertools.count()
+    found = cost.measured(lambda: float(next(ticks)))  # each trial takes one second
+    assert found == Machine(2.0 * cost._PRODUCT**3, 2.0 * cost._COPIED)
+
+
+def test_this_machine_is_measured_once() -> None:
+    one = cost.this_machine()
+    assert one is cost.this_machine()
+    assert one.flops > 1e7
+    assert one.bandwidth > 1e7
+
+
+def test_dtypes_that_numpy_does_not_know() -> None:
+    assert cost.nbytes(TensorSpec((3, 2), "bfloat16")) == 12
+    assert cost.nbytes(TensorSpec((), "float64")) == 8
