@@ -36,7 +36,10 @@ stated one (`prelude.ULPS`), and for compositions those of their parts."""
 
 SUMS = {"sum", "mean", "prod", "var", "std", "logsumexp", "cumsum", "cumprod", "softmax",
         "log_softmax", "layer_norm", "rms_norm", "matmul", "vector_norm", "mse", "cross_entropy",
-        "einsum", "vecdot", "matvec", "vecmat"}  # fmt: skip
+        "einsum", "vecdot", "matvec", "vecmat", "group_norm", "instance_norm", "nll_loss",
+        *(f"conv{what}{n}d{way}" for n in (1, 2)
+          for what, way in (("", ""), ("_transpose", ""), ("", "_input_grad"), ("", "_weight_grad"))),
+        }  # fmt: skip
 """Ops whose sums may be taken in another order."""
 
 _TRIALS = 8
@@ -71,7 +74,7 @@ def _room(node: Node, given: Sequence[Any], result: Array) -> Array | float:
         eps = np.finfo(result.dtype).eps
         finite = np.abs(np.where(np.isfinite(x), x, 0)).astype(result.dtype)
         total = finite.sum() if node.op != "prod" else 0
-        if node.op == "matmul":
+        if node.op == "matmul" or node.op.startswith("conv"):
             other = np.abs(np.asarray(given[1]))
             return eps * count * float(np.max(np.where(np.isfinite(other), other, 0), initial=0)) \
                 * float(finite.max(initial=0)) + 4 * one  # fmt: skip

@@ -1,13 +1,11 @@
 """The back end ``c``: whole plans in C, made by the system's compiler.
 
-Invariant: where there is no compiler it says so, and nothing is imported that needs one.
+Invariant: where there is no compiler it says so; what it is made of is loaded on first use.
 """
 
 from __future__ import annotations
 
-from nodescope.engine.codegen.backend import backend
-from nodescope.engine.codegen.c_backend import arrays, blas, toolchain
-from nodescope.engine.codegen.c_backend.runner import CRunner
+from nodescope.engine.codegen.backend import Runner, backend
 from nodescope.passes.pipeline import Lowered
 
 
@@ -19,10 +17,14 @@ class CBackend:
 
     def missing(self) -> str:
         """Why there is no C here, or ``""``."""
+        from nodescope.engine.codegen.c_backend import arrays, blas, toolchain
+
         return arrays.missing() or toolchain.unavailable() or blas.missing()
 
-    def build(self, lowered: Lowered) -> CRunner:
+    def build(self, lowered: Lowered) -> Runner:
         """See `Backend.build`. Raises `CompilerError` if the compiler fails."""
+        from nodescope.engine.codegen.c_backend.runner import CRunner
+
         return CRunner(lowered)
 
 

@@ -36,6 +36,7 @@ EXACT = (
 Never ``-ffast-math``: it drops NaN, and linking with it turns off denormals in the thread that
 loads the library, NumPy's own included.
 """
+_FAULT = re.compile(r"\b(error|fatal|cannot|No space left)\b")
 _UNSAFE = re.compile(
     r"-(Ofast|ffast-math|funsafe-math-optimizations|ffinite-math-only|mdaz-ftz|fassociative-math"
     r"|freciprocal-math|fno-signed-zeros|fcx-limited-range)$"
@@ -206,7 +207,8 @@ def run(words: tuple[str, ...], folder: Path) -> str:
         status = process.returncode
         how = f"failed with status {status}" if status > 0 else f"was ended by signal {-status}"
         lines = [line.strip() for line in said.splitlines() if line.strip()]
-        told = "; ".join(lines[-_SAID:])
+        # gcc goes on to show the place; what is wrong stands before.
+        told = "; ".join(([line for line in lines if _FAULT.search(line)] or lines)[-_SAID:])
         raise CompilerError(f"{name} {how}" + (f": {told}" if told else ""))
     return said
 

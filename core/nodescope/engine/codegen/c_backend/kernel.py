@@ -118,9 +118,7 @@ def compose(unit: Unit) -> Body:
     inside = staged(stages, unit.outputs, memory)
     unit.count = memory._count
     declared, scratch = memory.declared()
-    needs = frozenset(
-        name for each in stages if isinstance(each, Call) for name in each.needs
-    )
+    needs = frozenset(name for each in stages if isinstance(each, Call) for name in each.needs)
     fails = any(isinstance(each, Call) and each.fails for each in stages)
     return Body((*lines, *declared, *inside), scratch, needs, fails)
 
@@ -146,9 +144,7 @@ def stored(stages: Sequence[Stage], outputs: Sequence[Val]) -> set[Val]:
     for stage in stages:
         if isinstance(stage, Group):
             for prim in stage.members:
-                needed.update(
-                    each.base for each in arguments(prim) if stage.register(each) is None
-                )
+                needed.update(each.base for each in arguments(prim) if stage.register(each) is None)
                 if isinstance(prim, Place):
                     needed.add(prim.out.base)
         else:

@@ -21,7 +21,6 @@ from nodescope.engine.codegen.c_backend import blas, toolchain
 from nodescope.engine.codegen.c_backend.generate import Plan, Spot, Step, plan_of
 from nodescope.engine.codegen.interpret import kernel_of
 from nodescope.errors import CompilerError
-from nodescope.ops.calls import Scalar
 from nodescope.ops.op import Array
 from nodescope.passes.pipeline import Lowered
 
@@ -68,7 +67,9 @@ class CRunner:
         self.library = toolchain.build(plan.text)
         graph = lowered.graph
         specs = {each.id: each.spec for each in graph.values}
-        self.constants = {root: np.ascontiguousarray(each) for root, each in plan.constants.items()}
+        self.constants = {
+            root: np.require(each, None, ("C", "A")) for root, each in plan.constants.items()
+        }
         spots = {spot.root: spot for step in plan.steps for spot in step.outputs}
         self._makers = [
             functools.partial(np.empty, spots[root].spec.shape, np.dtype(spots[root].spec.dtype))
@@ -206,9 +207,7 @@ class CRunner:
             i, place = i + 1, place + 1
         return 0
 
-    def _array(
-        self, spot: Spot, state: _State, objects: list[Any], made: dict[int, Array]
-    ) -> Any:
+    def _array(self, spot: Spot, state: _State, objects: list[Any], made: dict[int, Array]) -> Any:
         """A value of the plan for a node in Python, in C order."""
         root, slots = spot.root, self.plan.slots
         inputs = self.plan.lowered.graph.inputs
@@ -234,7 +233,7 @@ class CRunner:
         view = np.lib.stride_tricks.as_strided(
             flat[spot.offset :], spot.spec.shape, tuple(s * size for s in spot.strides)
         )
-        return np.ascontiguousarray(view)
+        return np.array(view, order="C")
 
 
 def _plain(dtype: str) -> bool:
@@ -258,7 +257,7 @@ def in_python(step: Step, given: Sequence[Any]) -> list[Array]:
 
 
 def _dense(x: Any) -> Any:
-    return np.ascontiguousarray(x).reshape(x.shape) if isinstance(x, np.ndarray) else x
+    return np.require(x, None, ("C", "A")) if isinstance(x, np.ndarray) else x
 
 
 class _Kernels(Mapping[int, Kernel]):
@@ -318,6 +317,3 @@ def laid_out(x: Any, spot: Spot) -> Array:
     found: Array = np.lib.stride_tricks.as_strided(memory[-low:], spot.spec.shape, wanted)
     found[...] = array
     return found
-
-
-_ = Scalar

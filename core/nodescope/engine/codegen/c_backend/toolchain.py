@@ -262,10 +262,10 @@ def _find_or_build(source: str, tool: Compiler, openmp: bool, key: str, start: f
             last = CompilerError(reason)
         except CompilerError as error:
             # A folder from which nothing may be executed, or the library is at fault.
-            home.drop(key)
-            reason, last = "", last or error
-        if reason:
-            warn_once(f"{reason}; what is compiled is not kept for other processes")
+            cache.drop(key)
+            reason, last = f"from {cache.folder} nothing is loaded: {error.message}", last or error
+        if cache is home and home is not _state.private:
+            reasons.append(reason)
     assert last is not None
     raise last
 

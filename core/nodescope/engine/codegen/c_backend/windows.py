@@ -219,7 +219,9 @@ def _conv(way: str) -> Lower:
         bias = "" if way == "weight" else ", {i2}" if len(dense) > 2 else ", 0"
         numbers = (image[0], part, image[1], height, width, weight[0], kh, kw, *stride, *dilation,
                    top, left, groups, oh, ow)  # fmt: skip
-        text = f"ns_{name}_{kind}({{o0}}, {{i0}}, {{i1}}{bias}, {{o1}}, {{o2}}, {_listed(numbers)});"
+        text = (
+            f"ns_{name}_{kind}({{o0}}, {{i0}}, {{i1}}{bias}, {{o1}}, {{o2}}, {_listed(numbers)});"
+        )
         needs = (f"0columns_{kind}", f"{name}_{kind}")
         unit.prims.append(Call((found, columns, rows), tuple(dense), text, needs))
         return (found,)
