@@ -19,17 +19,9 @@ from dataclasses import dataclass, field
 
 from nodescope.ir.graph import Node
 from nodescope.passes import graph_pass
-from nodescope.passes.cost import nbytes
 from nodescope.passes.draft import Draft
 from nodescope.passes.fusing.clusters import Clusters
-from nodescope.passes.fusing.kernel import (
-    MOST_INPUTS,
-    MOST_MEMBERS,
-    MOST_OUTPUTS,
-    given_out,
-    make_kernel,
-    taken,
-)
+from nodescope.passes.fusing.kernel import make_kernel, too_large
 from nodescope.passes.fusing.roles import Role, Shape, role_of, rows_of
 
 TILED = 1 << 18
@@ -110,19 +102,10 @@ class _Fusing:
                 self._make(self.clusters.members(cluster), self.groups[cluster])
 
     def _make(self, members: list[Node], group: _Group) -> None:
-        draft = self.draft
         pattern = "elementwise"
         if group.axes is not None:
             pattern = "rows" if group.rows else "reduction"
-        alone = sum(nbytes(draft.spec(v)) for node in members
-                    for v in (*dict.fromkeys(node.inputs), *node.outputs))  # fmt: skip
-        both = (*taken(members), *given_out(draft, members))
-        moved = sum(nbytes(draft.spec(v)) for v in both)
-        make_kernel(
-            draft, members, pattern,
-            f"{len(members)} nodes over {group.space or 'a scalar'} move {moved:,} bytes as one, "
-            f"{alone:,} one by one",
-        )  # fmt: skip
+        make_kernel(self.draft, members, pattern, f" over {group.space or 'a scalar'}")
 
     def _fused(self, source: int, user: int) -> str:
         """Make the kernels of two neighbours one, or say why not."""
@@ -203,14 +186,7 @@ class _Fusing:
         made, nodes, bits = a.made | b.made, (*a.nodes, *b.nodes), a.bits | b.bits
         inputs = len((a.inputs | b.inputs) - made)
         values = [v for v in made if v in self.given or self.users.get(v, 0) & ~bits]
-        for count, most, what in (
-            (len(nodes), MOST_MEMBERS, "nodes"),
-            (inputs, MOST_INPUTS, "inputs"),
-            (len(values), MOST_OUTPUTS, "outputs"),
-        ):
-            if count > most:
-                return f"the kernel would have {count} {what}, at most {most} are allowed"
-        return ""
+        return too_large(len(nodes), inputs, len(values))
 
     def _join(self, edges: list[tuple[int, int]], a: _Group, b: _Group) -> None:
         reduced = a.reduced | b.reduced

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 from nodescope.ir.graph import Node
 from nodescope.passes import Rule, graph_pass
-from nodescope.passes.cost import nbytes
 from nodescope.passes.draft import Draft
 from nodescope.passes.fusing import products, rows
 from nodescope.passes.fusing.clusters import Clusters
@@ -112,7 +111,9 @@ def find_idioms(draft: Draft) -> None:
                 claimed.update(each.id for each in members)
                 kernels.append((found, positions))
     for found, positions in sorted(kernels, key=lambda each: each[1][-1]):
-        _make(draft, found.name, [clusters.nodes[i] for i in positions])
+        members = [clusters.nodes[i] for i in positions]
+        mixed = "optimizer" if found.name == "matmul_sgd" else ""
+        make_kernel(draft, members, found.name, phase=mixed)
     for name, count in left.items():
         draft.note(f"{name}: found {count}x; NumPy runs the nodes one by one as fast")
 
@@ -143,7 +144,7 @@ def _refused(draft: Draft, idiom: Idiom, found: Found, members: list[Node]) -> s
                 return f"{node.name} works on {spec.dtype}, which has no C"
             if 0 in spec.shape:
                 return f"{node.name} works on shape {spec.shape}, which has no elements"
-    return too_large(draft, members)
+    return too_large(len(members), len(taken(members)), len(out))
 
 
 def _between(clusters: Clusters, positions: list[int]) -> str:
@@ -151,15 +152,3 @@ def _between(clusters: Clusters, positions: list[int]) -> str:
     if outside is None:
         return ""
     return f"{clusters.nodes[outside].name} stands between its nodes"
-
-
-def _make(draft: Draft, name: str, members: list[Node]) -> None:
-    both = (*taken(members), *given_out(draft, members))
-    alone = sum(nbytes(draft.spec(v)) for node in members
-                for v in (*dict.fromkeys(node.inputs), *node.outputs))  # fmt: skip
-    moved = sum(nbytes(draft.spec(v)) for v in both)
-    make_kernel(
-        draft, members, name,
-        f"{len(members)} nodes move {moved:,} bytes as one, {alone:,} one by one",
-        phase="optimizer" if name == "matmul_sgd" else "",
-    )  # fmt: skip

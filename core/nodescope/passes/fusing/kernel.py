@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from nodescope.ir.graph import Graph, Node, Value
+from nodescope.passes.cost import nbytes
 from nodescope.passes.draft import Draft
 
 _replace = msgspec.structs.replace
@@ -26,21 +27,21 @@ def taken(members: Sequence[Node]) -> list[int]:
 
 def given_out(draft: Draft, members: Sequence[Node]) -> list[int]:
     """The values that a kernel gives out, in order of making."""
-    ids = {node.id for node in members}
+    ids, given = {node.id for node in members}, set(draft.outputs)
     return [
         value
         for node in members
         for value in node.outputs
-        if draft.is_output(value) or any(user.id not in ids for user in draft.users(value))
+        if value in given or any(user.id not in ids for user in draft.users(value))
     ]
 
 
-def too_large(draft: Draft, members: Sequence[Node]) -> str:
-    """Why these nodes are too much for one kernel; ``""`` if they are not."""
+def too_large(nodes: int, inputs: int, outputs: int) -> str:
+    """Why these numbers are too much for one kernel; ``""`` if they are not."""
     for count, most, what in (
-        (len(members), MOST_MEMBERS, "nodes"),
-        (len(taken(members)), MOST_INPUTS, "inputs"),
-        (len(given_out(draft, members)), MOST_OUTPUTS, "outputs"),
+        (nodes, MOST_MEMBERS, "nodes"),
+        (inputs, MOST_INPUTS, "inputs"),
+        (outputs, MOST_OUTPUTS, "outputs"),
     ):
         if count > most:
             return f"the kernel would have {count} {what}, at most {most} are allowed"
@@ -48,14 +49,14 @@ def too_large(draft: Draft, members: Sequence[Node]) -> str:
 
 
 def make_kernel(
-    draft: Draft, members: Sequence[Node], pattern: str, note: str = "", phase: str = ""
+    draft: Draft, members: Sequence[Node], pattern: str, over: str = "", phase: str = ""
 ) -> Node:
     """Make nodes one kernel, and record it.
 
     Args:
         members: In topological order; no path may lead out of them and back in.
         pattern: What they do together.
-        note: For the rewrite.
+        over: What it goes over, in words, for the rewrite's note.
         phase: The kernel's; that of its last node if empty.
     """
     members = [draft.node(node.id) for node in members]  # who they wait for may be a kernel by now
@@ -70,7 +71,13 @@ def make_kernel(
         like=last, label=pattern, outputs=outputs, control=control,
         phase=phase or None,  # type: ignore[arg-type]
     )  # fmt: skip
-    draft.rewrite(pattern, "fused", members, [node], note=note)
+    alone = sum(nbytes(draft.spec(v)) for each in members
+                for v in (*dict.fromkeys(each.inputs), *each.outputs))  # fmt: skip
+    moved = sum(nbytes(draft.spec(v)) for v in (*inputs, *outputs))
+    draft.rewrite(
+        pattern, "fused", members, [node],
+        note=f"{len(members)} nodes{over} move {moved:,} bytes as one, {alone:,} one by one",
+    )  # fmt: skip
     return node
 
 
