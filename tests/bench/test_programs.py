@@ -1,0 +1,75 @@
+"""The programs of the speed table give the same numbers in every form of ours, and by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from bench import programs
+from bench.__main__ import _as_json, _line
+from bench.measure import Row
+from bench.programs.case import BACKENDS, EAGER, HAND, NUMPY, OURS, PLAIN, C, Contender, line_up
+from nodescope.engine.codegen.backend import get
+
+
+@pytest.mark.parametrize("program", programs.PROGRAMS)
+def test_all_forms_agree(program: str) -> None:
+    case = programs.tiny(program)
+    assert {EAGER, *BACKENDS, HAND} <= set(case.makers)
+    forms = (EAGER, *(name for name, each in BACKENDS.items() if not get(each).missing()), HAND)
+    assert {PLAIN, NUMPY} <= set(forms)  # C may be missing, the others never are
+    field = line_up(case, forms)
+    assert not field.left_out
+    assert set(field.contenders) == set(forms)
+    for name, contender in field.contenders.items():
+        assert (contender.compiled is not None) == (name in BACKENDS)
+
+
+@pytest.mark.parametrize("program", programs.PROGRAMS)
+def test_the_reference_can_tell(program: str) -> None:
+    """A contender whose last result is off by a hundredth of its scale is left out."""
+    case = programs.tiny(program)
+
+    def off() -> Contender:
+        right = case.makers[HAND]()
+
+        def arrays(found: object) -> list[np.ndarray]:
+            *others, last = right.arrays(found)
+            return [*others, last + np.float32(0.01) * np.abs(last).max()]
+
+        return dataclasses.replace(right, arrays=arrays)
+
+    field = line_up(dataclasses.replace(case, makers={HAND: off}))
+    assert "is off by" in field.left_out[HAND]
+    assert not field.contenders
+
+
+@pytest.mark.parametrize("program", programs.PROGRAMS)
+def test_each_back_end_has_a_peer_that_runs_the_program(program: str) -> None:
+    for case in programs.cases(program):
+        assert set(case.limits) == set(OURS)
+        assert all(limit.peer in case.makers for limit in case.limits.values())
+
+
+def test_who_cannot_run_is_left_out_with_the_reason() -> None:
+    def absent() -> Contender:
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    def broken() -> Contender:
+        raise ValueError("no compiler\nand more")
+
+    case = dataclasses.replace(programs.tiny("chain"), makers={"torch": absent, C: broken})
+    assert line_up(case).left_out == {
+        "torch": "torch is not installed", C: "ValueError: no compiler"
+    }  # fmt: skip
+
+
+def test_a_row_without_a_figure_says_so() -> None:
+    row = Row("LSTM, compiled, C", "jax.jit", None, must=0.7, detail="cc is missing")
+    assert row.reaches(row.must) is None
+    assert "not measured" in _line(row)
+    assert "cc is missing" in _line(row)
+    assert json.loads(json.dumps(_as_json(row, "here")))["met"] is None
