@@ -17,6 +17,7 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine.codegen.backend import Backend, Runner
+from nodescope.engine.execution.plan import Plan
 from nodescope.ir.graph import Node
 from nodescope.passes.pipeline import Lowered, Options
 from tests.conformance.graphs.bounds import outside, ranges
@@ -38,7 +39,7 @@ def check_backend(case: Case, backend: Backend, chosen: Sequence[str] | None = N
     """Everything below, but for threads."""
     traced = Traced(case)
     lowered, runner = built(case, backend, chosen)
-    said = f"{backend.name} {said_of(lowered)}{runner.source}"
+    said = f"{backend.name} {said_of(lowered)}"
     with quiet():
         first = runner.run(list(case.feeds))
     kept = [np.array(each, copy=True) for each in first]
@@ -58,6 +59,23 @@ def check_backend(case: Case, backend: Backend, chosen: Sequence[str] | None = N
             shared = _shared(one, other) and not _shared(traced.outputs[i], traced.outputs[j])
             need(not shared, f"{said}: results {i} and {j} of two runs share memory", case)
     check_timed(case, lowered, runner, kept, said)
+    check_layouts(case, backend, runner, said)
+
+
+def check_layouts(case: Case, backend: Backend, runner: Runner, said: str) -> None:
+    """Feeds of other strides, after the usual ones and before them."""
+    turned = [
+        np.array(each, order="F" if each.flags.c_contiguous else "C", copy=True)
+        if isinstance(each, np.ndarray) else each
+        for each in case.feeds
+    ]  # fmt: skip
+    if not backend.exact:
+        return
+    with quiet():
+        expected = Plan(case.graph, case.arrays).run(turned)
+        for _ in range(2):
+            found = runner.run(list(turned))
+            check_same(found, expected, f"feeds of other strides: {said}", case)
 
 
 def _shared(one: Any, other: Any) -> bool:

@@ -38,7 +38,8 @@ SUMS = {"sum", "mean", "prod", "var", "std", "logsumexp", "cumsum", "cumprod", "
         "log_softmax", "layer_norm", "rms_norm", "matmul", "vector_norm", "mse", "cross_entropy",
         "einsum", "vecdot", "matvec", "vecmat", "group_norm", "instance_norm", "nll_loss",
         *(f"conv{what}{n}d{way}" for n in (1, 2)
-          for what, way in (("", ""), ("_transpose", ""), ("", "_input_grad"), ("", "_weight_grad"))),
+          for what, way in (("", ""), ("_transpose", ""), ("", "_input_grad"),
+                            ("", "_weight_grad"))),
         }  # fmt: skip
 """Ops whose sums may be taken in another order."""
 

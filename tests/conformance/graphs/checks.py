@@ -134,6 +134,7 @@ def check_effects(case: Case, lowered: Lowered) -> None:
     for node in case.graph.nodes:
         for each in node.control_inputs:
             before, after = fates[each].into, fates[node.id].into
+            need(before or not after, f"@{node.id} waits for @{each}, which is gone", case, lowered)
             if before and after and set(before).isdisjoint(after):
                 need(
                     min(final[i] for i in before) < max(final[i] for i in after)

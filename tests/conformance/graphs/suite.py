@@ -17,7 +17,9 @@ def holds(check: Callable[[Case], object], cases: Iterable[Case]) -> None:
     for case in cases:
         if fails(check, case) is not None:
             _, error = smallest(check, case)
-            raise AssertionError(f"{case.name}, as small as it gets:\n{error}") from error
+            raise AssertionError(
+                f"{case.name}, as small as it gets:\n{error!r}\n{error}"
+            ) from error
 
 
 def seeds(first: int, count: int) -> list[Case]:
