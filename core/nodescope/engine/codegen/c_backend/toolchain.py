@@ -251,23 +251,24 @@ def _find_or_build(source: str, tool: Compiler, openmp: bool, key: str, start: f
         except CompilerError:
             home.drop(key)
     content = _compiled(source, tool, openmp, key)
-    last: CompilerError | None = None
-    for place in (home, _private):
+    failed: CompilerError | None = None
+    for place in (_cache, _private):
         try:
-            cache = place if isinstance(place, Cache) else place()
+            cache = place()
             path = cache.publish(key, content)
-            return Library(path, False, time.perf_counter() - start, _load(path, key))
+            library = Library(path, False, time.perf_counter() - start, _load(path, key))
         except OSError as error:
             reason = f"the cache {cache.folder} cannot be written: {error.strerror or error}"
-            last = CompilerError(reason)
+            failed = failed or CompilerError(reason)
         except CompilerError as error:
-            # A folder from which nothing may be executed, or the library is at fault.
-            cache.drop(key)
-            reason, last = f"from {cache.folder} nothing is loaded: {error.message}", last or error
-        if cache is home and home is not _state.private:
-            reasons.append(reason)
-    assert last is not None
-    raise last
+            home.drop(key)  # nothing may be executed from there, or the library is at fault
+            failed = failed or error
+        else:
+            if failed is not None:
+                warn_once(f"{failed.message}; what is compiled is not kept for other processes")
+            return library
+    assert failed is not None
+    raise failed
 
 
 def _compiled(source: str, tool: Compiler, openmp: bool, key: str) -> bytes:
@@ -308,7 +309,10 @@ def _load(path: Path, key: str) -> ctypes.CDLL:
     try:
         handle = ctypes.CDLL(str(path))
     except OSError as error:
-        raise CompilerError(f"what the compiler made cannot be loaded: {error}") from None
+        detail = str(error).removeprefix(f"{path}: ")
+        raise CompilerError(
+            f"what the compiler made cannot be loaded from {path.parent}: {detail}"
+        ) from None
     try:
         stamp = (ctypes.c_char * (len(key) + 1)).in_dll(handle, _STAMP).value
     except ValueError:

@@ -406,6 +406,15 @@ def test_a_full_disk() -> None:
     assert found.returncode == 0
 
 
+def test_a_full_folder_of_temporary_files(fake: Callable[[str], None]) -> None:
+    # Says what gcc says there, with the lines by which it shows the place.
+    fake(
+        'case "$PWD" in */cache/c/*) ;; *) echo "kernel.c: fatal error: k.o: No space left" >&2\n'
+        f'echo "22 | int x" >&2; echo "compilation terminated" >&2; exit 1;; esac\nexec {REAL} "$@"'
+    )
+    assert answer(toolchain.build(source())) == 41
+
+
 def test_a_cache_that_is_full(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # /dev/full takes no byte: a real write and a real ENOSPC, in the place of the temporary file.
     assert toolchain.unavailable() == ""
