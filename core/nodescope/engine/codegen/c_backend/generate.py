@@ -26,7 +26,14 @@ from nodescope.engine.codegen.c_backend import (
     scan,
 )
 from nodescope.engine.codegen.c_backend.expressions import CTYPES
-from nodescope.engine.codegen.c_backend.unit import NoKernel, Sizes, Unit, compact, same_strides
+from nodescope.engine.codegen.c_backend.unit import (
+    NoKernel,
+    Sizes,
+    Unit,
+    Val,
+    compact,
+    same_strides,
+)
 from nodescope.engine.execution.plan import LEAVES
 from nodescope.ir.graph import Node, TensorSpec
 from nodescope.ops.calls import Call, call_of
@@ -202,7 +209,7 @@ class _Planner:
         else:
             unit = Unit()
             values = [each for each in call.args if isinstance(each, int)]
-            env = {}
+            env: dict[int, Val] = {}
             for value, spot in zip(values, inputs, strict=True):
                 strides = None if spot.loose else spot.strides
                 given = unit.input(spot.spec, strides, spot.loose)
@@ -282,8 +289,8 @@ class _Planner:
             moments.append(Moment(tuple(makes), tuple(spot.root for spot in step.inputs)))
         plan.memory = plan_memory(moments, sizes)
         first = None
-        for i, step in enumerate((*plan.steps, None)):
-            inside = step is not None and not step.reason
+        for i in range(len(plan.steps) + 1):
+            inside = i < len(plan.steps) and not plan.steps[i].reason
             if inside and first is None:
                 first = i
             elif not inside and first is not None:
@@ -303,19 +310,19 @@ class _Planner:
             parts += [f"\n/*{told}\n */\n" if told else "\n", text]
             plain.append(text)
         for k, (first, last) in enumerate(plan.segments):
-            lines = [f"NS_EXPORT i64 ns_run{k}(char **t, i64 *s) {{"]
-            commented = list(lines)
+            run = [f"NS_EXPORT i64 ns_run{k}(char **t, i64 *s) {{"]
+            commented = list(run)
             for i in range(first, last):
                 step = plan.steps[i]
                 called = self._called(i, step, self._number(i))
-                lines += called
+                run += called
                 commented += [f"/* {_told(step.node)} */", *called] if step.node else called
             closing = ["return 0;", "}", ""]
             parts += ["\n", "\n".join(commented + closing)]
-            plain.append("\n".join(lines + closing))
+            plain.append("\n".join(run + closing))
         body = "\n".join(plain)
-        called = body + helpers.text(self.needs)
-        plan.gemms = "ns_sgemm(" in called or "ns_dgemm(" in called
+        inside = body + helpers.text(self.needs)
+        plan.gemms = "ns_sgemm(" in inside or "ns_dgemm(" in inside
         head = (products.HEAD if plan.gemms else "") + helpers.text(self.needs) + _TAKE
         plan.text = prelude.complete(f"{arrays.SNIPPET}{head}{body}")
         end = plan.text.rindex(body)

@@ -153,7 +153,8 @@ def along(unit: Unit, x: Val, index: Val, axis: int, name: str) -> Val:
 
 
 def _along(unit: Unit, args: Any, attrs: Any, outs: Any) -> Sequence[Val]:
-    return (along(unit, *args, attrs["axis"], "take_along_axis"),)
+    x, index = args
+    return (along(unit, x, index, attrs["axis"], "take_along_axis"),)
 
 
 def _along_add(unit: Unit, args: Any, attrs: Any, outs: Any) -> Sequence[Val]:

@@ -28,7 +28,7 @@ BOUNDS: dict[str, str] = {
     "scan": "gradients of what is from around are added up in another order: n eps for n steps",
     "softmax": "one ulp of exp, and the bound of sum",
 }
-"""What results may differ by, beyond `prelude.ULPS`; eps is 2^-24 for float32, 2^-53 for float64."""
+"""What results may differ by, beyond `prelude.ULPS`; eps: 2^-24 for float32, 2^-53 for float64."""
 
 
 def lower_node(
@@ -43,7 +43,7 @@ def lower_node(
     args = tuple(each.value if isinstance(each, Scalar) else env[each] for each in call.args)
     outs = tuple(specs[each] for each in node.outputs)
     if call.op.name == "fused":
-        inner = lower_graph(unit, call.attrs["body"], args)
+        inner: Sequence[Val] = lower_graph(unit, call.attrs["body"], args)
     else:
         inner = _lowered(unit, call, args, outs)
     for value, spec, found in zip(node.outputs, outs, inner, strict=True):
@@ -336,7 +336,7 @@ TABLE: dict[str, Lower] = {
     "assign": _same(1),
     "copy": _same(0),
     "read": _same(0),
-    **{name: _reduction(name) for name in ("sum", "prod", "max", "min", "any", "all")},  # type: ignore[arg-type]
+    **{name: _reduction(name) for name in ("sum", "prod", "max", "min", "any", "all")},
     "mean": _mean_op,
     "var": _variance,
     "std": _deviation,

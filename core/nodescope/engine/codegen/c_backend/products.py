@@ -184,7 +184,7 @@ def _folded(
         assert isinstance(part, Val)
         if part.shape != prim.out.shape or part.dtype != prim.out.dtype != "bool":
             continue
-        if gemm.out.dtype != prim.out.dtype or rest.base in made and rest.base is gemm.out.base:
+        if gemm.out.dtype != prim.out.dtype or (rest.base in made and rest.base is gemm.out.base):
             continue
         at = unit.prims.index(gemm)
         if not _before(unit, rest, at) or not _before(unit, factor, at):

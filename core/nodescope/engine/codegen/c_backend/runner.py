@@ -18,7 +18,7 @@ import numpy as np
 
 from nodescope.engine.codegen.backend import Kernel, MemoryReport
 from nodescope.engine.codegen.c_backend import blas, toolchain
-from nodescope.engine.codegen.c_backend.generate import Plan, Spot, Step, plan_of
+from nodescope.engine.codegen.c_backend.generate import Spot, Step, plan_of
 from nodescope.engine.codegen.interpret import kernel_of
 from nodescope.errors import CompilerError
 from nodescope.ops.op import Array
@@ -217,7 +217,7 @@ class CRunner:
             whole = self.constants[root]
         elif root in slots:
             whole = objects[slots[root] - 1]
-            if spot.loose or root in inputs and spot.whole:
+            if spot.loose or (root in inputs and spot.whole):
                 return whole
         else:
             offset = self.plan.memory.offsets[root]

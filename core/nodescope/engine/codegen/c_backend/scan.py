@@ -151,7 +151,7 @@ class _Scan:
             return
         if carry not in add.args or reads.get(end.base) != 1:
             return
-        (other,) = [each for each in add.args if each is not carry] or [None]
+        other = next((each for each in add.args if each is not carry), None)
         if not isinstance(other, Val) or other.base not in made or reads.get(other.base) != 1:
             return
         gemm = made[other.base]

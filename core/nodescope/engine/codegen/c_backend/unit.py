@@ -9,6 +9,7 @@ here.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -341,7 +342,7 @@ def apart(parts: Sequence[Val], shape: Sizes) -> bool:
             return False
         ranges.append((start, start + each.shape[axis]))
     ranges.sort()
-    return all(a[1] <= b[0] for a, b in zip(ranges, ranges[1:], strict=False))
+    return all(a[1] <= b[0] for a, b in itertools.pairwise(ranges))
 
 
 @lru_cache(maxsize=4096)

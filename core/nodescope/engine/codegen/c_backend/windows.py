@@ -257,7 +257,7 @@ def _pool(way: str) -> Lower:
         numbers = (count, height, width, kh, kw, sh, sw, dh, dw, top, left, inside, oh, ow)
         found = unit.fresh(outs[0].shape, outs[0].dtype)
         given = ", ".join(f"{{i{i}}}" for i in range(len(dense)))
-        results = (found,)
+        results: tuple[Val, ...] = (found,)
         if way:
             results = (found, unit.fresh((oh * ow,), "uint8"))
             given += ", {o1}"

@@ -1,0 +1,236 @@
+"""Walks: what the loops of a group read, write and keep, and in which sweep over a row.
+
+Rows outside, the elements of a row inside, in as many sweeps as the reductions need. What a later
+sweep needs is computed again if that is cheap, else kept in a buffer of one row.
+
+Invariant: a value is read back only in sweeps after the one that wrote it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nodescope.engine.codegen.c_backend.expressions import CTYPES
+from nodescope.engine.codegen.c_backend.schedule import Group, aligned
+from nodescope.engine.codegen.c_backend.unit import Arg, Map, Place, Reduce, Sizes, Val, compact
+
+_STACK = 4096  # elements of a row that a buffer on the stack may have
+_AGAIN = 8  # operations that are rather done again than kept
+_DEAR = re.compile(
+    r"_(?!where|keep|maximum|minimum|abs|fabs|sqrt|isfinite|isnan|clip|sign)\w+_f|/|fmod"
+)
+
+Pointer = Callable[[Val], str]
+Scratch = Callable[[Sizes, str], Val]
+
+
+@dataclass
+class Access:
+    """A place in memory that the loops walk over: strides within the space."""
+
+    pointer: str
+    kind: str
+    offset: int
+    strides: Sizes
+    name: str = ""
+    boolean: bool = False
+
+
+class Walk:
+    """How loops go over one group.
+
+    Args:
+        group: What to compute.
+        needed: Values that have to be in memory afterwards.
+        pointer: The name of the pointer to a base's memory.
+        scratch: Gives memory for a shape and dtype while the kernel runs.
+    """
+
+    def __init__(self, group: Group, needed: set[Val], pointer: Pointer, scratch: Scratch) -> None:
+        self.group, self.needed = group, needed
+        self.pointer, self.scratch = pointer, scratch
+        self.lines: list[str] = []
+        self.space = group.space
+        rank = len(self.space)
+        self.rows = [i for i in range(group.split) if self.space[i] != 1]
+        self.inner = [i for i in range(group.split, rank) if self.space[i] != 1]
+        self.length = math.prod(self.space[i] for i in self.inner)
+        self.members = group.members
+        self.level: dict[Val, int] = {}
+        self.phase: dict[Val, int] = {}
+        self.accesses: list[Access] = []
+        self.loads: dict[tuple[int, int, Sizes], Access] = {}
+        self.producer: dict[Val, Map | Reduce] = {}
+        self.keep: dict[Val, Access | None] = {}
+
+    # What is where
+
+    def _load(self, v: Val) -> Access:
+        strides = self._strides(v)
+        key = (v.base.id, v.offset, strides)
+        found = self.loads.get(key)
+        if found is None:
+            found = self._access(v, strides)
+            found.name = f"l{len(self.loads)}"
+            self.loads[key] = found
+        return found
+
+    def _access(self, v: Val, strides: Sizes) -> Access:
+        found = Access(self.pointer(v.base), v.base.stored, v.offset, strides,
+                        boolean=v.dtype == "bool")  # fmt: skip
+        self.accesses.append(found)
+        return found
+
+    def _strides(self, v: Val) -> Sizes:
+        rank = len(self.space)
+        shape = aligned(v.shape, rank)
+        assert shape is not None
+        strides = ((0,) * (rank - len(v.strides)) + v.strides)[-rank:] if rank else ()
+        return tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
+
+    def _level_of(self, strides: Sizes) -> int:
+        if any(strides[i] for i in self.inner):
+            return 2
+        return 1 if any(strides[i] for i in self.rows) else 0
+
+    def _held(self, v: Val) -> Val | None:
+        return self.group.register(v)
+
+    def _at(self, v: Arg) -> tuple[int, int]:
+        """Level and sweep of an argument."""
+        if not isinstance(v, Val):
+            return 0, 0
+        held = self._held(v)
+        if held is None:
+            return self._level_of(self._load(v).strides), 0
+        return self.level[held], self.phase[held]
+
+    def _analyse(self) -> None:
+        for each in self.members:
+            at = [self._at(arg) for arg in (each.args if isinstance(each, Map) else (each.arg,))]
+            phase = max((p for _, p in at), default=0)
+            if isinstance(each, Reduce):
+                gone = self.group.reduced[each.out]
+                exact = gone == set(self.inner)
+                self.level[each.out] = 1 if exact else 3
+                self.phase[each.out] = phase + 1
+                self.producer[each.out] = each
+            elif isinstance(each, Map):
+                own = self.group.registers[each.out]
+                self.level[each.out] = (
+                    2 if any(own[i] != 1 for i in self.inner)
+                    else max((n for n, _ in at), default=0) if all(n == 1 for n in own) else 1
+                )  # fmt: skip
+                self.phase[each.out] = phase
+                self.producer[each.out] = each
+        self.sweeps = 1 + max(self.phase.values(), default=0)
+
+    def _prepare(self) -> None:
+        """Find out all that the text needs."""
+        self._analyse()
+        self.stores: list[tuple[Val, Access, Val, bool]] = []  # value, place, its spec, plus zero
+        self.sums: list[tuple[Reduce, Access | None]] = []
+        for each in self.members:
+            if isinstance(each, Place):
+                self.stores.append(
+                    (each.arg, self._access(each.out, self._strides(each.out)), each.out, each.plus)
+                )
+            elif isinstance(each, Map):
+                if each.out.base in self.needed:
+                    place = self._access(each.out, self._strides(each.out))
+                    self.stores.append((each.out, place, each.out, False))
+            else:
+                whole = self.level[each.out] == 3 and len(self.group.reduced[each.out]) == len(
+                    self.rows
+                ) + len(self.inner)
+                stored = each.out.base in self.needed
+                if whole or not (stored or self.level[each.out] == 3):
+                    self.sums.append((each, None))
+                else:
+                    self.sums.append((each, self._access(each.out, self._strides(each.out))))
+        self._choose_kept()
+        self._walk_inner = self._collapsed(self.inner)
+        self._walk_rows = self._collapsed(self.rows)
+
+    def _collapsed(self, axes: Sequence[int]) -> list[tuple[int, dict[int, int]]]:
+        """The axes merged where every access allows it: size, and stride by access."""
+        walk: list[tuple[int, dict[int, int]]] = []
+        for i in axes:
+            size = self.space[i]
+            steps = {id(each): each.strides[i] for each in self.accesses}
+            if walk and all(walk[-1][1][key] == step * size for key, step in steps.items()):
+                walk[-1] = (walk[-1][0] * size, steps)
+            else:
+                walk.append((size, steps))
+        return walk
+
+    def _choose_kept(self) -> None:
+        """Which values stay in memory from one sweep to a later one."""
+        wanted: dict[Val, int] = {}
+
+        def want(v: Arg, phase: int) -> None:
+            if not isinstance(v, Val):
+                return
+            held = self._held(v)
+            if held is None or self.level[held] != 2:
+                return
+            if phase > wanted.get(held, -1):
+                wanted[held] = phase
+
+        for each in self.members:
+            args = each.args if isinstance(each, Map) else (each.arg,)
+            phase = (
+                self.phase[each.out] - isinstance(each, Reduce)
+                if not isinstance(each, Place)
+                else self._at(each.arg)[1]
+            )
+            for arg in args:
+                want(arg, phase)
+        stored = {
+            each: place for each, place, spec, plus in self.stores
+            if not plus and spec is each and self.level.get(each) == 2
+        }  # fmt: skip
+        # Later sweeps first: what is computed again there needs its arguments there, too.
+        for each in reversed(self.members):
+            if not isinstance(each, Map) or self.level[each.out] != 2:
+                continue
+            last, here = wanted.get(each.out, -1), self.phase[each.out]
+            if last <= here:
+                continue
+            if self._cost(each.out) <= _AGAIN:
+                for arg in each.args:
+                    want(arg, last)
+            elif each.out in stored:
+                self.keep[each.out] = stored[each.out]
+            else:
+                self.keep[each.out] = self._buffer(each.out)
+
+    def _cost(self, v: Val) -> float:
+        """Operations to compute a value again."""
+        each = self.producer[v]
+        if not isinstance(each, Map) or _DEAR.search(each.how.text):
+            return math.inf
+        total = 1.0
+        for arg in each.args:
+            held = self._held(arg) if isinstance(arg, Val) else None
+            if held is not None and self.level[held] == 2:
+                total += self._cost(held)
+        return total
+
+    def _buffer(self, v: Val) -> Access:
+        strides = [0] * len(self.space)
+        for i, step in zip(self.inner, compact(tuple(self.space[i] for i in self.inner)),
+                           strict=True):  # fmt: skip
+            strides[i] = step
+        kind = "u8" if v.dtype == "bool" else CTYPES[v.dtype]
+        if self.length <= _STACK:
+            name = f"b{v.id}"
+            self.lines.insert(0, f"{kind} {name}[{max(self.length, 1)}];")
+        else:
+            name = self.pointer(self.scratch((self.length,), v.dtype))
+        found = Access(name, kind, 0, tuple(strides))
+        self.accesses.append(found)
+        return found
