@@ -170,12 +170,14 @@ class Recorder:
 
     # Nodes
 
-    def run(self, plan: Plan, feeds: Sequence[Any]) -> list[Array]:
-        """Run a plan, noting everything. The outputs."""
+    def run(self, plan: Plan, feeds: list[Any]) -> list[Array]:
+        """Run a plan, noting everything. The outputs; the list of feeds is emptied."""
         env: dict[int, Value] = {v: self.constant(a) for v, a in plan.constants.items()}
         for number, given in zip(plan.fed, feeds, strict=True):
             env[number] = self.value(given)
             self.program.feeds.append(env[number])
+        feeds.clear()
+        given = None
         for number, call in enumerate(plan.calls):
             self._fresh = []
             self._steps = []

@@ -6,7 +6,8 @@ Invariant: a set of buffers belongs to one call at a time.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from nodescope.engine.codegen.backend import Kernel, MemoryReport
 from nodescope.engine.codegen.interpret import PlainRunner
 from nodescope.engine.codegen.numpy_backend.observe import Program, Recorder
 from nodescope.engine.codegen.numpy_backend.place import Placed, place
+from nodescope.engine.codegen.numpy_backend.steps import Step
 from nodescope.engine.codegen.numpy_backend.text import compiled, text_of
 from nodescope.engine.codegen.numpy_backend.writer import OtherLayout
 from nodescope.engine.execution.plan import Plan
@@ -41,6 +43,12 @@ class Variant:
         self._program, self._name = program, name
         self.placed: Placed = place(program)
         self.memory: MemoryPlan = self.placed.memory
+        self._unsure = any(
+            step.unsure
+            for group in program.groups
+            for step in group.steps
+            if isinstance(step, Step)
+        )
         self._most = KEPT_SETS if self.memory.arena_bytes <= KEPT_BYTES else 0
         self.source, space = text_of(program, self.placed)
         self._bind = compiled(self.source, space, name)
@@ -48,28 +56,28 @@ class Variant:
         self._timed: Callable[[Any], Callable[..., list[Array]]] | None = None
         self._timed_free: list[Callable[..., list[Array]]] = []
 
-    def run(self, feeds: Sequence[Any]) -> list[Array]:
-        """The outputs."""
+    def run(self, feeds: list[Any]) -> list[Array]:
+        """The outputs. The list of feeds is emptied, unless `OtherLayout` is raised."""
         free = self._free
         try:
             run = free.pop()
         except IndexError:
             run = self._bind(self._arena())
-        found = run(*feeds)
+        found = run(feeds.copy() if self._unsure else feeds)
         if len(free) < self._most:
             free.append(run)
         return found
 
-    def run_timed(self, feeds: Sequence[Any], stamps: Array) -> list[Array]:
-        """The outputs; begin and end of each node."""
+    def run_timed(self, feeds: list[Any], stamps: Array, at: Sequence[int]) -> list[Array]:
+        """The outputs; begin and end of each node that runs, whose numbers are ``at``."""
         if self._timed is None:
-            text, space = text_of(self._program, self.placed, timed=True)
+            text, space = text_of(self._program, self.placed, at)
             self._timed = compiled(text, space, f"{self._name} timed")
         try:
             run = self._timed_free.pop()
         except IndexError:
             run = self._timed(self._arena())
-        found = run(*feeds, stamps)
+        found = run(feeds.copy() if self._unsure else feeds, stamps)
         if len(self._timed_free) < min(self._most, 1):
             self._timed_free.append(run)
         return found
@@ -93,20 +101,24 @@ class NumpyRunner:
         self._plain = PlainRunner(lowered)
         self._plan = Plan(lowered.graph, dict(lowered.arrays))
         self.kernels: Mapping[int, Kernel] = self._plain.kernels
+        nodes = [node.id for node in lowered.graph.nodes if node.id in self.kernels]
+        number = {node: i for i, node in enumerate(nodes)}
+        self._at = [number[call.node.id] for call in self._plan.calls]
         self._variants: dict[_Key, Variant] = {}
-        self._last: tuple[_Key, Variant] | None = None
+        self._last: tuple[list[Any], Variant] | None = None
         self._lock = threading.Lock()
         self.source = ""  # for the layout that was met last
         self.memory: MemoryReport | None = None
 
-    def run(self, feeds: Sequence[Any]) -> list[Array]:
-        """See `Runner.run`."""
-        key = tuple([getattr(each, "strides", None) for each in feeds])
+    def run(self, feeds: Iterable[Any]) -> list[Array]:
+        """See `Runner.run`. An iterator may let go of what it gives."""
+        feeds = list(feeds)
+        key = [getattr(each, "strides", None) for each in feeds]
         last = self._last
         if last is not None and last[0] == key:
             variant = last[1]
         else:
-            found = self._variants.get(key)
+            found = self._variants.get(tuple(key))
             if found is None:
                 return self._first(key, feeds)
             variant = found
@@ -116,18 +128,20 @@ class NumpyRunner:
         except OtherLayout:
             return self._plain.run(feeds)
 
-    def run_timed(self, feeds: Sequence[Any], stamps: Array) -> list[Array]:
+    def run_timed(self, feeds: Iterable[Any], stamps: Array) -> list[Array]:
         """See `Runner.run_timed`."""
-        key = tuple([getattr(each, "strides", None) for each in feeds])
-        variant = self._variants.get(key)
+        feeds = list(feeds)
+        variant = self._variants.get(tuple([getattr(each, "strides", None) for each in feeds]))
         if variant is not None:
+            stamps[:] = time.perf_counter_ns()
             try:
-                return variant.run_timed(feeds, stamps)
+                return variant.run_timed(feeds, stamps, self._at)
             except OtherLayout:
                 pass
         return self._plain.run_timed(feeds, stamps)
 
-    def _first(self, key: _Key, feeds: Sequence[Any]) -> list[Array]:
+    def _first(self, strides: list[Any], feeds: list[Any]) -> list[Array]:
+        key = tuple(strides)
         if len(self._variants) >= LAYOUTS:
             return self._plain.run(feeds)
         recorder = Recorder()
@@ -137,7 +151,7 @@ class NumpyRunner:
                 number = len(self._variants)
                 name = f"graph {self._lowered.graph.id} layout {number}"
                 variant = self._variants[key] = Variant(recorder.program, name)
-                self._last = (key, variant)
+                self._last = (strides, variant)
                 plan = variant.memory
                 self.source, self.memory = variant.source, MemoryReport(
                     plan.arena_bytes, plan.unplanned_peak, plan.total_bytes, len(plan.in_place)

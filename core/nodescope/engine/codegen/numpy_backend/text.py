@@ -9,7 +9,7 @@ Invariant: the steps in their order, each on the operands that it was observed w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nodescope.engine.codegen.numpy_backend.loop_text import write_loop
@@ -22,8 +22,14 @@ from nodescope.engine.codegen.numpy_backend.writer import Writer, clean
 _LET_GO = 1 << 16  # bytes from which on a name is given up after its last use
 
 
-def text_of(program: Program, placed: Placed, timed: bool = False) -> tuple[str, dict[str, Any]]:
-    """The text, which defines ``bind(arena)``, and what its names mean."""
+def text_of(
+    program: Program, placed: Placed, timed: Sequence[int] | None = None
+) -> tuple[str, dict[str, Any]]:
+    """The text, which defines ``bind(arena)``, and what its names mean.
+
+    Args:
+        timed: For each node the number under which its begin and end are noted; None for no notes.
+    """
     w = Writer(placed)
     for value, array in program.constants.items():
         name = w.names[value] = f"k{value.id}"
@@ -37,23 +43,27 @@ def text_of(program: Program, placed: Placed, timed: bool = False) -> tuple[str,
         w.planned(value, offset)
     last = _last_uses(program, placed)
     for at, (group, items) in enumerate(w.placed.items):
-        _group(w, at, group, items, last, timed)
-    stamps = ["T"] if timed else []
+        _group(w, at, group, items, last, None if timed is None else timed[at])
     results = ", ".join(w.names[each] for each in program.outputs)
-    arguments = ", ".join([*feeds, *stamps])
+    taken = [f"        [{', '.join(feeds)}] = F", "        F.clear()"]
     return "\n".join([
         "def bind(arena):", *w.bind,
-        f"    def run({arguments}):", *w.body,
+        f"    def run(F{', T' if timed is not None else ''}):", *taken, *w.body,
         f"        return [{results}]", "    return run", "",
     ]), w.space  # fmt: skip
 
 
 def _group(
-    w: Writer, at: int, group: Group, items: list[Item], last: dict[Value, int], timed: bool
+    w: Writer,
+    at: int,
+    group: Group,
+    items: list[Item],
+    last: dict[Value, int],
+    stamp: int | None,
 ) -> None:
     w.body.append(f"{w.indent}# {clean(group.title)}")
-    if timed:
-        w.body.append(f"{w.indent}T[{2 * at}] = clock()")
+    if stamp is not None:
+        w.line(f"T[{2 * stamp}] = clock()")
     for item in items:
         if isinstance(item, Step):
             w.step(item)
@@ -61,8 +71,8 @@ def _group(
             write_tiled(w, item)
         else:
             write_loop(w, item, w.placed.scratch.get(item, 0))
-    if timed:
-        w.body.append(f"{w.indent}T[{2 * at + 1}] = clock()")
+    if stamp is not None:
+        w.line(f"T[{2 * stamp + 1}] = clock()")
     gone = [v for v, end in last.items() if end == at and v not in w.bound]
     if gone:
         names = " = ".join(dict.fromkeys(w.names[v] for v in gone if v in w.names))
@@ -78,7 +88,7 @@ def _last_uses(program: Program, placed: Placed) -> dict[Value, int]:
             for value in (*item.outs, *item.reads):
                 if value.nbytes >= _LET_GO and value.loop is None:
                     last[value] = at
-    stay = {*program.outputs, *program.feeds, *program.constants}
+    stay = {*program.outputs, *program.constants}
     return {value: at for value, at in last.items()
             if value not in stay and value not in placed.offsets}  # fmt: skip
 
