@@ -70,7 +70,9 @@ class CRunner:
         self.constants = {
             root: np.require(each, None, ("C", "A")) for root, each in plan.constants.items()
         }
-        spots = {spot.root: spot for step in plan.steps for spot in step.outputs}
+        # A view has the root of what it views, and another shape.
+        made = (each for each in plan.steps if each.function is not None)
+        spots = {spot.root: spot for step in made for spot in step.outputs}
         self._makers = [
             functools.partial(np.empty, spots[root].spec.shape, np.dtype(spots[root].spec.dtype))
             for root in plan.results
