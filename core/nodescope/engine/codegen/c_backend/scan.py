@@ -82,8 +82,6 @@ class _Scan:
         each = self.inputs[j]
         spec, strides = each.spec, each.strides
         if j < self.carries:
-            if each.loose or not same_strides(spec.shape, strides, compact(tuple(spec.shape))):
-                raise NoKernel("a carry that does not lie densely")
             return self.unit.input(spec)
         if j < self.carries + self.columns:
             return self.unit.input(TensorSpec(spec.shape[1:], spec.dtype), strides[1:])
@@ -225,10 +223,17 @@ class _Scan:
                 room(f"c{i}", values[given.index(i)].size, self.outs[i].dtype, kinds[i])
         for gemm in self.before:
             lines += products.text(gemm, names.__getitem__)
+        starts = [f"q{i}" for i in range(self.carries)]
+        for i, each in enumerate(self.inputs[: self.carries]):
+            shape = tuple(each.spec.shape)
+            if each.loose or not same_strides(shape, each.strides, compact(shape)):
+                starts[i] = f"d{i}"
+                room(starts[i], math.prod(shape), each.spec.dtype, self.values[i].stored)
+                lines += _copied(each, f"q{i}", starts[i])
         for i in given:
             if i < self.carries:
                 carry = self.values[i]
-                lines.append(f"const {carry.stored} *m{carry.base.id} = q{i};")
+                lines.append(f"const {carry.stored} *m{carry.base.id} = {starts[i]};")
         for j in range(self.carries + self.columns, count):
             v = self.values[j]
             lines.append(f"const {v.base.stored} *const m{v.base.id} = q{j};")
@@ -256,9 +261,19 @@ class _Scan:
         lines.append("}")
         for i, gemm in self.after:
             size = math.prod(self.outs[i].shape)
-            lines.append(f"memcpy(o{i}, q{i}, {size} * sizeof({kinds[i]}));")
+            lines.append(f"memcpy(o{i}, {starts[i]}, {size} * sizeof({kinds[i]}));")
             names[gemm.out] = f"o{i}"
             lines += products.text(gemm, names.__getitem__)
         needs = frozenset(name for each in unit.prims if isinstance(each, Call)
                           for name in each.needs)  # fmt: skip
         return Body(tuple(lines), scratch, needs, False)
+
+
+def _copied(given: Operand, source: str, target: str) -> list[str]:
+    """Copying a carry to where it lies densely."""
+    unit = Unit()
+    v = unit.input(given.spec, None if given.loose else given.strides, given.loose)
+    unit.outputs = [v]
+    kernel.settle(unit)
+    memory = Memory({v: source, unit.outputs[0].base: target}, unit.count)
+    return kernel.staged(schedule(unit), unit.outputs, memory)

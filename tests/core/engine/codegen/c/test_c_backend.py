@@ -1,0 +1,343 @@
+"""The C back end beside the plain one: every kind of kernel, odd feeds, threads, times, memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bench.programs.cnn
+import bench.programs.lstm
+import bench.programs.mlp
+import bench.programs.transformer
+import nodescope as ns
+from bench.programs import chain
+from bench.programs.case import difference
+from nodescope import nn
+from nodescope.engine.codegen.backend import get
+from nodescope.engine.codegen.c_backend.runner import CRunner
+from nodescope.engine.codegen.interpret import PlainRunner
+from nodescope.engine.execution.plan import LEAVES
+from nodescope.ops.calls import call_of
+from nodescope.passes.pipeline import Lowered, Options, lower
+
+F = nn.functional
+RNG = np.random.default_rng(7)
+Array = np.ndarray[Any, Any]
+
+
+def f32(*shape: int) -> Array:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def f64(*shape: int) -> Array:
+    return RNG.standard_normal(shape)
+
+
+def lowered(function: Callable[..., Any], *arrays: Any) -> tuple[Lowered, list[Any]]:
+    """A function's graph after the passes for C, and its feeds."""
+    tensors = [ns.tensor(each) for each in arrays]
+    program = ns.compile(function).graph(*tensors)
+    fed = dict(program.state)
+    fed.update({value: each for (_, value), each in zip(program._arguments, arrays, strict=True)})
+    found = lower(program.graph, program.constants, None, Options(backend="c"))
+    return found, [fed[each] for each in program.graph.inputs]
+
+
+def ready(function: Callable[..., Any], *arrays: Any) -> tuple[CRunner, Lowered, list[Any]]:
+    """A function in C; fails where there is no compiler."""
+    assert not get("c").missing(), get("c").missing()
+    found, feeds = lowered(function, *arrays)
+    return CRunner(found), found, feeds
+
+
+def near(one: Any, other: Any, tolerance: float = 4e-6) -> None:
+    """Equal shapes, dtypes, NaN and infinities; floats near each other, all else the same."""
+    one, other = np.asarray(one), np.asarray(other)
+    assert (one.shape, one.dtype) == (other.shape, other.dtype)
+    if one.dtype.kind != "f":
+        np.testing.assert_array_equal(one, other)
+        return
+    scale = float(np.abs(np.where(np.isfinite(other), other, 0)).max(initial=0))
+    room = tolerance * (1.0 if one.dtype == np.float32 else 1e-8)
+    np.testing.assert_allclose(one, other, rtol=room, atol=room * scale)
+
+
+def compare(function: Callable[..., Any], *arrays: Any, native: bool = True) -> CRunner:
+    runner, found, feeds = ready(function, *arrays)
+    if native:
+        assert runner.python == {}, runner.python
+    with np.errstate(all="ignore"):
+        right = PlainRunner(found).run(feeds)
+        got = runner.run(feeds)
+        for one, other in zip(got, right, strict=True):
+            near(one, other)
+        alone = one_by_one(runner, found, feeds)
+    for one, other in zip(alone, got, strict=True):
+        assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
+    return runner
+
+
+def one_by_one(runner: CRunner, found: Lowered, feeds: list[Any]) -> list[Any]:
+    values: dict[int, Any] = {**found.arrays, **dict(zip(found.graph.inputs, feeds, strict=True))}
+    for node in found.graph.nodes:
+        if node.op not in LEAVES:
+            given = [values[each] for each in call_of(node).args if isinstance(each, int)]
+            values.update(zip(node.outputs, runner.kernels[node.id](*given), strict=True))
+    return [values[each] for each in found.graph.outputs]
+
+
+def gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args: ns.grad(lambda *a: function(*a).sum(), argnums=tuple(range(len(args))))(
+        *args
+    )
+
+
+X, Y, ROW, COLUMN = f32(6, 37), f32(6, 37), f32(37), f32(6, 1)
+LABELS = np.array([0, 36, 5, 5, 1, 2])
+
+PROGRAMS: dict[str, tuple[Any, ...]] = {
+    "chain": (lambda x, y: chain.chain(np, x, y), X, Y),
+    "broadcasting": (lambda x, r, c: (x + r) * c - np.maximum(c, r) / 2.0, X, ROW, COLUMN),
+    "double": (lambda x: np.tanh(x) * np.exp(-x) + np.sqrt(np.abs(x)), f64(5, 9)),
+    "int": (lambda x: (x * 3 - 7) // 2 % 5 + (x << 1), np.arange(-12, 12)),
+    "small int": (lambda x: x * x + x, np.arange(-100, 100, dtype=np.int8)),
+    "bool": (lambda x, y: (x > y) & (x > 0) | (y < -1), X, Y),
+    "where": (lambda x, y: np.where(x > y, x, y * 0.5), X, Y),
+    "astype": (lambda x: (x.astype(np.float64) * 2).astype(np.int32), X),
+    "sum last": (lambda x: np.sum(x * x, axis=1), X),
+    "sum first": (lambda x: np.sum(x, axis=0), X),
+    "sum all": (lambda x: np.sum(x), f32(3, 4000)),
+    "sum doubles": (lambda x: np.sum(x, axis=-1), f64(2, 5000)),
+    "sum middle": (lambda x: x.sum(axis=1), f32(3, 5, 4)),
+    "sum ends": (lambda x: x.sum(axis=(0, 2)), f32(3, 5, 4)),
+    "sum of ints": (lambda x: x.sum(axis=0), np.arange(12, dtype=np.int16).reshape(3, 4)),
+    "mean": (lambda x: x.mean(axis=(0, 1)), f32(3, 5, 4)),
+    "prod": (lambda x: x.prod(axis=1), X[:, :5].copy()),
+    "max min": (lambda x: (x.max(axis=1), x.min(axis=0), np.max(x)), X),
+    "any all": (lambda x: ((x > 2).any(axis=1), (x > -5).all()), X),
+    "var std": (lambda x: (x.var(axis=1), x.std(axis=0, ddof=1)), X),
+    "argmax": (lambda x: (x.argmax(axis=1), x.argmin(axis=0), np.argmax(x)), X),
+    "softmax": (lambda x: F.softmax(x, -1), X),
+    "softmax first": (lambda x: F.softmax(x, 0), X),
+    "log_softmax": (lambda x: F.log_softmax(x, 1), X),
+    "logsumexp": (lambda x: ns.logsumexp(x, axis=1), X),
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, 37, w, b), X, ROW, f32(37)),
+    "layer_norm gradient": (gradient(lambda x, w, b: F.layer_norm(x, 37, w, b) ** 2), X, ROW,
+                            f32(37)),
+    "gelu": (lambda x: F.gelu(x, "tanh") + F.gelu(x), X),
+    "activations": (lambda x: F.silu(x) + F.sigmoid(x) - F.softplus(x), X),
+    "cross_entropy": (lambda x: F.cross_entropy(x, LABELS), X),
+    "cross_entropy gradient": (gradient(lambda x: F.cross_entropy(x, LABELS)), X),
+    "mse": (lambda x, y: ((x - y) ** 2).mean(), X, Y),
+    "transpose": (lambda x: x.T * 2.0, X),
+    "views": (lambda x: x.reshape(3, 2, 37)[1:, 0, ::3].T + 1.0, X),
+    "flip": (lambda x: np.flip(x, 1) + x, X),
+    "view given out": (lambda x: (x * 2.0)[1:3, ::-1], X),
+    "broadcast given out": (lambda x: np.broadcast_to(x + 1.0, (4, 37)), ROW),
+    "concatenate": (lambda x, y: np.concatenate([x * 2.0, y, x[:1]], axis=0), X, Y),
+    "stack": (lambda x, y: np.stack([x, y + 1.0], axis=1), X, Y),
+    "slices' gradient": (gradient(lambda x: np.tanh(x[:, :10]) + x[:, 20:30] * x[:, 10:20]), X),
+    "rows by number": (lambda x: x[np.array([5, 0, -1])] * 2.0, X),
+    "embedding gradient": (gradient(lambda x: x[LABELS % 6] ** 2), X),
+    "matmul": (lambda x, y: x @ y.T, X, Y),
+    "matmul turned": (lambda x, y: (x.T @ y, y.T @ x), X, Y),
+    "matmul of a slice": (lambda x, y: x[:, ::2] @ y[:, 1::2].T, X[:, :36].copy(),
+                          Y[:, :36].copy()),
+    "matmul of doubles": (lambda x, y: x @ y, f64(4, 5), f64(5, 6)),
+    "matmul of vectors": (lambda x, y, m: (x @ y, m @ x, y @ m.T), f32(5), f32(5), f32(3, 5)),
+    "matmul batched": (lambda x, y: x @ y, f32(2, 3, 4, 5), f32(3, 5, 6)),
+    "matmul of a stack": (lambda x, y: x @ y, f32(2, 3, 5), f32(5, 4)),
+    "matmul of nothing": (lambda x, y: x @ y, f32(3, 0), f32(0, 4)),
+    "bias and relu": (lambda x, w, b: F.relu(x @ w + b), X, f32(37, 8), f32(8)),
+    "attention": (lambda q, k, v: nn.scaled_dot_product_attention(q, k, v), f32(2, 3, 5, 4),
+                  f32(2, 3, 5, 4), f32(2, 3, 5, 4)),
+    "attention gradient": (gradient(nn.scaled_dot_product_attention), f32(2, 3, 5, 4),
+                           f32(2, 3, 5, 4), f32(2, 3, 5, 4)),
+    "conv2d": (lambda x, w, b: F.conv2d(x, w, b, padding=1, stride=2), f32(3, 4, 7, 8),
+               f32(6, 4, 3, 3), f32(6)),
+    "conv2d in groups": (lambda x, w: F.conv2d(x, w, groups=2, dilation=2), f32(2, 4, 9, 8),
+                         f32(6, 2, 3, 3)),
+    "conv2d gradient": (gradient(lambda x, w, b: F.conv2d(x, w, b, padding=2) ** 2),
+                        f32(3, 2, 6, 7), f32(4, 2, 3, 3), f32(4)),
+    "conv2d gradient, strided": (gradient(lambda x, w: F.conv2d(x, w, stride=2, padding=1) ** 2),
+                                 f32(3, 2, 7, 6), f32(4, 2, 3, 3)),
+    "conv1d": (lambda x, w: F.conv1d(x, w, padding=1), f32(3, 2, 9), f32(4, 2, 3)),
+    "max_pool2d": (lambda x: F.max_pool2d(x, 2), f32(2, 3, 6, 8)),
+    "max_pool2d, overlapping": (lambda x: F.max_pool2d(x, 3, stride=1, padding=1),
+                                f32(2, 3, 6, 8)),
+    "max_pool2d gradient": (gradient(lambda x: F.max_pool2d(x, 2) ** 2), f32(2, 3, 7, 8)),
+    "max_pool2d gradient, overlapping": (
+        gradient(lambda x: F.max_pool2d(x, 3, stride=2, padding=1) ** 2), f32(2, 3, 7, 8)),
+    "scan": (lambda x, w: ns.scan(lambda h, x: ((n := np.tanh(h @ w + x)), n * x),
+                                  np.zeros((2, 4), np.float32), x), f32(5, 2, 4), f32(4, 4)),
+    "scan gradient": (gradient(lambda x, w: ns.scan(
+        lambda h, x: (np.tanh(h @ w + x), None), np.zeros((2, 4), np.float32), x)[0]),
+        f32(5, 2, 4), f32(4, 4)),
+    "scan backwards": (lambda x: ns.scan(lambda h, x: (h * 0.5 + x, h), np.zeros(3, np.float32),
+                                         x, reverse=True), f32(6, 3)),
+    "no elements": (lambda x, r: ((x + r).sum(axis=0), (x * 2.0).mean(axis=1)), f32(0, 4), f32(4)),
+    "scalars": (lambda x: (np.exp(x) + 1.0) * x, np.float32(0.3).reshape(())),
+    "one element": (lambda x: F.softmax(x, 0).sum() + x.mean(), f32(1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program(name: str) -> None:
+    function, *arrays = PROGRAMS[name]
+    compare(function, *arrays)
+
+
+def test_nan_and_infinities() -> None:
+    x = X.copy()
+    x[0, :3] = np.nan, np.inf, -np.inf
+    x[1] = -np.inf
+    x[2] = -0.0
+    compare(lambda x: (x.max(axis=1), x.min(axis=0), x.sum(axis=1), F.softmax(x, 1),
+                       np.maximum(x, 0.0), np.exp(x), x.mean(), F.relu(-x)), x)  # fmt: skip
+
+
+def test_sums_are_no_worse_than_pairwise() -> None:
+    for x in (RNG.random((3, 100_003), np.float32), RNG.random((3, 100_003))):
+        runner, _, feeds = ready(lambda x: (x.sum(axis=1), x.sum()), x)
+        for got, axis in zip(runner.run(feeds), (1, None), strict=True):
+            right = np.sum(x, axis=axis, dtype=np.longdouble)
+            size = np.sum(np.abs(x), axis=axis, dtype=np.longdouble)
+            assert (np.abs(got - right) <= 24 * np.finfo(x.dtype).eps / 2 * size).all()
+
+
+def test_feeds_of_any_layout() -> None:
+    wide = f32(12, 74)
+    function = lambda x, y: np.tanh(x) @ y.T + x.sum()  # noqa: E731
+    runner, found, feeds = ready(function, X, Y)
+    right = PlainRunner(found).run([X, Y])
+    for x in (np.asfortranarray(X), wide[::2, ::2], X[::-1], np.broadcast_to(ROW, (6, 37)),
+              X.astype(">f4")):  # fmt: skip
+        near(runner.run([x, Y])[0], PlainRunner(found).run([np.array(x, np.float32), Y])[0])
+    fixed = X.copy()
+    fixed.flags.writeable = False
+    near(runner.run([fixed, Y])[0], right[0])
+    unaligned = np.frombuffer(b"\0" + X.tobytes(), np.uint8)[1:].view(np.float32).reshape(X.shape)
+    near(runner.run([unaligned, Y])[0], right[0])
+    assert len(feeds) == 2
+
+
+def test_a_number_promotes_weakly() -> None:
+    for dtype in (np.float32, np.float64):
+        parameter = ns.parameter(RNG.standard_normal(5).astype(dtype), name="p")
+        before = parameter.numpy().copy()
+        optimizer = ns.optim.SGD([parameter], lr=0.1)
+
+        def step(parameter: Any = parameter, optimizer: Any = optimizer) -> None:
+            parameter.grad = None
+            (parameter * parameter).sum().backward()
+            optimizer.step()
+
+        ns.compile(step, backend="c")()
+        np.testing.assert_array_equal(
+            parameter.numpy(), before - np.multiply(before + before, 0.1), strict=True
+        )
+
+
+def test_results_are_the_callers_own() -> None:
+    runner, _, feeds = ready(lambda x: ((y := x * 2.0), y[:, ::2], y), X)
+    first = runner.run(feeds)
+    kept = [each.copy() for each in first]
+    for i, one in enumerate(first):
+        for other in (*first[i + 1 :], *runner.run(feeds), X):
+            assert not np.shares_memory(one, other)
+    first[0][...] = 0
+    for one, other in zip(first[1:], kept[1:], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_threads_share_no_buffers() -> None:
+    runner, found, _ = ready(lambda x, w: np.tanh(x @ w).sum(axis=0), X, f32(37, 20))
+    w = f32(37, 20)
+    inputs = [f32(6, 37) for _ in range(4)]
+    right = [runner.run([x, w])[0].tobytes() for x in inputs]
+    wrong: list[int] = []
+    start = threading.Barrier(4)
+
+    def work(i: int) -> None:
+        start.wait()
+        wrong.extend(i for _ in range(200) if runner.run([inputs[i], w])[0].tobytes() != right[i])
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not wrong
+    near(runner.run([X, w])[0], PlainRunner(found).run([X, w])[0])
+
+
+def test_every_node_has_a_time() -> None:
+    runner, found, feeds = ready(gradient(lambda x, w: np.tanh(x @ w)), X, f32(37, 5))
+    nodes = [each for each in found.graph.nodes if each.op not in LEAVES]
+    stamps = np.zeros(2 * len(nodes), np.int64)
+    timed = runner.run_timed(feeds, stamps)
+    assert (stamps > 0).all()
+    assert (np.diff(stamps) >= 0).all()
+    for one, other in zip(timed, runner.run(feeds), strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def test_what_c_cannot_do_runs_in_python_between() -> None:
+    def function(x: Any) -> Any:
+        y = np.sort(np.tanh(x), axis=1) * 2.0
+        return np.linalg.inv(y[:, :6] * y[:, 6:12] + 9.0 * np.eye(6)) + y.sum()
+
+    runner = compare(function, f64(6, 12), native=False)
+    assert {len(each) > 0 for each in runner.python.values()} == {True}
+    assert len(runner.plan.segments) == 3
+    stamps = np.zeros(2 * len(runner.kernels), np.int64)
+    runner.run_timed([f64(6, 12)], stamps)
+    assert (np.diff(stamps) >= 0).all()
+
+
+def test_an_index_outside_is_an_error() -> None:
+    function = ns.compile(lambda x, i: x[i] * 2.0, backend="c")
+    x = ns.tensor(X)
+    near(function(x, ns.tensor(np.array([0, 5]))).numpy(), X[[0, 5]] * 2)
+    with pytest.raises(IndexError):
+        function(x, ns.tensor(np.array([0, 6])))
+    near(function(x, ns.tensor(np.array([-6, 5]))).numpy(), X[[0, 5]] * 2)
+
+
+def test_equal_kernels_are_one_function() -> None:
+    runner, _, _ = ready(lambda x, y: (np.tanh(x).sum(axis=0), np.tanh(y).sum(axis=0)), X, Y)
+    names = {each.function.name for each in runner.plan.steps if each.function is not None}
+    assert runner.source.count("ns_tanh_f32(") >= 1
+    assert len(names) <= 2
+
+
+def test_source_and_memory_can_be_read() -> None:
+    runner, _, _ = ready(lambda x, w: np.tanh(x @ w) @ w.T, X, f32(37, 5))
+    assert "matmul" in runner.source
+    assert "ns_run0" in runner.source
+    assert runner.memory is not None
+    assert 0 < runner.memory.planned_bytes <= runner.memory.total_bytes + 64 * 8
+
+
+FIVE = (bench.programs.mlp, bench.programs.lstm, bench.programs.cnn, bench.programs.transformer)
+
+
+@pytest.mark.parametrize("program", FIVE, ids=lambda each: each.__name__.rsplit(".", 1)[-1])
+def test_the_programs_that_are_measured(program: Any) -> None:
+    case = program.tiny()
+    contender = case.makers["compiled, C"]()
+    got = [np.array(each) for each in contender.arrays(contender.run())]
+    assert difference(got, [np.asarray(each) for each in case.reference()], case.tolerance) == ""
+    (entry,) = [each for each in lowerings(contender.compiled) if each.runner is not None]
+    assert isinstance(entry.runner, CRunner)
+    assert entry.runner.python == {}
+
+
+def lowerings(compiled: Any) -> list[Any]:
+    """The lowerings of a compiled function."""
+    every = [each for entries in compiled._entries.values() for each in entries]
+    return [lowering for each in every for _, lowering in each.lowerings()]
