@@ -158,7 +158,9 @@ PROGRAMS: dict[str, Program] = {
         (normal(5, 6), normal(5, 6, seed=1)),
     ),
     "dtypes": (
-        lambda x: ((x * 3.0).astype("int32") + 1, x.astype("float64") * 0.1, (x > 0).astype("int8")),
+        lambda x: (
+            (x * 3.0).astype("int32") + 1, x.astype("float64") * 0.1, (x > 0).astype("int8"),
+        ),
         (normal(4, 5),),
     ),
     "mlp": (
@@ -167,10 +169,13 @@ PROGRAMS: dict[str, Program] = {
          normal(5, 3, seed=3), normal(3, seed=4)),
     ),
     "attention": (_attention, (normal(2, 5, 8), normal(8, 8, seed=1))),
-    "lstm": (_lstm, (normal(7, 2, 5), normal(5, 12, seed=1), normal(3, 12, seed=2), normal(12, seed=3))),
+    "lstm": (
+        _lstm, (normal(7, 2, 5), normal(5, 12, seed=1), normal(3, 12, seed=2), normal(12, seed=3)),
+    ),
     "scan": (_scan(lambda h, x, w: ((n := np.tanh(h @ w + x)), (n * x, x.sum(), h))), (H, ROWS, W)),
     "scan backwards": (
-        _scan(lambda h, x, w: ((n := np.tanh(h @ w + x)), (n, n + 1.0)), reverse=True), (H, ROWS, W),
+        _scan(lambda h, x, w: ((n := np.tanh(h @ w + x)), (n, n + 1.0)), reverse=True),
+        (H, ROWS, W),
     ),
     "scan that keeps its carry": (_scan(lambda h, x, w: ((n := h * 0.5 + x @ w), n)), (H, ROWS, W)),
     "scan of views": (
@@ -200,7 +205,7 @@ CHAINS: dict[str, Callable[..., Any]] = {
     "less": lambda x: np.where(x < x.T.T, x, x + x),
     "products": lambda x: x @ x.T,
     "extremes": lambda x: (np.maximum(x, x.max()) + x.min(axis=0), x.mean(axis=1)),
-    "numbers": lambda x: (x * 2 + 1, x * 0.5 - 3.0, 1.0 / (x * x + 1), x > 0.5, 300 < x * 2),
+    "numbers": lambda x: (x * 2 + 1, x * 0.5 - 3.0, 1.0 / (x * x + 1), x > 0.5, x * 2 > 300),
     "layouts": lambda x: (x.T + x.T, (x[::-1] * 2).reshape(-1), np.flip(x, 1) + 1),
 }
 
@@ -224,7 +229,8 @@ LARGE: dict[str, Program] = {
         (normal(700, 900), normal(700, 900, seed=1)),
     ),
     "choosing": (
-        lambda x, y: np.where(x > y, x * y, x - y) * 2.0, (normal(700, 900), normal(700, 900, seed=1)),
+        lambda x, y: np.where(x > y, x * y, x - y) * 2.0,
+        (normal(700, 900), normal(700, 900, seed=1)),
     ),
     "activations": (lambda x: F.silu(x * 2.0) + ns.sigmoid(x), (normal(1_000_003),)),
     "a number that is an array": (

@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
+import nodescope as ns
 from nodescope import ops
 from nodescope.engine.codegen import backend
 from nodescope.engine.codegen.backend import Runner
@@ -126,11 +128,6 @@ def test_each_op_in_every_layout(op: Op, copied: bool) -> None:
 @pytest.mark.parametrize("name", sorted(numpy_programs.CHAINS))
 def test_chains_of_other_dtypes(name: str, dtype: str) -> None:
     x = (normal(6, 5) * 3).astype(dtype)
-    try:
-        graph_of(numpy_programs.CHAINS[name], x)
-    except Exception as refused:  # noqa: BLE001 - what tracing refuses is tested elsewhere
-        assert "not defined" in str(refused) or "would drop" in str(refused)
-        return
     with np.errstate(all="ignore"):
         check(numpy_programs.CHAINS[name], x)
 
@@ -196,10 +193,7 @@ def test_results_are_the_callers(name: str) -> None:
     fast.run(inputs)
     first = fast.run(inputs)
     others = [each * 2 if each.dtype.kind == "f" else each for each in inputs]
-    try:
-        fast.run(others)
-    except Exception:  # noqa: BLE001 - numbers that the program refuses
-        assert name == "labels"
+    fast.run(others)
     assert all(map(same, first, expected))
 
 
@@ -223,8 +217,6 @@ def test_threads_share_no_buffers() -> None:
 
 def test_an_error_is_the_impls_own_and_leaves_the_plan_usable() -> None:
     def program(x: Any, labels: Any) -> Any:
-        import nodescope as ns
-
         return ns.cross_entropy(np.tanh(x) * 2.0, labels)
 
     good, bad = (normal(4, 3), np.array([0, 1, 2, 1])), (normal(4, 3), np.array([0, 1, 3, 1]))
@@ -279,8 +271,6 @@ def test_the_text_names_each_node_and_nothing_of_the_users() -> None:
 
 def test_a_name_that_looks_like_code_stays_a_comment() -> None:
     graph = graph_of(lambda x: x + 1.0, np.ones(3))
-    import msgspec
-
     evil = tuple(
         msgspec.structs.replace(node, name="x'\nraise SystemExit\u2028raise SystemExit")
         for node in graph.nodes
