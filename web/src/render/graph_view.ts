@@ -120,7 +120,8 @@ class CanvasGraphView implements GraphView {
     this.redraw();
   }
 
-  setGraph(model: GraphModel): void {
+  setGraph(model: GraphModel, reveal?: GraphItem): void {
+    this.wanted = reveal ?? this.wanted;
     if (!this.source.setGraph(model)) return;
     this.model = undefined;
     this.liveNow = undefined;

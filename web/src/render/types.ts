@@ -133,7 +133,8 @@ export interface GraphViewEvents {
 
 /** The canvas as the page drives it. `createGraphView` in `graph_view.ts` makes one. */
 export interface GraphView {
-  setGraph(model: GraphModel): void;
+  /** Shows a graph; with `reveal`, that item is in sight once it is laid out. */
+  setGraph(model: GraphModel, reveal?: GraphItem): void;
   /** Scope paths that are open. Everything else is folded. */
   setExpanded(open: ReadonlySet<string>): void;
   setStates(states: NodeStates, step: number): void;

@@ -19,7 +19,7 @@ import {
 import { formatDuration, plural } from "@/base/numbers";
 import { ancestors } from "@/base/scopes";
 import type { GraphView, Tints } from "@/render/types";
-import { counterparts, type Side } from "@/store/compare";
+import { counterparts, linksOf, type Side } from "@/store/compare";
 import type { Preferences } from "@/store/preferences";
 import { FateLegend } from "@/views/compare/fate_legend";
 import {
@@ -60,10 +60,15 @@ export function ComparePage(props: ComparePageProps): JSX.Element {
     setViews({ ...views(), [side]: view });
     props.onViews(views());
   };
+  // Of the eager side nothing depends on the stage.
+  const eagerLinks = createMemo(() => {
+    const fn = state.fn();
+    return fn === undefined ? undefined : linksOf(fn, []);
+  });
   const left = createMemo(() => {
     const run = state.eager();
     const fn = state.fn();
-    const links = state.links();
+    const links = eagerLinks();
     return run === undefined || fn === undefined || links === undefined
       ? undefined
       : eagerModel(run, fn, links);
@@ -81,7 +86,7 @@ export function ComparePage(props: ComparePageProps): JSX.Element {
   );
   const final = () => state.stageIndex() === (state.fn()?.stages.length ?? 0) - 1;
   const leftTints = createMemo((): Tints => {
-    const links = state.links();
+    const links = eagerLinks();
     return links === undefined ? new Map() : eagerTints(links);
   });
   const leftStates = createMemo(() => {

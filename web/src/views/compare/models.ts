@@ -61,7 +61,7 @@ export function eagerModel(run: RunGraph, fn: ComparedFunction, links: Links): G
     const fate = fateOf(traced);
     if (fate === "kept") return detail(node);
     const into = traced.into.flatMap((id) => links.kernels.get(id) ?? [])[0];
-    return into === undefined || fate === "eliminated"
+    return into === undefined || into.id === traced.id
       ? fate
       : `${fate} → ${into.pattern || leafName(into.name)}`;
   });

@@ -7,7 +7,15 @@
 
 import { createMemo, createResource, For, type JSX, Match, Show, Switch } from "solid-js";
 import { formatBytes, formatCount, formatDuration, formatNumber, plural } from "@/base/numbers";
-import { errorWords, FATE_WORDS, fateOf, kernelsOf, ruleWords, tracedOf } from "@/store/compare";
+import {
+  errorWords,
+  FATE_WORDS,
+  fateOf,
+  kernelsOf,
+  ruleWords,
+  tracedOf,
+  worstOf,
+} from "@/store/compare";
 import { familyColour } from "@/store/node_words";
 import { Fact, ratio } from "@/views/compare/facts";
 import { FateSwatch } from "@/views/compare/fate_legend";
@@ -34,6 +42,10 @@ export function PairPanel(props: { readonly state: CompareState }): JSX.Element 
     return own === undefined ? kernelsOf(links, traced()) : [own];
   });
   const computed = createMemo(() => traced().filter((node) => node.family !== "leaf"));
+  // Of several, one whose value was given out by both runs.
+  const shown = createMemo(
+    () => computed().find((node) => worstOf(node) !== undefined) ?? computed()[0] ?? traced()[0],
+  );
   return (
     <Show when={state.fn()}>
       {(fn) => (
@@ -47,7 +59,7 @@ export function PairPanel(props: { readonly state: CompareState }): JSX.Element 
               </p>
             </Match>
             <Match when={state.picked() !== undefined && traced().length > 0}>
-              <Show when={(computed()[0] ?? traced()[0]) as ComparedNode} keyed>
+              <Show when={shown()} keyed>
                 {(first) => (
                   <>
                     <Fates nodes={computed().length > 0 ? computed() : traced()} state={state} />
@@ -290,7 +302,7 @@ function Compiled(props: {
             </p>
             <Show when={found().pattern}>
               <p class="cmp-line">
-                <span class="sw" style={{ background: "var(--op-kernel)" }} />
+                <span class="sw kernel" />
                 kernel <b>{found().pattern}</b>
               </p>
             </Show>

@@ -4,7 +4,16 @@
  * Invariant: the same painter and layout as everywhere; what is picked comes back as data.
  */
 
-import { createEffect, createSignal, type JSX, on, onCleanup, onMount, Show } from "solid-js";
+import {
+  createEffect,
+  createSignal,
+  type JSX,
+  on,
+  onCleanup,
+  onMount,
+  Show,
+  untrack,
+} from "solid-js";
 import { createGraphView } from "@/render/graph_view";
 import type { GraphModel, GraphView, NodeStates, Tints } from "@/render/types";
 import type { Picked, Side } from "@/store/compare";
@@ -100,12 +109,31 @@ export function SideCanvas(props: SideCanvasProps): JSX.Element {
   );
 }
 
+/** What of this side is picked, or belongs to what is picked on the other. */
+function shownId(props: SideCanvasProps): number | undefined {
+  if (props.picked === undefined) return undefined;
+  return props.picked.side === props.side ? props.picked.id : [...props.linked][0];
+}
+
+function firstOf(model: GraphModel, matches: ReadonlySet<number> | undefined): number | undefined {
+  return model.nodes.find((node) =>
+    matches === undefined ? node.family !== "leaf" : matches.has(node.id),
+  )?.id;
+}
+
 function Feed(props: SideCanvasProps & { readonly view: GraphView }): JSX.Element {
   const { view } = props;
   createEffect(() => view.setExpanded(props.open));
   createEffect(() => view.setTints(props.tints));
   createEffect(() => {
-    view.setGraph(props.model ?? { nodes: [], values: new Map(), version: 0 });
+    const model = props.model ?? { nodes: [], values: new Map(), version: 0 };
+    const id =
+      untrack(() => shownId(props)) ??
+      firstOf(
+        model,
+        untrack(() => props.matches),
+      );
+    view.setGraph(model, id === undefined ? undefined : { kind: "node", id });
     const { states } = props;
     if (states !== undefined) view.setStates(states, 1);
   });
@@ -115,24 +143,23 @@ function Feed(props: SideCanvasProps & { readonly view: GraphView }): JSX.Elemen
     const { picked } = props;
     view.setSelection(picked?.side === props.side ? { kind: "node", id: picked.id } : undefined);
   });
-  // At first the beginning of the function is in sight, and what is singled out when it is.
+  // What is singled out is brought into sight.
   createEffect(
-    on([() => props.model !== undefined, () => props.matches], ([ready, matches]) => {
-      if (!ready || props.picked !== undefined) return;
-      const nodes = props.model?.nodes ?? [];
-      const first = nodes.find((node) =>
-        matches === undefined ? node.family !== "leaf" : matches.has(node.id),
-      );
-      if (first !== undefined) view.reveal({ kind: "node", id: first.id });
-    }),
+    on(
+      () => props.matches,
+      (matches) => {
+        const id = props.model === undefined ? undefined : firstOf(props.model, matches);
+        if (id !== undefined && props.picked === undefined) view.reveal({ kind: "node", id });
+      },
+      { defer: true },
+    ),
   );
   // What belongs to a node picked on the other side is brought into sight.
   createEffect(
     on(
-      () => [props.picked, props.linked, props.model] as const,
-      ([picked, linked]) => {
-        if (picked === undefined) return;
-        const id = picked.side === props.side ? picked.id : [...linked][0];
+      () => props.picked,
+      () => {
+        const id = shownId(props);
         if (id !== undefined) view.reveal({ kind: "node", id });
       },
     ),

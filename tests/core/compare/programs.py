@@ -1,0 +1,79 @@
+"""Programs that run eagerly and compiled into recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import nodescope as ns
+from nodescope.compare.result import Comparison, compare
+from nodescope.engine.static import mode
+from nodescope.record.recording import Recording
+
+SIDES = ("eager", "compiled")
+
+
+@contextmanager
+def in_mode(wanted: str) -> Iterator[None]:
+    """In the mode, and afterwards in the one before."""
+    before = mode.get_mode()
+    ns.set_mode(wanted)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        ns.set_mode(before)
+
+
+def both(
+    folder: Path, program: Callable[[], Any], *, level: Any = "values"
+) -> tuple[Recording, Recording]:
+    """Recordings of a program in either mode; it makes everything anew each time."""
+    found = []
+    for side in SIDES:
+        path = folder / f"{side}.nscope"
+        with in_mode(side), ns.record(path, level=level):
+            program()
+        found.append(Recording.open(path))
+    return found[0], found[1]
+
+
+def compared(folder: Path, program: Callable[[], Any], *, level: Any = "values") -> Comparison:
+    """The comparison of both."""
+    eager, compiled = both(folder, program, level=level)
+    with eager, compiled:
+        return compare(eager, compiled)
+
+
+def training(steps: int = 3, scope: str = "", name: str = "train_step") -> Callable[[], None]:
+    """A small network, trained by a compiled step in an outer scope."""
+
+    def program() -> None:
+        rng = np.random.default_rng(1)
+        weight = ns.parameter(rng.standard_normal((6, 4)), np.float32, name="layer/weight")
+        bias = ns.parameter(np.zeros(4), np.float32, name="layer/bias")
+        optimizer = ns.optim.SGD([weight, bias], lr=0.1, momentum=0.9)
+        data = rng.standard_normal((steps, 8, 6)).astype(np.float32)
+
+        def train_step(batch: ns.Tensor) -> ns.Tensor:
+            optimizer.zero_grad()
+            with ns.name_scope("layer"):
+                hidden = np.tanh(batch @ weight + bias)
+            with ns.name_scope("loss"):
+                loss = np.mean(hidden * hidden)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        step = ns.compile(train_step, name=name)
+        for each in ns.steps(range(steps)):
+            if scope:
+                with ns.name_scope(scope):
+                    step(ns.tensor(data[each], name="batch"))
+            else:
+                step(ns.tensor(data[each], name="batch"))
+
+    return program

@@ -1,0 +1,88 @@
+"""Which node is which, by name, by order, by who takes it."""
+
+from __future__ import annotations
+
+from nodescope.compare.align import align
+from nodescope.ir.graph import Graph, Node, TensorSpec, Value
+
+SPEC = TensorSpec((2,), "float64")
+
+
+def chain(*ops: str, scope: str = "", first: int = 1, leaf: str = "placeholder") -> list[Node]:
+    """A leaf, then each op on the result of the one before."""
+    found: list[Node] = []
+    counts: dict[str, int] = {}
+    for number, op in enumerate((leaf, *ops), first):
+        nth = counts[op] = counts.get(op, -1) + 1
+        label = f"{op}_{nth}" if nth else op
+        found.append(
+            Node(
+                number, f"{scope}/{label}" if scope else label, op,
+                "leaf" if op == leaf else "elementwise",
+                (number - 1,) if number > first else (), outputs=(number,), scope=scope,
+            )
+        )  # fmt: skip
+    return found
+
+
+def graph(nodes: list[Node]) -> Graph:
+    values = tuple(Value(each.outputs[0], SPEC, each.name) for each in nodes)
+    return Graph(1, "static", nodes=tuple(nodes), values=values)
+
+
+def matched(traced: list[Node], eager: list[Node]) -> dict[int, tuple[int, str]]:
+    found = align(graph(traced), eager, {each.outputs[0]: SPEC for each in eager})
+    return {each.traced: (each.eager, each.reason) for each in found.matches.values()}
+
+
+def test_by_scope_op_phase_and_number() -> None:
+    traced, eager = chain("exp", "log", "exp"), chain("exp", "log", "exp", first=11)
+    assert matched(traced, eager) == {
+        2: (12, "name"), 3: (13, "name"), 4: (14, "name"), 1: (11, "inputs"),
+    }  # fmt: skip
+
+
+def test_inside_the_scope_of_the_call() -> None:
+    traced, eager = chain("exp", "log", scope="net"), chain("exp", "log", scope="a/net", first=11)
+    found = align(graph(traced), eager)
+    assert found.base == "a"
+    assert {each.traced: each.eager for each in found.matches.values()} == {1: 11, 2: 12, 3: 13}
+
+
+def test_backward_nodes_stand_inside_backward() -> None:
+    forward = Node(1, "net/exp", "exp", "elementwise", outputs=(1,), scope="net")
+    back = Node(2, "backward/net/multiply", "multiply", "elementwise", (1,), outputs=(2,),
+                scope="backward/net", phase="backward")  # fmt: skip
+    there = Node(11, "a/net/exp", "exp", "elementwise", outputs=(11,), scope="a/net")
+    behind = Node(12, "backward/a/net/multiply", "multiply", "elementwise", (11,), outputs=(12,),
+                  scope="backward/a/net", phase="backward")  # fmt: skip
+    assert matched([forward, back], [there, behind]) == {1: (11, "name"), 2: (12, "name")}
+
+
+def test_the_first_of_several_calls() -> None:
+    traced = chain("exp", "log")
+    eager = chain("exp", "log", "exp", "log", first=11)
+    found = matched(traced, eager)
+    assert found[2] == (12, "name")
+    assert found[3] == (13, "name")
+
+
+def test_by_order_where_names_do_not_fit() -> None:
+    traced = chain("exp", "log", "sin", scope="f")
+    eager = [*chain("exp", first=11), *chain("log", "cos", "sin", first=21, scope="other")]
+    found = matched(traced, eager)
+    assert found[2] == (12, "order")
+    assert found[3] == (22, "order")
+    assert found[4] == (24, "order")
+
+
+def test_nothing_is_matched_twice() -> None:
+    traced, eager = chain("exp", "exp", "exp"), chain("exp", "exp", first=11)
+    found = matched(traced, eager)
+    there = [number for number, _ in found.values()]
+    assert len(set(there)) == len(there)
+    assert len([each for each in found.values() if each[1] == "order"]) == 2
+
+
+def test_an_op_is_never_matched_with_another() -> None:
+    assert matched(chain("exp"), chain("log", first=11)) == {1: (11, "name")}

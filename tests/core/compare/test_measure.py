@@ -1,0 +1,111 @@
+"""How far arrays and statistics are apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from nodescope.compare.measure import measure_arrays, measure_summaries
+from nodescope.record.summary import summarise
+
+FLOATS = (np.float16, np.float32, np.float64)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_one_step_is_one_ulp(dtype: type) -> None:
+    a = np.array([1.0, -2.0, 1e-3, 0.0], dtype)
+    b = np.nextafter(a, dtype(np.inf))
+    found = measure_arrays(a, b)
+    assert found.ulp == 1
+    assert not found.equal
+    assert found.max_abs == pytest.approx(float(np.abs(b.astype(float) - a.astype(float)).max()))
+
+
+def test_over_zero_each_number_counts() -> None:
+    least = np.float32(np.finfo(np.float32).smallest_subnormal)
+    assert measure_arrays(np.array([-least]), np.array([least])).ulp == 2
+    zeros = measure_arrays(np.array([0.0]), np.array([-0.0]))
+    assert zeros.ulp == 0
+    assert zeros.max_abs == 0
+    assert not zeros.equal  # their bits differ
+
+
+def test_what_is_not_finite_is_counted() -> None:
+    a = np.array([1.0, np.nan, np.inf, 2.0])
+    b = np.array([1.0, np.nan, -np.inf, np.nan])
+    found = measure_arrays(a, b)
+    assert found.nan == (1, 2)
+    assert found.inf == (1, 1)
+    assert found.max_abs == 0
+    assert found.mismatched == 0.5
+    assert not found.equal
+    assert measure_arrays(a, a.copy()).equal
+
+
+def test_the_tolerance_is_the_dtypes() -> None:
+    for dtype, step in ((np.float32, 1e-4), (np.float16, 2e-2)):
+        a = np.ones(4, dtype)
+        near = a.copy()
+        near[0] = np.nextafter(near[0], dtype(2))
+        assert measure_arrays(a, near).mismatched == 0
+        far = a.copy()
+        far[0] += dtype(step)
+        assert measure_arrays(a, far).mismatched == 0.25
+
+
+def test_integers_bools_and_complex_numbers() -> None:
+    found = measure_arrays(np.array([1, 2, 3]), np.array([1, 4, 3]))
+    assert (found.max_abs, found.max_rel, found.ulp) == (2, 1, None)
+    assert found.mismatched == pytest.approx(1 / 3)
+    assert measure_arrays(np.array([True, False]), np.array([True, False])).equal
+    assert measure_arrays(np.array([3 + 4j]), np.array([0j])).max_abs == 5
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (0, 3)])
+def test_scalars_and_nothing(shape: tuple[int, ...]) -> None:
+    found = measure_arrays(np.zeros(shape), np.zeros(shape))
+    assert found.equal
+    assert found.source == "arrays"
+
+
+def test_what_cannot_be_compared_says_why() -> None:
+    assert "shapes differ" in measure_arrays(np.zeros(2), np.zeros(3)).why
+    assert "dtypes differ" in measure_arrays(np.zeros(2), np.zeros(2, np.float32)).why
+    assert "no numbers" in measure_arrays(np.array(["a"]), np.array(["b"])).why
+
+
+@given(
+    st.data(),
+    st.sampled_from(FLOATS),
+    hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+)
+def test_any_two_arrays_are_measured(
+    data: st.DataObject, dtype: type, shape: tuple[int, ...]
+) -> None:
+    a = data.draw(hnp.arrays(dtype, shape))
+    b = data.draw(hnp.arrays(dtype, shape))
+    found = measure_arrays(a, b)
+    back = measure_arrays(b, a)
+    assert found.equal == (a.tobytes() == b.tobytes()) or np.isnan(a).any()
+    assert found.max_abs == back.max_abs
+    assert found.ulp == back.ulp
+    assert measure_arrays(a, a.copy()).equal
+    assert found.mismatched is not None
+    assert 0 <= found.mismatched <= 1
+
+
+def test_statistics() -> None:
+    a = np.arange(6.0).reshape(2, 3)
+    same = measure_summaries(summarise(a), summarise(np.asfortranarray(a.copy())))
+    assert same.equal
+    assert same.max_abs == 0
+    found = measure_summaries(summarise(a), summarise(a + 1))
+    assert not found.equal
+    assert found.source == "summaries"
+    assert found.max_abs == pytest.approx(np.linalg.norm(a + 1) - np.linalg.norm(a))
+    other = measure_summaries(summarise(a), summarise(a[0]))
+    assert other.source == "none"
+    assert "float64" in other.why

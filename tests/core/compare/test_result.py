@@ -1,0 +1,128 @@
+"""Real programs, recorded in both modes and compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.compare.measure import worst_of
+from nodescope.compare.provenance import with_origins
+from nodescope.compare.result import compare, history
+from nodescope.errors import UsageError
+from nodescope.record.captured import functions
+from nodescope.record.recording import Recording
+from tests.core.compare.programs import both, compared, training
+
+
+def test_a_training_step_is_matched_measured_and_timed(tmp_path: Path) -> None:
+    (function,) = compared(tmp_path, training()).functions
+    assert function.owner.startswith("train_step")
+    assert function.steps == (1, 2, 3)
+    inner = [node for node in function.nodes if node.family != "leaf"]
+    # every traced node has a fate, and is a node of the eager run
+    assert sum(function.fates.values()) == len(inner)
+    assert {node.matched for node in inner} == {"name"}
+    assert function.unmatched == ()
+    assert all(node.eager_ns for node in inner)
+    # what is computed exactly is bit-equal, at each step that was looked at
+    measured = [value for node in inner for value in node.values if value.compiled]
+    assert measured
+    assert all(value.worst is not None and value.worst.equal for value in measured)
+    assert {value.steps for value in measured} == {(1, 2, 3)}
+    # what was not measured says why
+    assert all(value.why for node in inner for value in node.values if not value.compiled)
+    # what runs has its time, and that of what it covers
+    assert all(kernel.run and kernel.ns and kernel.times == 3 for kernel in function.kernels)
+    assert all(kernel.eager_ns for kernel in function.kernels if kernel.covers)
+    covered = {each for kernel in function.kernels for each in kernel.covers}
+    running = {kernel.id for kernel in function.kernels}
+    assert {node.id for node in inner if running & set(node.into)} == covered
+
+
+def test_the_scope_around_the_call_is_found(tmp_path: Path) -> None:
+    (function,) = compared(tmp_path, training(scope="outer/epoch")).functions
+    assert function.base == "outer/epoch"
+    assert {node.matched for node in function.nodes if node.family != "leaf"} == {"name"}
+
+
+def test_statistics_are_compared_where_elements_were_not_kept(tmp_path: Path) -> None:
+    (function,) = compared(tmp_path, training(), level="summary").functions
+    found = [
+        value.worst for node in function.nodes for value in node.values
+        if value.compiled and value.worst is not None
+    ]  # fmt: skip
+    assert {each.source for each in found} == {"summaries"}
+    assert all(each.equal and each.ulp is None for each in found)
+
+
+def test_times_alone(tmp_path: Path) -> None:
+    (function,) = compared(tmp_path, training(), level="timing").functions
+    values = [value for node in function.nodes for value in node.values if value.compiled]
+    assert all(each.worst is not None and each.worst.source == "none" for each in values)
+    assert all("kept no value" in each.worst.why for each in values if each.worst)
+    assert all(kernel.ns for kernel in function.kernels)
+
+
+def test_an_error_is_found_where_it_is(tmp_path: Path) -> None:
+    """A program that computes something else when it is compiled."""
+
+    def program() -> None:
+        offset = 0.0 if ns.get_mode() == "eager" else 1e-3
+
+        @ns.compile
+        def f(x: ns.Tensor) -> ns.Tensor:
+            return np.exp(x) + np.float32(offset)
+
+        f(ns.tensor(np.ones(3, np.float32)))
+
+    eager, compiled = both(tmp_path, program)
+    with eager, compiled:
+        (function,) = compare(eager, compiled).functions
+        by_op = {node.op: node for node in function.nodes}
+        wrong = by_op["add"].values[0].worst
+        right = by_op["exp"].values[0]
+        told = history(eager, compiled, function.owner, by_op["add"].id)
+    assert wrong is not None
+    assert wrong.max_abs == pytest.approx(1e-3, rel=1e-3)
+    assert wrong.mismatched == 1.0
+    assert not wrong.equal
+    assert right.worst is None or right.worst.equal
+    assert [each.max_abs for each in told.measures] == [wrong.max_abs]
+    assert worst_of([right.worst, wrong] if right.worst else [wrong]) == wrong
+
+
+def test_stages_go_from_the_traced_graph_to_the_one_that_runs(tmp_path: Path) -> None:
+    eager, compiled = both(tmp_path, training())
+    with eager, compiled:
+        (compared_,) = compare(eager, compiled).functions
+        (function,) = functions(compiled)
+    assert compared_.stages[0].name == "traced"
+    assert compared_.stages[0].graph == function.traced.id
+    assert compared_.stages[-1].graph == function.final.id
+    traced = {node.id for node in function.traced.nodes}
+    for stage in compared_.stages:
+        graph = with_origins(function, stage.graph)
+        assert graph is not None
+        assert {each for node in graph.nodes for each in node.origin} <= traced
+    assert with_origins(function, 10_000) is None
+
+
+def test_a_run_without_compiled_functions_is_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        with ns.record(tmp_path / f"{name}.nscope"):
+            np.exp(ns.tensor([1.0]))
+    with (
+        Recording.open(tmp_path / "a.nscope") as one,
+        Recording.open(tmp_path / "b.nscope") as two,
+        pytest.raises(UsageError, match="no compiled function"),
+    ):
+        compare(one, two)
+
+
+def test_an_unknown_node_has_no_history(tmp_path: Path) -> None:
+    eager, compiled = both(tmp_path, training(steps=1))
+    with eager, compiled, pytest.raises(UsageError, match="no node 999"):
+        history(eager, compiled, "train_step", 999)
