@@ -45,7 +45,8 @@ def of_program(program: str, threads: int) -> Iterator[Row]:
             row = _row(case, backend, processes.said(threads), times, left_out)
             began = [f"{who} {first[who]:.2g} s" for who in (backend, TORCH_COMPILE, JAX)
                      if who in first]  # fmt: skip
-            yield replace(row, detail=f"{row.detail}; first call: {', '.join(began)}")
+            said = f"{row.detail}; first call: {', '.join(began)}" if began else row.detail
+            yield replace(row, detail=said)
 
 
 def _row(
