@@ -36,17 +36,23 @@ class Idiom:
         find: From that node to the idiom, or None.
         mixed: Whether its nodes may be of several phases.
         assigns: Whether its nodes may assign.
+        told: Why it is told of in a note only, and made no kernel; else ``""``.
     """
 
     ops: tuple[str, ...]
     find: Callable[[Finder, Node], Found | None]
     mixed: bool = False
     assigns: bool = False
+    told: str = ""
 
 
 IDIOMS = (
     Idiom(("matmul",), rows.attention),
-    Idiom(("mean", "sum", "negative"), rows.cross_entropy),
+    Idiom(
+        ("mean", "sum", "negative"),
+        rows.cross_entropy,
+        told="picking labels by index arrays has no loop in C; the rows before it have",
+    ),
     Idiom(("divide",), rows.softmax),
     Idiom(("subtract",), rows.log_softmax),
     Idiom(("add",), rows.logsumexp),
@@ -61,7 +67,6 @@ RULES = tuple(
     Rule(name, help)
     for name, help in (
         ("attention", "softmax(q @ k.T * scale + mask) @ v, as one kernel"),
-        ("cross_entropy", "the mean of log(sum(exp(z))) - z[range, labels], as one kernel"),
         ("softmax", "exp(x - max(x)) / sum(exp(x - max(x))), as one kernel"),
         ("log_softmax", "z - log(sum(exp(z))) with z = x - max(x), as one kernel"),
         ("logsumexp", "log(sum(exp(x - max(x)))) + max(x), as one kernel"),
@@ -96,6 +101,9 @@ def find_idioms(draft: Draft) -> None:
                     continue
                 found = idiom.find(at, node)
                 if found is None or any(each.id in claimed for each in found.nodes):
+                    continue
+                if idiom.told and draft.options.backend == "c":
+                    draft.note(f"{found.name} at {node.name} is no kernel: {idiom.told}")
                     continue
                 if draft.options.backend != "c":
                     left[found.name] += 1
