@@ -56,6 +56,7 @@ def _commands() -> dict[str, Callable[[argparse.Namespace], int]]:
         "serve": other.serve,
         "demo": other.demo,
         "export": other.export_recording,
+        "passes": other.passes,
         "doctor": other.doctor,
     }
 
@@ -148,6 +149,9 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("--engine", choices=("page", "dot"), default="page")
     export.add_argument("--theme", choices=("light", "dark"), default="light")
 
+    commands.add_parser(
+        "passes", help="list the compiler's passes and their rules", allow_abbrev=False
+    )
     doctor = commands.add_parser("doctor", help="show what is installed", allow_abbrev=False)
     doctor.add_argument("--port", type=port, default=7711, help=argparse.SUPPRESS)
     return top

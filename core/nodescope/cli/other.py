@@ -1,4 +1,4 @@
-"""The commands besides ``run``: open, serve, demo, export, doctor.
+"""The commands besides ``run``: open, serve, demo, export, passes, doctor.
 
 Invariant: they only put together what other modules do.
 """
@@ -78,6 +78,20 @@ def export_recording(options: argparse.Namespace) -> int:
 
     export(options.recording, options.output, engine=options.engine, theme=options.theme)
     print(f"wrote {options.output}")
+    return 0
+
+
+def passes(options: argparse.Namespace) -> int:
+    """List the compiler's passes in order, each with its rules; unsafe ones are marked."""
+    from nodescope.passes import all_passes
+
+    for each in all_passes():
+        said = "" if each.exact else ", not exact"
+        usual = "usual" if each.default else "if asked for"
+        print(f"{each.name} (stage {each.stage}, {usual}{said}): {each.help}")
+        width = max((len(rule.name) for rule in each.rules), default=0)
+        for rule in each.rules:
+            print(f"  {rule.name:<{width}}  {'' if rule.exact else 'unsafe: '}{rule.help}")
     return 0
 
 

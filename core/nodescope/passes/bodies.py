@@ -1,0 +1,221 @@
+"""Bodies: the passes inside of loops and branches, and what every iteration does alike before them.
+
+Invariant: a body's inputs and outputs keep their meaning; what the loop's derivative would need is
+either untouched or said not to be known.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from nodescope import ops
+from nodescope.ir.graph import Graph, Node
+from nodescope.ops.lowprecision import as_dtype
+from nodescope.ops.op import Array
+from nodescope.passes import Rule, graph_pass
+from nodescope.passes.draft import Draft
+from nodescope.passes.pipeline import lower
+
+_replace = msgspec.structs.replace
+_BODIES: Final = {"scan": ("body",), "while_loop": ("condition", "body"),
+                  "cond": ("then", "otherwise")}  # fmt: skip
+_INSIDE: Final = ("dce", "fold", "cse", "reshape", "broadcast", "simplify", "strength")
+_LAST: Final = ("bodies", "own")
+_ROUNDS: Final = 3
+
+
+@graph_pass(
+    "bodies",
+    stage=48,
+    help="the same inside of loops and branches; what iterations share is done before them",
+    rules=(
+        Rule("inside", "the exact passes, in a body"),
+        Rule("hoisted", "what each iteration of a scan computes alike is computed before it"),
+        Rule("unused_input", "what a body is handed and does not use"),
+    ),
+)
+def improve_bodies(draft: Draft) -> None:
+    """Look at each node that holds bodies."""
+    for node in draft:
+        if node.op in _BODIES:
+            _inside(draft, node.id)
+            if node.op == "scan" and node.attrs["length"] > 1:
+                _hoist(draft, node.id)
+            _prune(draft, node.id)
+
+
+# The passes inside
+
+
+def _inside(draft: Draft, node_id: int) -> None:
+    node = draft.node(node_id)
+    found: dict[str, Any] = {}
+    said: list[str] = []
+    for name in _BODIES[node.op]:
+        graph, rules = _lowered(draft, node.attrs[name])
+        if graph is not node.attrs[name]:
+            found[name] = graph
+            said.append(f"{len(rules)} in its {name}: {', '.join(sorted(set(rules)))}")
+    if found:
+        now = draft.update(node, attrs={**node.attrs, **found})
+        draft.rewrite("inside", "rewritten", [now], [now], note="; ".join(said))
+
+
+def _lowered(draft: Draft, graph: Graph) -> tuple[Graph, list[str]]:
+    """A body after the passes, with the rules that fired; the same object if none did."""
+    chosen = [each for each in _INSIDE if each in draft.chosen]
+    last = [each for each in _LAST if each in draft.chosen]
+    now, arrays = graph, elements_of(graph)
+    rules: list[str] = []
+    for names in (*(chosen for _ in range(_ROUNDS)), last):
+        found = lower(now, arrays, names, draft.options)
+        if not found.rewrites:
+            if names is chosen and rules:
+                continue
+            if names is chosen and not last:
+                break
+            continue
+        rules += [f"{each.pass_name}/{each.rule}" for each in found.rewrites]
+        now, arrays = found.graph, dict(found.arrays)
+    return (_body(graph, now, arrays), rules) if rules else (graph, [])
+
+
+def elements_of(graph: Graph) -> dict[int, Array]:
+    """Arrays of a body's constants, which stand in their nodes' attributes."""
+    specs = {each.id: each.spec for each in graph.values}
+    found: dict[int, Array] = {}
+    for node in graph.nodes:
+        if node.op == "constant" and "elements" in node.attrs:
+            spec = specs[node.outputs[0]]
+            raw = base64.b64decode(node.attrs["elements"])
+            found[node.outputs[0]] = np.frombuffer(raw, as_dtype(spec.dtype)).reshape(spec.shape)
+    return found
+
+
+def _body(old: Graph, new: Graph, arrays: Mapping[int, Array]) -> Graph:
+    """A lowered graph as a body again."""
+    nodes = []
+    for node in new.nodes:
+        if node.op == "constant" and "elements" not in node.attrs:
+            array = np.ascontiguousarray(arrays[node.outputs[0]])
+            attrs = {"elements": base64.b64encode(array.tobytes()).decode()}
+            node = _replace(node, attrs=attrs)
+        nodes.append(_replace(node, origin=()) if node.origin else node)
+    return _replace(new, id=old.id, kind=old.kind, nodes=tuple(nodes))
+
+
+# What iterations share
+
+
+def _hoist(draft: Draft, node_id: int) -> None:
+    node = draft.node(node_id)
+    body: Graph = node.attrs["body"]
+    first = node.attrs["carries"] + node.attrs["columns"]
+    outside = dict(zip(body.inputs[first:], node.inputs[first:], strict=True))
+    constants = elements_of(body)
+    moved = _same_each_time(draft, body, {*outside, *constants})
+    if not moved:
+        return
+    stays = [each for each in body.nodes if each.id not in moved]
+    needed = {value for each in stays for value in each.inputs} | set(body.outputs)
+    handed = [each for each in moved.values() if each.outputs[0] in needed]
+    if all(each.op == "broadcast_to" for each in handed):
+        return
+    made: list[Node] = []
+    for each in moved.values():
+        for value in each.inputs:
+            if value not in outside:
+                outside[value] = draft.constant(constants[value], like=node)
+        new = draft.add(each.op, [outside[v] for v in each.inputs], each.attrs, like=node,
+                        label=each.op, control=())  # fmt: skip
+        outside[each.outputs[0]] = new.outputs[0]
+        made.append(new)
+    leaves = {
+        each.id: Node(id=each.id, name=each.name, op="placeholder", family="leaf",
+                      outputs=each.outputs, scope=each.scope, phase=each.phase,
+                      source=each.source)
+        for each in handed
+    }  # fmt: skip
+    nodes = tuple(
+        leaves.get(each.id, each)
+        for each in body.nodes
+        if each.id not in moved or each.id in leaves
+    )
+    more = tuple(each.outputs[0] for each in handed)
+    now = draft.update(
+        node,
+        inputs=(*node.inputs, *(outside[each] for each in more)),
+        attrs=_without_derivative(node.attrs, body=_closed(body, (*body.inputs, *more), nodes)),
+    )
+    names = ", ".join(each.name for each in moved.values())
+    draft.rewrite("hoisted", "rewritten", [now], [now, *made], note=f"{names} of its body")
+
+
+def _same_each_time(draft: Draft, body: Graph, known: set[int]) -> dict[int, Node]:
+    """Nodes of a body that compute the same in each iteration, by id."""
+    found: dict[int, Node] = {}
+    for node in body.nodes:
+        if node.family in ("leaf", "control", "update") or not draft.is_pure(node):
+            continue
+        if node.control_inputs or len(node.outputs) != 1 or not node.inputs:
+            continue
+        if ops.get(node.op).outputs == 1 and all(each in known for each in node.inputs):
+            found[node.id] = node
+            known.update(node.outputs)
+    return found
+
+
+def _closed(body: Graph, inputs: tuple[int, ...], nodes: tuple[Node, ...]) -> Graph:
+    made = {value for each in nodes for value in each.outputs}
+    return _replace(
+        body, inputs=inputs, nodes=nodes,
+        values=tuple(each for each in body.values if each.id in made),
+        constants=tuple(each for each in body.constants if each in made),
+    )  # fmt: skip
+
+
+def _without_derivative(attrs: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Attributes of a loop whose inputs have other positions than its derivative knows."""
+    gone = {"derivative": None, "kept": 0} if attrs.get("derivative") is not None else {}
+    return {**attrs, **gone, **more}
+
+
+# What a body does not use
+
+
+def _prune(draft: Draft, node_id: int) -> None:
+    node = draft.node(node_id)
+    names = _BODIES[node.op]
+    given = 1 if node.op == "cond" else 0
+    fixed = {"scan": lambda a: a["carries"] + a["columns"], "while_loop": lambda a: a["carries"],
+             "cond": lambda a: 0}[node.op](node.attrs)  # fmt: skip
+    graphs: list[Graph] = [node.attrs[each] for each in names]
+    used = [
+        {value for each in graph.nodes for value in each.inputs} | set(graph.outputs)
+        for graph in graphs
+    ]
+    count = len(graphs[0].inputs)
+    kept = [
+        i for i in range(count)
+        if i < fixed or any(graph.inputs[i] in there for graph, there in zip(graphs, used,
+                                                                             strict=True))
+    ]  # fmt: skip
+    if len(kept) == count:
+        return
+    bodies = {}
+    for name, graph in zip(names, graphs, strict=True):
+        inputs = tuple(graph.inputs[i] for i in kept)
+        gone = set(graph.inputs) - set(inputs)
+        nodes = tuple(each for each in graph.nodes if gone.isdisjoint(each.outputs))
+        bodies[name] = _closed(graph, inputs, nodes)
+    now = draft.update(
+        node,
+        inputs=(*node.inputs[:given], *(node.inputs[given + i] for i in kept)),
+        attrs=_without_derivative(node.attrs, **bodies),
+    )
+    draft.rewrite("unused_input", "rewritten", [now], [now], note=f"{count - len(kept)} of {count}")

@@ -1,0 +1,127 @@
+"""Broadcast: work is done on small arrays before they are spread out, not after.
+
+Invariant: only ops that round each element once, wherever it lies, change their place; and only
+where nobody could tell that a result is spread out instead of filled in.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from nodescope import ops
+from nodescope.ir.graph import Node
+from nodescope.ops.calls import Scalar, call_of
+from nodescope.passes import Rule, graph_pass
+from nodescope.passes.draft import Draft
+from nodescope.passes.layouts import EXACT, Layouts
+from nodescope.passes.patterns import Operand, call, feeds_weakly, result
+
+_OPS: Final = EXACT - {"copy", "identity", "keep"}
+
+
+@graph_pass(
+    "broadcast",
+    stage=42,
+    help="work on small arrays before they are spread out",
+    again=True,
+    rules=(
+        Rule("dropped", "f(broadcast_to(x), y) -> f(x, y) where f broadcasts by itself"),
+        Rule("sunk", "f(broadcast_to(x)) -> broadcast_to(f(x))"),
+        Rule("sum_of_broadcast", "sum(broadcast_to(x)) -> x times how often", exact=False),
+    ),
+)
+def sink_broadcasts(draft: Draft) -> None:
+    """Look at each node that takes a value that was spread out, in order."""
+    if not any(node.op == "broadcast_to" for node in draft):
+        return
+    layouts = Layouts(draft)
+    for node in draft:
+        if node.op == "broadcast_to":
+            _twice(draft, node)
+        elif any(_source(draft, each, node) is not None for each in node.inputs):
+            if node.op == "sum":
+                _sum(draft, node)
+            elif node.op in _OPS and not node.control_inputs and not _drop(draft, node):
+                _sink(draft, layouts, node)
+
+
+def _source(draft: Draft, value: Operand, user: Node) -> int | None:
+    """What was spread out to make a value; None if nothing was."""
+    if isinstance(value, Scalar):
+        return None
+    made = draft.producer(value)
+    if made is None or made.op != "broadcast_to" or made.control_inputs:
+        return None
+    if (made.phase == "recompute") != (user.phase == "recompute"):
+        return None
+    return None if feeds_weakly(draft, made.inputs) else made.inputs[0]
+
+
+def _twice(draft: Draft, node: Node) -> None:
+    source = _source(draft, node.inputs[0], node)
+    if source is not None and not node.control_inputs:
+        now = draft.update(node, inputs=(source,))
+        draft.rewrite("dropped", "rewritten", [now], [now])
+
+
+def _drop(draft: Draft, node: Node) -> bool:
+    """NumPy's iterator sees the same strides either way, so that all stays as it is."""
+    if node.op != "where" and not isinstance(ops.get(node.op).impl, np.ufunc):
+        return False
+    args = call_of(node).args
+    small = [_source(draft, each, node) for each in args]
+    inputs = tuple(
+        each if found is None else found
+        for each, found in zip(args, small, strict=True)
+        if isinstance(each, int)
+    )
+    shape = np.broadcast_shapes(*(draft.spec(each).shape for each in inputs))
+    if shape != draft.spec(node.outputs[0]).shape:
+        return False  # one of them gave it its shape
+    now = draft.update(node, inputs=inputs)
+    draft.rewrite("dropped", "rewritten", [now], [now])
+    return True
+
+
+def _sink(draft: Draft, layouts: Layouts, node: Node) -> None:
+    old = node.outputs[0]
+    spec = draft.spec(old)
+    args: list[Operand] = []
+    for each in call_of(node).args:
+        found = _source(draft, each, node)
+        args.append(each if found is None else found)
+    operands = [each.value if isinstance(each, Scalar) else draft.spec(each) for each in args]
+    small = result(node.op, operands)
+    if small is None or small.dtype != spec.dtype or "complex" in small.dtype:
+        return
+    rows = all(layouts.of(each) == "rows" for each in args if isinstance(each, int))
+    if math.prod(small.shape) >= math.prod(spec.shape):
+        return
+    if not layouts.harmless(old, "stretched" if rows else "any"):
+        return
+    made = call(draft, node.op, args, node)
+    last = draft.add("broadcast_to", [made.outputs[0]], {"shape": spec.shape}, like=node)
+    draft.rewrite("sunk", "rewritten", [node], [made, last], {old: last.outputs[0]})
+
+
+def _sum(draft: Draft, node: Node) -> None:
+    source = _source(draft, node.inputs[0], node)
+    if source is None or not draft.options.allows("sum_of_broadcast"):
+        return
+    wide, out = draft.spec(node.inputs[0]), draft.spec(node.outputs[0])
+    if node.attrs["axis"] is not None or wide.dtype != out.dtype or node.attrs["keepdims"]:
+        return
+    size = math.prod(draft.spec(source).shape)
+    if not size:
+        return
+    total = draft.add("sum", [source], {"axis": None, "keepdims": False}, like=node)
+    times = math.prod(wide.shape) // size
+    number = float(times) if wide.dtype.startswith("float") else times
+    made = call(draft, "multiply", [total.outputs[0], Scalar(number)], node)
+    draft.rewrite(
+        "sum_of_broadcast", "rewritten", [node], [total, made],
+        {node.outputs[0]: made.outputs[0]},
+    )  # fmt: skip

@@ -1,0 +1,157 @@
+"""Common subexpressions: what is computed twice is computed once.
+
+Invariant: nodes merge only if op, operands and attributes are the same to the bit, and each would
+have run where the other runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from typing import Any, Final
+
+import numpy as np
+
+from nodescope.ir.graph import Graph, Node
+from nodescope.passes import Rule, graph_pass
+from nodescope.passes.draft import Draft
+from nodescope.passes.layouts import Layouts
+
+_SMALL: Final = 4096  # bytes up to which constants are compared
+_TURNING: Final = frozenset(
+    [
+        "add",
+        "multiply",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "equal",
+        "not_equal",
+    ]
+)
+"""Ops whose operands may change places: not ``maximum``, which may give either of two zeros."""
+
+
+class _Unknown(Exception):
+    """An attribute that cannot be compared."""
+
+
+@graph_pass(
+    "cse",
+    stage=30,
+    help="compute once what is computed twice",
+    again=True,
+    rules=(
+        Rule("same", "the same op of the same operands"),
+        Rule("turned", "x + y and y + x, and other ops whose operands may change places"),
+        Rule("same_constant", "constants of the same elements"),
+    ),
+)
+def merge_common(draft: Draft) -> None:
+    """Merge each node into the first that is like it."""
+    first: dict[Any, Node] = {}
+    layouts = Layouts(draft)
+    for node in draft:
+        if node.op == "constant":
+            key: Any = _constant_key(draft, node)
+        elif not node.outputs or not draft.is_pure(node):
+            continue
+        else:
+            key = _key(node)
+        if key is None:
+            continue
+        found = first.setdefault(key, node)
+        if found is node and node.op in _TURNING and len(node.inputs) == 2:
+            turned = first.get((*key[:1], node.inputs[::-1], *key[2:]))
+            if turned in (None, node) or any(layouts.of(each) != "rows" for each in node.inputs):
+                continue
+            if any(draft.spec(each).dtype.startswith("complex") for each in node.inputs):
+                continue
+            _merge(draft, "turned", node, turned)
+            first[key] = turned
+        elif found is not node:
+            _merge(draft, "same_constant" if node.op == "constant" else "same", node, found)
+
+
+def _merge(draft: Draft, rule: str, node: Node, into: Node) -> None:
+    draft.rewrite(
+        rule, "merged", [node], [draft.node(into.id)],
+        dict(zip(node.outputs, into.outputs, strict=True)),
+    )  # fmt: skip
+
+
+def _key(node: Node) -> Any:
+    """Equal for nodes that may merge; None if its attributes cannot be compared."""
+    again = node.phase == "recompute"
+    attrs: Any = node.attrs
+    if attrs:
+        try:
+            attrs = tuple((name, frozen(each)) for name, each in sorted(attrs.items()))
+        except _Unknown:
+            return None
+    else:
+        attrs = ()
+    return node.op, node.inputs, attrs, node.device, again, frozenset(node.control_inputs)
+
+
+def _constant_key(draft: Draft, node: Node) -> Any:
+    array = draft.array(node.outputs[0])
+    if array is None or node.control_inputs:
+        return None
+    about = (array.dtype.name, array.shape, array.strides, node.device, node.phase == "recompute")
+    if array.nbytes <= _SMALL:
+        return "constant", about, array.tobytes()
+    return "constant", about, array.__array_interface__["data"][0]
+
+
+def frozen(value: Any) -> Any:
+    """A key that only the same value has: by type, and numbers by their bits.
+
+    Raises:
+        _Unknown: It is nothing that could be compared.
+    """
+    kind = type(value)
+    if value is None or value is Ellipsis or kind in (bool, int, str, bytes):
+        return kind.__name__, value
+    if kind is float:
+        return "float", struct.pack("<d", value)
+    if kind is complex:
+        return "complex", struct.pack("<dd", value.real, value.imag)
+    if isinstance(value, tuple | list):
+        return kind.__name__, tuple(map(frozen, value))
+    if kind is slice:
+        return "slice", frozen((value.start, value.stop, value.step))
+    if kind is dict:
+        return "dict", tuple((frozen(key), frozen(each)) for key, each in value.items())
+    if isinstance(value, np.dtype):
+        return "dtype", value.str, value.name
+    if isinstance(value, np.ndarray | np.generic):
+        return "array", value.dtype.name, value.shape, value.tobytes()
+    if kind is Graph:
+        return "graph", _content(value)
+    if dataclasses.is_dataclass(value):
+        parts = (getattr(value, each.name) for each in dataclasses.fields(value))
+        return kind.__name__, tuple(map(frozen, parts))
+    raise _Unknown
+
+
+def _content(graph: Graph) -> Any:
+    """What a body computes, whatever its ids and names."""
+    number = {value: i for i, value in enumerate(graph.inputs)}
+    nodes, specs = [], {each.id: each.spec for each in graph.values}
+    for node in graph.nodes:
+        for each in node.outputs:
+            number.setdefault(each, len(number))
+        if node.op != "placeholder":
+            nodes.append(
+                (
+                    node.op, tuple(number[each] for each in node.inputs), frozen(dict(node.attrs)),
+                    tuple(number[each] for each in node.outputs), node.phase == "recompute",
+                    tuple((specs[each].shape, specs[each].dtype) for each in node.outputs),
+                )
+            )  # fmt: skip
+    given = tuple((specs[each].shape, specs[each].dtype) for each in graph.inputs)
+    return given, tuple(nodes), tuple(number[each] for each in graph.outputs)

@@ -1,0 +1,118 @@
+"""Fold: what depends on constants alone is computed once, here.
+
+Invariant: the op's own impl computes it; what raises or warns is left for the program to meet.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from nodescope import ops
+from nodescope.errors import NodescopeError
+from nodescope.ir.graph import Graph, Node, TensorSpec
+from nodescope.ops.calls import Scalar, call_of
+from nodescope.ops.lowprecision import as_dtype
+from nodescope.ops.op import Array
+from nodescope.passes import Rule, graph_pass
+from nodescope.passes.draft import Draft
+from nodescope.passes.layouts import Layouts
+
+_LEFT: Final = frozenset(["leaf", "control", "kernel", "update"])
+_WARNING: Final = frozenset(["var", "std", "nanargmax", "nanargmin", "lstsq", "broadcast_to"])
+"""Ops that warn through `warnings`, which cannot be watched without other threads noticing; and
+what folding would only make bigger."""
+_SMALL: Final = 4096
+"""Bytes up to which an array full of one number is worth having."""
+
+
+@graph_pass(
+    "fold",
+    stage=20,
+    help="compute once what depends on constants alone",
+    again=True,
+    rules=(
+        Rule("constant", "an op whose operands are constants"),
+        Rule("like", "zeros_like and ones_like, whose operand's elements do not matter"),
+    ),
+)
+def fold(draft: Draft) -> None:
+    """Fold in order, so that chains of constants fold at once."""
+    layouts = Layouts(draft)
+    for node in draft:
+        if node.op in ("zeros_like", "ones_like"):
+            _like(draft, layouts, node)
+        elif _constant(draft, node):
+            _fold(draft, node)
+
+
+def _constant(draft: Draft, node: Node) -> bool:
+    if not node.outputs or node.control_inputs or not all(
+        draft.array(each) is not None for each in node.inputs
+    ):  # fmt: skip
+        return False
+    if ops.get(node.op).family in _LEFT or node.op in _WARNING:
+        return False
+    if any(isinstance(each, Graph) for each in node.attrs.values()):
+        return False
+    most = draft.options.fold_bytes
+    given = [draft.spec(each) for each in node.inputs]
+    made = [draft.spec(each) for each in node.outputs]
+    if any(not math.prod(each.shape) for each in given):
+        return False
+    return sum(map(_bytes, made)) <= most and sum(map(_bytes, given)) <= 8 * most
+
+
+def _bytes(spec: TensorSpec) -> int:
+    return math.prod(spec.shape) * as_dtype(spec.dtype).itemsize
+
+
+def _fold(draft: Draft, node: Node) -> None:
+    call = call_of(node)
+    args: list[Any] = [
+        each.value if isinstance(each, Scalar) else draft.array(each) for each in call.args
+    ]
+    try:
+        # Of floating-point trouble the program shall hear as without us, so not here.
+        with np.errstate(divide="raise", over="raise", invalid="raise", under="ignore"):
+            found = call.op.impl(*args, **call.attrs)
+    except (ArithmeticError, ValueError, TypeError, IndexError, NodescopeError):
+        return
+    arrays = [np.asarray(each) for each in (found if isinstance(found, tuple) else (found,))]
+    specs = [TensorSpec(each.shape, each.dtype.name) for each in arrays]
+    if specs != [draft.spec(each) for each in node.outputs]:
+        return
+    _stand_for(draft, "constant", node, arrays)
+
+
+def _stand_for(draft: Draft, rule: str, node: Node, arrays: list[Array]) -> None:
+    made = [draft.constant(_frozen(each), like=node, label=node.op) for each in arrays]
+    after = [draft.producer(each) for each in made]
+    draft.rewrite(
+        rule, "folded", [node], [each for each in after if each is not None],
+        dict(zip(node.outputs, made, strict=True)),
+    )  # fmt: skip
+
+
+def _frozen(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _like(draft: Draft, layouts: Layouts, node: Node) -> None:
+    spec, out = draft.spec(node.outputs[0]), node.outputs[0]
+    if node.control_inputs:
+        return
+    number = np.full((), node.op == "ones_like", as_dtype(spec.dtype))
+    if _bytes(spec) <= min(_SMALL, draft.options.fold_bytes):
+        if layouts.harmless(out, "rows"):
+            _stand_for(draft, "like", node, [np.full(spec.shape, number)])
+        return
+    if not layouts.harmless(out, "stretched") or not draft.users(out):
+        return
+    leaf = draft.constant(_frozen(number), like=node, label="number")
+    made = draft.add("broadcast_to", [leaf], {"shape": spec.shape}, like=node)
+    draft.rewrite("like", "folded", [node], [made], {out: made.outputs[0]})

@@ -1,0 +1,245 @@
+"""Layouts: what is known of how values lie in memory, before they are computed.
+
+NumPy adds up in the order in which elements lie, so that a sum over a copy and over the view that
+it was copied from differ in their last bits. Before a pass lets one value stand for another, it
+asks here whether anybody could tell.
+
+Invariant: what is said holds for feeds of any strides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from nodescope import ops
+from nodescope.ir.graph import Node, TensorSpec
+from nodescope.passes.draft import Draft
+
+Kind = Literal["rows", "stretched", "dense", "any"]
+"""``rows``: in C order without gaps. ``stretched``: so, with some dimensions of stride 0.
+``dense``: without gaps, in whatever order. Each counts dimensions of size 1 as being where it likes."""
+
+EXACT: Final = frozenset(
+    [
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "negative",
+        "positive",
+        "abs",
+        "fabs",
+        "square",
+        "sqrt",
+        "reciprocal",
+        "floor",
+        "ceil",
+        "rint",
+        "trunc",
+        "sign",
+        "isnan",
+        "isinf",
+        "isfinite",
+        "signbit",
+        "logical_not",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+        "invert",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "left_shift",
+        "right_shift",
+        "greater",
+        "greater_equal",
+        "less",
+        "less_equal",
+        "equal",
+        "not_equal",
+        "maximum",
+        "minimum",
+        "where",
+        "keep",
+        "copysign",
+        "identity",
+        "copy",
+    ]
+)
+"""Ops whose every element is rounded once, wherever and however it lies in memory."""
+
+_VIEWS: Final = frozenset(
+    [
+        "transpose",
+        "reshape",
+        "squeeze",
+        "expand_dims",
+        "broadcast_to",
+        "flip",
+        "concatenate",
+        "stack",
+    ]
+)
+_KEEPING: Final = frozenset(["reshape", "squeeze", "expand_dims"])
+_IN_ORDER: Final = frozenset(["astype", "zeros_like", "ones_like"])
+_REDUCTIONS: Final = frozenset(
+    ["sum", "prod", "mean", "max", "min", "any", "all", "argmax", "argmin", "var", "std"]
+)
+_PRODUCTS: Final = frozenset(["matmul", "concatenate", "stack"])
+_MOST: Final = 64  # of the nodes behind a value that are looked at
+
+
+class Layouts:
+    """The layouts of a draft's values. Asked for while the draft changes, it follows."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._known: dict[int, Kind] = {}
+        self._ready = False
+
+    def of(self, value: int) -> Kind:
+        """How a value lies."""
+        found = self._known.get(value)
+        if found is not None:
+            return found
+        if not self._ready:
+            self._ready = True
+            for node in self._draft:  # in order, so that none waits for another
+                for each in node.outputs:
+                    self._known.setdefault(each, self._made(node, each, {}))
+            found = self._known.get(value)
+        if found is None:
+            node = self._draft.producer(value)
+            found = "any" if node is None else self._made(node, value, {})
+            self._known[value] = found
+        return found
+
+    def harmless(self, value: int, kind: Kind) -> bool:
+        """Whether nobody's bits change if the value, with the same elements, lies like that.
+
+        Who is told so is taken to do it: what is asked next is answered accordingly.
+        """
+        if self.of(value) == kind == "rows":
+            return True
+        other: dict[int, Kind] = {value: kind}
+        waiting, seen = [value], 0
+        while waiting:
+            for node in self._draft.users(waiting.pop()):
+                seen += 1
+                if seen > _MOST or not _indifferent(self._draft, node):
+                    return False
+                for each in node.outputs:
+                    now = self._made(node, each, other)
+                    if each in other or (now == self.of(each) == "rows"):
+                        continue
+                    other[each] = now
+                    waiting.append(each)
+        self._known.update(other)
+        return True
+
+    def _now(self, value: int, other: Mapping[int, Kind]) -> Kind:
+        return other[value] if value in other else self.of(value)
+
+    def _made(self, node: Node, value: int, other: Mapping[int, Kind]) -> Kind:
+        spec = self._draft.spec(value)
+        if math.prod(spec.shape) <= 1:
+            return "rows"
+        found = self._guess(node, value, spec, other)
+        if found == "dense" and sum(n != 1 for n in spec.shape) < 2:
+            return "rows"
+        return found
+
+    def _guess(self, node: Node, value: int, spec: TensorSpec, other: Mapping[int, Kind]) -> Kind:
+        op, inputs = node.op, node.inputs
+        if op == "constant":
+            array = self._draft.array(value)
+            return "rows" if array is not None and array.flags.c_contiguous else "any"
+        if op == "copy":
+            return "rows"
+        if not inputs:
+            return "any"
+        found = ops.get(op)
+        if isinstance(found.impl, np.ufunc) or op == "where":
+            return _ufunc(self, inputs, spec, other)
+        first = self._now(inputs[0], other)
+        if op in _KEEPING:
+            return first if first in ("rows", "dense") else "any"
+        if op in _IN_ORDER:
+            return first if first == "rows" else "dense"
+        if op == "transpose":
+            return transposed(first, order_of(node, len(spec.shape)), spec.shape)
+        if op == "identity":
+            return first
+        if op == "broadcast_to":
+            if self._draft.spec(inputs[0]).shape == spec.shape:
+                return first
+            return "stretched" if first in ("rows", "stretched") else "any"
+        if op == "getitem":
+            return "rows" if first == "rows" and _leading(node.attrs["index"]) else "any"
+        if op == "assign":
+            return self._now(inputs[-1], other)
+        if op in _REDUCTIONS or op in _PRODUCTS or found.elementwise or found.family in (
+            "activation", "norm"
+        ):  # fmt: skip
+            every = all(self._now(each, other) == "rows" for each in inputs)
+            if op == "matmul" and len(spec.shape) <= 2:
+                every = True
+            return "rows" if every else "any"
+        return "any"
+
+
+def _ufunc(
+    layouts: Layouts, inputs: tuple[int, ...], spec: TensorSpec, other: Mapping[int, Kind]
+) -> Kind:
+    # NumPy's iterator lets the order of rows win where operands disagree.
+    kinds = []
+    for each in inputs:
+        kind = layouts._now(each, other)
+        if kind == "rows" and layouts._draft.spec(each).shape == spec.shape:
+            return "rows"
+        kinds.append(kind)
+    return "rows" if all(kind in ("rows", "stretched") for kind in kinds) else "dense"
+
+
+def _leading(index: tuple[Any, ...]) -> bool:
+    """Whether an index takes one piece of what lies in rows."""
+    for i, each in enumerate(index):
+        if isinstance(each, slice):
+            return each.step in (None, 1) and all(
+                rest == slice(None) or rest is Ellipsis for rest in index[i + 1 :]
+            )
+        if type(each) is not int:
+            return each is Ellipsis and i + 1 == len(index)
+    return True
+
+
+def _indifferent(draft: Draft, node: Node) -> bool:
+    """Whether the elements of what a node gives depend on the elements that it gets alone."""
+    op = node.op
+    if op in _VIEWS or op in EXACT:
+        return op in _VIEWS or not any(
+            draft.spec(each).dtype.startswith("complex") for each in (*node.inputs, *node.outputs)
+        )
+    if op == "getitem":
+        return len(node.inputs) == 1
+    return op == "assign"
+
+
+def order_of(node: Node, ndim: int) -> tuple[int, ...]:
+    """The order of axes of a transposition, counted from 0."""
+    axes = node.attrs["axes"]
+    if axes is None:
+        return tuple(range(ndim))[::-1]
+    return tuple(each % ndim for each in axes)
+
+
+def transposed(kind: Kind, order: tuple[int, ...], shape: tuple[int, ...]) -> Kind:
+    """How a transposition to ``shape`` lies; what it was made from lies like ``kind``."""
+    moved = [axis for axis, n in zip(order, shape, strict=True) if n != 1]
+    if moved == sorted(moved):
+        return kind
+    return "dense" if kind in ("rows", "dense") else "any"

@@ -1,0 +1,206 @@
+"""Patterns: ``multiply(negative(x), y)`` as text, found in a draft and made there.
+
+Words with an argument list are ops, other words stand for operands; a word that comes twice stands
+for the same operand twice. ``c`` and ``d`` stand for Python scalars alone. Numbers stand for Python
+scalars and for constants full of that number, zeros by their sign; ``true`` and ``false`` for
+booleans.
+
+Invariant: a pattern never looks at what is not known before the graph runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from nodescope import ops
+from nodescope.errors import NodescopeError
+from nodescope.ir.graph import Node, TensorSpec
+from nodescope.ops.calls import Scalar, call_of
+from nodescope.ops.op import port_name
+from nodescope.passes.draft import Draft, same_number
+from nodescope.passes.layouts import Kind, Layouts
+
+Operand = int | Scalar
+Term = tuple[Any, ...] | str | bool | float
+SCALARS: Final = frozenset("cd")
+
+
+@dataclass
+class Match:
+    """Where a pattern was found.
+
+    Attributes:
+        node: The outermost node.
+        bound: Operands by the words that stand for them.
+        inner: The nodes within.
+    """
+
+    node: Node
+    bound: dict[str, Operand] = field(default_factory=dict)
+    inner: list[Node] = field(default_factory=list)
+
+
+@functools.cache
+def parsed(text: str) -> Term:
+    """A pattern, from its text."""
+    return _term(ast.parse(text, mode="eval").body)
+
+
+def _term(tree: ast.expr) -> Term:
+    if isinstance(tree, ast.Call):
+        assert isinstance(tree.func, ast.Name)
+        return (tree.func.id, *map(_term, tree.args))
+    if isinstance(tree, ast.Name):
+        return {"true": True, "false": False}.get(tree.id, tree.id)
+    if isinstance(tree, ast.UnaryOp):
+        inner = _term(tree.operand)
+        assert isinstance(inner, float)
+        return -inner
+    assert isinstance(tree, ast.Constant)
+    return float(tree.value)
+
+
+def find(draft: Draft, term: Term, node: Node) -> Match | None:
+    """The pattern, if this is its outermost node."""
+    found = Match(node)
+    return found if _matches(draft, term, node, found) else None
+
+
+def _matches(draft: Draft, term: Term, node: Node, found: Match) -> bool:
+    assert isinstance(term, tuple)
+    if term[0] != node.op:
+        return False
+    args = call_of(node).args
+    return len(args) == len(term) - 1 and all(
+        _fits(draft, wanted, given, found) for wanted, given in zip(term[1:], args, strict=True)
+    )
+
+
+def _fits(draft: Draft, wanted: Term, given: Operand, found: Match) -> bool:
+    if isinstance(wanted, str):
+        if isinstance(given, Scalar) != (wanted in SCALARS):
+            return False
+        return found.bound.setdefault(wanted, given) == given
+    if not isinstance(wanted, tuple):
+        return full_of(draft, given, wanted)
+    if isinstance(given, Scalar):
+        return False
+    inner = draft.producer(given)
+    # What is computed again, so as not to be kept, must not be kept for a rule's sake.
+    if inner is None or (inner.phase == "recompute") != (found.node.phase == "recompute"):
+        return False
+    if inner.op != wanted[0] or not _matches(draft, wanted, inner, found):
+        return False
+    found.inner.append(inner)
+    return True
+
+
+def full_of(draft: Draft, given: Operand, number: float) -> bool:
+    """Whether an operand is this number, or full of it; ``True`` and ``False`` are no numbers."""
+    boolean = isinstance(number, bool)
+    if isinstance(given, Scalar):
+        value = given.value
+        if isinstance(value, complex) or isinstance(value, bool) != boolean:
+            return False
+        return same_number(value, number)
+    while (node := draft.producer(given)) is not None and node.op == "broadcast_to":
+        given = node.inputs[0]
+    array = draft.array(given)
+    if array is None or not array.size or array.dtype.kind not in ("b" if boolean else "iuf"):
+        return False
+    if not same_number(float(array.flat[0]), number):
+        return False
+    same = array == array.flat[0]
+    return bool(np.all(same) and (number != 0 or _one_sign(array)))
+
+
+def _one_sign(array: Any) -> bool:
+    return array.dtype.kind != "f" or bool(np.all(np.signbit(array) == np.signbit(array.flat[0])))
+
+
+def planned(draft: Draft, layouts: Layouts, term: Term, match: Match) -> tuple[Any, Kind] | None:
+    """Spec and layout of what a pattern makes, without making it; None if it cannot be made.
+
+    A Python scalar comes as itself.
+    """
+    if isinstance(term, str):
+        bound = match.bound[term]
+        if isinstance(bound, Scalar):
+            return bound.value, "rows"
+        return draft.spec(bound), layouts.of(bound)
+    if not isinstance(term, tuple):
+        return term, "rows"
+    if term[0] == "minus":
+        inner = match.bound[term[1]]
+        assert isinstance(inner, Scalar)
+        # There is no integer -0, and complex products turn the signs of zeros.
+        turns = type(inner.value) is float or (type(inner.value) is int and inner.value != 0)
+        return (-inner.value, "rows") if turns else None
+    parts = [planned(draft, layouts, each, match) for each in term[1:]]
+    known = [each for each in parts if each is not None]
+    if len(known) < len(parts):
+        return None
+    spec = result(term[0], [each for each, _ in known])
+    if spec is None:
+        return None
+    arrays = [each for each in known if isinstance(each[0], TensorSpec)]
+    if term[0] in ("zeros_like", "ones_like"):
+        return spec, "rows" if arrays[0][1] == "rows" else "dense"
+    if any(kind == "rows" and each.shape == spec.shape for each, kind in arrays):
+        return spec, "rows"
+    ordered = all(kind in ("rows", "stretched") for _, kind in arrays)
+    return spec, "rows" if ordered else "dense"
+
+
+def result(op: str, operands: list[Any], attrs: dict[str, Any] | None = None) -> TensorSpec | None:
+    """The spec of what an op of one output would give; None if it does not take the operands."""
+    try:
+        found = ops.get(op).infer(tuple(operands), dict(attrs or {}))
+    except (NodescopeError, TypeError, ValueError):
+        return None
+    return found if isinstance(found, TensorSpec) else None
+
+
+def make(draft: Draft, term: Term, match: Match) -> int:
+    """What a pattern makes, as `planned` allowed; the value of its outermost node."""
+    found = _made(draft, term, match)
+    assert isinstance(found, int)
+    return found
+
+
+def _made(draft: Draft, term: Term, match: Match) -> Operand:
+    if isinstance(term, str):
+        return match.bound[term]
+    if not isinstance(term, tuple):
+        return Scalar(term)
+    if term[0] == "minus":
+        inner = match.bound[term[1]]
+        assert isinstance(inner, Scalar)
+        return Scalar(-inner.value)
+    args = [_made(draft, each, match) for each in term[1:]]
+    return call(draft, term[0], args, match.node).outputs[0]
+
+
+def call(
+    draft: Draft, op: str, args: Sequence[Operand], like: Node, attrs: dict[str, Any] | None = None
+) -> Node:
+    """A new node with operands of both kinds."""
+    found, known = ops.get(op), dict(attrs or {})
+    for port, each in enumerate(args):
+        if isinstance(each, Scalar):
+            known[port_name(found, port)] = each.value
+    return draft.add(op, [each for each in args if isinstance(each, int)], known, like=like)
+
+
+def feeds_weakly(draft: Draft, values: Iterable[int]) -> bool:
+    """Whether one of the values may be fed as a Python number, which promotes weakly."""
+    return any(
+        each in draft.inputs and not draft.spec(each).shape and draft.spec(each).dtype[0] in "fb"
+        for each in values
+    )

@@ -1,0 +1,394 @@
+"""Simplify: expressions that are shorter ones, by the table of `nodescope.passes.simplify_rules`
+and by rules that look at attributes.
+
+Invariant: besides the rules that are asked for by name, results stay bit-equal: the same elements,
+and wherever anyone could tell, lying in memory in the same order.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from nodescope import ops
+from nodescope.ir.graph import Node
+from nodescope.ops.calls import Scalar, call_of
+from nodescope.ops.shapes import axes
+from nodescope.passes import Rule, graph_pass
+from nodescope.passes.draft import Draft
+from nodescope.passes.layouts import Layouts
+from nodescope.passes.patterns import (
+    Match,
+    call,
+    feeds_weakly,
+    find,
+    full_of,
+    make,
+    parsed,
+    planned,
+)
+from nodescope.passes.simplify_rules import RULES, Simplification, described
+
+_SIGNED: Final = frozenset(["signbit", "copysign"])
+_KINDS: Final = {
+    np.dtype(each).name: np.dtype(each).kind for each in (*np.typecodes["AllInteger"], *"?efdFD")
+}
+Stands = Callable[[Draft, Node], tuple[str, int, bool] | None]
+"""Rule, the value that stands for the node's, and whether both lie alike by their nature."""
+
+
+@functools.cache
+def _rules() -> dict[str, tuple[Simplification, ...]]:
+    found: dict[str, list[Simplification]] = {}
+    for each in RULES:
+        term = parsed(each.before)
+        assert isinstance(term, tuple)
+        found.setdefault(term[0], []).append(each)
+    return {op: tuple(rules) for op, rules in found.items()}
+
+
+def replace(draft: Draft, rule: str, node: Node, value: int, note: str = "") -> None:
+    """Let a value that there is stand for what a node gives."""
+    made = draft.producer(value)
+    draft.rewrite(
+        rule, "eliminated", [node], [made] if made is not None else [],
+        {node.outputs[0]: value}, note,
+    )  # fmt: skip
+
+
+def lies_alike(draft: Draft, layouts: Layouts, node: Node, value: int) -> bool:
+    """Whether nobody can tell a value from the copy of it that a node makes."""
+    kind = layouts.of(value)
+    if kind == "dense" and _copies(draft, node, value):
+        return True
+    return layouts.harmless(node.outputs[0], kind)
+
+
+def _copies(draft: Draft, node: Node, value: int) -> bool:
+    """Whether an op keeps the order in which this operand lies."""
+    if not isinstance(ops.get(node.op).impl, np.ufunc) and node.op != "astype":
+        return False
+    return all(each == value or not draft.spec(each).shape for each in node.inputs)
+
+
+def _bound(draft: Draft, rule: Simplification, x: Any) -> bool:
+    if not isinstance(x, int) or np_kind(draft.spec(x).dtype) not in rule.kinds:
+        return False
+    if not rule.inner:
+        return True
+    made = draft.producer(x)
+    if made is None:
+        return False
+    whole = made.op == "astype" and np_kind(draft.spec(made.inputs[0]).dtype) in "biu"
+    return ("astype_whole" if whole else made.op) in rule.inner
+
+
+def np_kind(dtype: str) -> str:
+    """The kind of a NumPy dtype by its name; ``V`` for bfloat16 and its like."""
+    return _KINDS.get(dtype, "V")
+
+
+def _try(draft: Draft, layouts: Layouts, rule: Simplification, node: Node, signs: bool) -> bool:
+    if not rule.exact and not draft.options.allows(rule.name):
+        return False
+    if rule.signs and signs:
+        return False
+    match = find(draft, parsed(rule.before), node)
+    if match is None or not _bound(draft, rule, match.bound.get("x")):
+        return False
+    if node.op != "where" and not _one_dtype(draft, match):
+        return False
+    values = [each for each in match.bound.values() if isinstance(each, int)]
+    if feeds_weakly(draft, values):
+        return False
+    after, old = parsed(rule.after), node.outputs[0]
+    plan = planned(draft, layouts, after, match)
+    if plan is None or plan[0] != draft.spec(old):
+        return False
+    value = match.bound[after] if isinstance(after, str) else None
+    if match.inner and after == _inner_term(rule):
+        value = match.inner[-1].outputs[0]
+    if isinstance(value, int):
+        if rule.exact and not lies_alike(draft, layouts, node, value):
+            return False
+        replace(draft, rule.name, node, value)
+        return True
+    assert isinstance(after, tuple)
+    alike = plan[1] == layouts.of(old) == "rows" or (
+        _of_one(draft, node, match.inner) and _ufuncs(node.op, after[0])
+    )
+    if rule.exact and not alike and not layouts.harmless(old, plan[1]):
+        return False
+    value = make(draft, after, match)
+    made = draft.producer(value)
+    assert made is not None
+    draft.rewrite(rule.name, "rewritten", [node], [made], {old: value})
+    return True
+
+
+def _one_dtype(draft: Draft, match: Match) -> bool:
+    """Whether operands are of one dtype: others may bring NaN, or wrap before they round."""
+    x, y, c = (match.bound.get(each) for each in "xyc")
+    assert isinstance(x, int)
+    dtype = draft.spec(x).dtype
+    if isinstance(y, int) and draft.spec(y).dtype != dtype:
+        return False
+    return not isinstance(c, Scalar) or type(c.value) is int or np_kind(dtype) == "f"
+
+
+def _of_one(draft: Draft, node: Node, inner: list[Node]) -> bool:
+    """Whether all that some ufuncs take together is one array: they keep the order of that."""
+    made = {value for each in inner for value in each.outputs}
+    taken = {value for each in (node, *inner) for value in each.inputs if draft.spec(value).shape}
+    return len(taken - made) == 1 and _ufuncs(*(each.op for each in inner))
+
+
+def _ufuncs(*names: str) -> bool:
+    return all(isinstance(ops.get(each).impl, np.ufunc) for each in names)
+
+
+def _inner_term(rule: Simplification) -> Any:
+    term = parsed(rule.before)
+    return term[1] if isinstance(term, tuple) and len(term) == 2 else None
+
+
+# Rules that look at attributes
+
+
+def _identity(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
+    return "identity", node.inputs[0], True
+
+
+def _copy(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
+    return "copy", node.inputs[0], False
+
+
+def _broadcast(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
+    same = draft.spec(node.inputs[0]) == draft.spec(node.outputs[0])
+    return ("broadcast_same", node.inputs[0], True) if same else None
+
+
+_BITS: Final = {"float16": 11, "float32": 24, "float64": 53, "complex64": 24, "complex128": 53}
+
+
+def holds(narrow: str, wide: str) -> bool:
+    """Whether one dtype holds every number of another, each as itself."""
+    if narrow == wide:
+        return True
+    kinds = np_kind(narrow) + np_kind(wide)
+    if "V" in kinds:
+        return False
+    if kinds[0] == "b":
+        return True
+    one, other = np.dtype(narrow), np.dtype(wide)
+    if kinds in ("uu", "ii"):
+        return one.itemsize <= other.itemsize
+    if kinds == "ui":
+        return one.itemsize < other.itemsize
+    if kinds[0] in "iu" and kinds[1] in "fc":
+        exponent = 15 if wide == "float16" else 64
+        return one.itemsize * 8 - (kinds[0] == "i") <= min(_BITS[wide], exponent)
+    if kinds[0] in "fc" and kinds[1] in "fc" and kinds != "cf":
+        return _BITS[narrow] <= _BITS[wide]
+    return False
+
+
+def direct(first: str, middle: str, last: str) -> bool:
+    """Whether converting by way of ``middle`` gives what converting at once gives."""
+    if not holds(first, middle):
+        return False
+    if first == last or last == "bool":
+        return True
+    one, two, three = np_kind(first), np_kind(middle), np_kind(last)
+    if three in "iu":  # what does not fit is nobody's promise, unless whole numbers wrap
+        return one in "biu" and (two in "biu" or holds(first, last))
+    return three in "fc"
+
+
+def _astype(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
+    x, last = node.inputs[0], draft.spec(node.outputs[0]).dtype
+    before = draft.producer(x)
+    if draft.spec(x).dtype == last:
+        return "astype_same", x, False
+    if before is None or before.op != "astype":
+        return None
+    source = before.inputs[0]
+    first = draft.spec(source).dtype
+    if (before.phase == "recompute") != (node.phase == "recompute"):
+        return None
+    if feeds_weakly(draft, (source,)) or not direct(first, draft.spec(x).dtype, last):
+        return None
+    if first == last:
+        return "astype_back", source, False
+    now = draft.update(node, inputs=(source,))
+    draft.rewrite("astype_twice", "rewritten", [now], [now])
+    return None
+
+
+def _flip(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
+    before = draft.producer(node.inputs[0])
+    ndim = len(draft.spec(node.inputs[0]).shape)
+    if before is not None and before.op == "flip":
+        both = [set(axes("flip", _axis(each.attrs["axis"]), ndim)) for each in (before, node)]
+        if both[0] == both[1]:
+            return "flip_twice", before.inputs[0], True
+    return None
+
+
+def _axis(axis: Any) -> Any:
+    return tuple(axis) if isinstance(axis, list) else axis
+
+
+def _getitem(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
+    index = node.attrs["index"]
+    if all(each is Ellipsis or (type(each) is slice and each == slice(None)) for each in index):
+        return "getitem_all", node.inputs[0], True
+    return None
+
+
+def _joined(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
+    return ("concatenate_one", node.inputs[0], False) if len(node.inputs) == 1 else None
+
+
+def _extreme(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
+    """The largest of one."""
+    x = node.inputs[0]
+    shape = draft.spec(x).shape
+    gone = axes(node.op, _axis(node.attrs["axis"]), len(shape))
+    if any(shape[i] != 1 for i in gone) or feeds_weakly(draft, (x,)):
+        return None
+    if not shape or node.attrs["keepdims"]:
+        return "extreme_of_one", x, False
+    if Layouts(draft).of(x) != "rows":
+        return None
+    made = draft.add("reshape", [x], {"shape": draft.spec(node.outputs[0]).shape}, like=node)
+    draft.rewrite("extreme_of_one", "rewritten", [node], [made], {node.outputs[0]: made.outputs[0]})
+    return None
+
+
+def _whole(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
+    if np_kind(draft.spec(node.inputs[0]).dtype) not in "biu":
+        return None
+    if node.op == "round" and node.attrs["decimals"]:
+        return None
+    return "whole_already", node.inputs[0], False
+
+
+def _real(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
+    real = np_kind(draft.spec(node.inputs[0]).dtype) != "c"
+    return ("real_of_real", node.inputs[0], False) if real else None
+
+
+def _chain(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
+    """Two additions of, or multiplications by, Python scalars as one."""
+    args = call_of(node).args
+    if len(args) != 2 or not isinstance(args[0], int) or not isinstance(args[1], Scalar):
+        return None
+    before = draft.producer(args[0])
+    if before is None or before.op != node.op:
+        return None
+    inner = call_of(before).args
+    if not isinstance(inner[0], int) or not isinstance(inner[1], Scalar):
+        return None
+    one, two = inner[1].value, args[1].value
+    dtypes = {draft.spec(each).dtype for each in (inner[0], args[0], node.outputs[0])}
+    if len(dtypes) != 1 or {type(one), type(two)} - {int, float} or feeds_weakly(draft, inner[:1]):
+        return None
+    dtype = np.dtype(dtypes.pop()) if np_kind(min(dtypes)) in "iuf" else None
+    if dtype is None:
+        return None
+    both = one + two if node.op == "add" else one * two
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        both = (int(both) - info.min) % (1 << info.bits) + info.min
+        name, exact = "scalars_whole", True
+    else:
+        name, exact = "reassociate", node.op == "multiply" and _doubling(one) and _doubling(two)
+        name = "scalars_doubling" if exact else name
+        exact = exact and abs(both) < float(np.finfo(dtype).max)
+    if (not exact and not draft.options.allows("reassociate")) or not math.isfinite(both):
+        return None
+    made = call(draft, node.op, (inner[0], Scalar(both)), node)
+    draft.rewrite(name, "rewritten", [node], [made], {node.outputs[0]: made.outputs[0]})
+    return None
+
+
+def _doubling(number: float) -> bool:
+    """Whether it is a power of two from 1 on: multiplying by it rounds nothing."""
+    return abs(number) >= 1 and math.isfinite(number) and abs(math.frexp(number)[0]) == 0.5
+
+
+def _keep(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
+    args = call_of(node).args
+    if len(args) == 2 and isinstance(args[0], int) and full_of(draft, args[1], False):
+        layouts = Layouts(draft)
+        spec = draft.spec(node.outputs[0])
+        if draft.spec(args[0]) == spec and layouts.of(args[0]) == "rows":
+            made = call(draft, "zeros_like", (args[0],), node)
+            draft.rewrite(
+                "keep_none", "rewritten", [node], [made], {node.outputs[0]: made.outputs[0]}
+            )
+    return None
+
+
+SPECIAL: Final[dict[str, Stands]] = {
+    "identity": _identity, "copy": _copy, "broadcast_to": _broadcast, "astype": _astype,
+    "flip": _flip, "getitem": _getitem, "concatenate": _joined, "max": _extreme, "min": _extreme,
+    "round": _whole, "nan_to_num": _whole, "real": _real, "add": _chain, "multiply": _chain,
+    "keep": _keep,
+}  # fmt: skip
+ATTRIBUTES: Final = (
+    Rule("identity", "another name for a value"),
+    Rule("copy", "a copy that nobody can tell from what was copied"),
+    Rule("broadcast_same", "broadcast_to the shape that it has"),
+    Rule("astype_same", "astype to the dtype that it has"),
+    Rule("astype_back", "astype to a dtype that holds every number, and back"),
+    Rule("astype_twice", "astype by way of a dtype that holds every number"),
+    Rule("flip_twice", "flip along the same axes twice"),
+    Rule("getitem_all", "x[...], x[:]"),
+    Rule("concatenate_one", "concatenate of one array"),
+    Rule("extreme_of_one", "max or min over dimensions of size 1 -> reshape"),
+    Rule("real_of_real", "real(x) of what is real"),
+    Rule("scalars_whole", "(x + c) + d and (x * c) * d of integers -> one step"),
+    Rule("scalars_doubling", "(x * c) * d for powers of two from 1 on -> one step"),
+    Rule("keep_none", "keep(x, false) -> zeros_like(x)"),
+    Rule("reassociate", "(x + c) + d and (x * c) * d -> one step", exact=False),
+)
+
+
+@graph_pass(
+    "simplify",
+    stage=44,
+    help="shorter expressions for the same numbers",
+    again=True,
+    rules=(*described(), *ATTRIBUTES),
+)
+def simplify(draft: Draft) -> None:
+    """Apply rules to each node, in order, until none fits it."""
+    table, layouts = _rules(), Layouts(draft)
+    order = list(draft)
+    signs = any(node.op in _SIGNED for node in order)
+    for node in order:
+        if node.id not in draft:
+            continue
+        rules = table.get(node.op, ())
+        special = SPECIAL.get(node.op)
+        if not rules and special is None:
+            continue
+        now = draft.node(node.id)
+        if now.control_inputs:
+            continue  # who waits for it waits for more than its value
+        if any(_try(draft, layouts, rule, now, signs) for rule in rules) or special is None:
+            continue
+        found = special(draft, now)
+        if found is None:
+            continue
+        name, value, alike = found
+        if draft.spec(value) != draft.spec(now.outputs[0]) or feeds_weakly(draft, (value,)):
+            continue
+        if alike or lies_alike(draft, layouts, now, value):
+            replace(draft, name, now, value)
