@@ -30,7 +30,7 @@ from nodescope.registry import did_you_mean
 VARIABLE = "NODESCOPE_BACKEND"
 """The environment variable that overrides ``backend=`` of every compiled function."""
 
-DEFAULT = "plain"
+DEFAULT = "numpy"
 AUTO = "auto"
 
 
