@@ -72,16 +72,12 @@ def _lowered(draft: Draft, graph: Graph) -> tuple[Graph, list[str]]:
     last = [each for each in _LAST if each in draft.chosen]
     now, arrays = graph, elements_of(graph)
     rules: list[str] = []
-    for names in (*(chosen for _ in range(_ROUNDS)), last):
+    rounds: list[list[str]] = [*[chosen] * _ROUNDS, last]
+    for names in rounds:
         found = lower(now, arrays, names, draft.options)
-        if not found.rewrites:
-            if names is chosen and rules:
-                continue
-            if names is chosen and not last:
-                break
-            continue
-        rules += [f"{each.pass_name}/{each.rule}" for each in found.rewrites]
-        now, arrays = found.graph, dict(found.arrays)
+        if found.rewrites:
+            rules += [f"{each.pass_name}/{each.rule}" for each in found.rewrites]
+            now, arrays = found.graph, dict(found.arrays)
     return (_body(graph, now, arrays), rules) if rules else (graph, [])
 
 
@@ -192,8 +188,7 @@ def _prune(draft: Draft, node_id: int) -> None:
     node = draft.node(node_id)
     names = _BODIES[node.op]
     given = 1 if node.op == "cond" else 0
-    fixed = {"scan": lambda a: a["carries"] + a["columns"], "while_loop": lambda a: a["carries"],
-             "cond": lambda a: 0}[node.op](node.attrs)  # fmt: skip
+    fixed = sum(node.attrs[each] for each in ("carries", "columns") if each in node.attrs)
     graphs: list[Graph] = [node.attrs[each] for each in names]
     used = [
         {value for each in graph.nodes for value in each.inputs} | set(graph.outputs)

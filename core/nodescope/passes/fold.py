@@ -57,7 +57,7 @@ def _constant(draft: Draft, node: Node) -> bool:
         return False
     if any(isinstance(each, Graph) for each in node.attrs.values()):
         return False
-    most = draft.options.fold_bytes
+    most: int = draft.options.fold_bytes
     given = [draft.spec(each) for each in node.inputs]
     made = [draft.spec(each) for each in node.outputs]
     if any(not math.prod(each.shape) for each in given):
@@ -66,7 +66,7 @@ def _constant(draft: Draft, node: Node) -> bool:
 
 
 def _bytes(spec: TensorSpec) -> int:
-    return math.prod(spec.shape) * as_dtype(spec.dtype).itemsize
+    return math.prod(spec.shape) * int(as_dtype(spec.dtype).itemsize)
 
 
 def _fold(draft: Draft, node: Node) -> None:

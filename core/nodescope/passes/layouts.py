@@ -21,7 +21,7 @@ from nodescope.passes.draft import Draft
 
 Kind = Literal["rows", "stretched", "dense", "any"]
 """``rows``: in C order without gaps. ``stretched``: so, with some dimensions of stride 0.
-``dense``: without gaps, in whatever order. Each counts dimensions of size 1 as being where it likes."""
+``dense``: without gaps, in whatever order. Dimensions of size 1 count as being where they like."""
 
 EXACT: Final = frozenset(
     [
@@ -113,8 +113,8 @@ class Layouts:
                     self._known.setdefault(each, self._made(node, each, {}))
             found = self._known.get(value)
         if found is None:
-            node = self._draft.producer(value)
-            found = "any" if node is None else self._made(node, value, {})
+            maker = self._draft.producer(value)
+            found = "any" if maker is None else self._made(maker, value, {})
             self._known[value] = found
         return found
 

@@ -63,6 +63,7 @@ def _term(tree: ast.expr) -> Term:
         assert isinstance(inner, float)
         return -inner
     assert isinstance(tree, ast.Constant)
+    assert isinstance(tree.value, int | float)
     return float(tree.value)
 
 

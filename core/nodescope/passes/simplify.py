@@ -34,7 +34,7 @@ from nodescope.passes.patterns import (
 from nodescope.passes.simplify_rules import RULES, Simplification, described
 
 _SIGNED: Final = frozenset(["signbit", "copysign"])
-_KINDS: Final = {
+_KINDS: Final[dict[str, str]] = {
     np.dtype(each).name: np.dtype(each).kind for each in (*np.typecodes["AllInteger"], *"?efdFD")
 }
 Stands = Callable[[Draft, Node], tuple[str, int, bool] | None]
@@ -296,7 +296,7 @@ def _chain(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
         return None
     one, two = inner[1].value, args[1].value
     dtypes = {draft.spec(each).dtype for each in (inner[0], args[0], node.outputs[0])}
-    if len(dtypes) != 1 or {type(one), type(two)} - {int, float} or feeds_weakly(draft, inner[:1]):
+    if len(dtypes) != 1 or {type(one), type(two)} - {int, float} or feeds_weakly(draft, [inner[0]]):
         return None
     dtype = np.dtype(dtypes.pop()) if np_kind(min(dtypes)) in "iuf" else None
     if dtype is None:
