@@ -6,6 +6,7 @@ Invariant: describes what happened; nothing is traced or run for it.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nodescope.engine.static.entry import Entry
@@ -13,6 +14,8 @@ from nodescope.engine.static.report import Report, report_of
 from nodescope.engine.static.tracing import Traced
 from nodescope.engine.tensor import Tensor
 from nodescope.ir.graph import TensorSpec
+
+_MOST_NAMES = 6
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class Trace:
         lines = [f"trace {self.number}: {self.reason}"]
         lines.append(f"  call {self.call}{f' at {self.source}' if self.source else ''}, "
                      f"traced in {self.trace_ms:.1f} ms, run {_times(self.calls)}")  # fmt: skip
-        lines.append(f"  arguments: {', '.join(self.arguments) or 'none'}")
+        lines.append(f"  arguments: {_listed(self.arguments) or 'none'}")
         nodes = ", ".join(f"{count} {phase}" for phase, count in self.phases.items())
         lines.append(f"  nodes: {nodes or 'none'}")
         lines.extend(
@@ -81,11 +84,11 @@ class Trace:
             for each in self.constants
         )
         if self.captured:
-            lines.append("  captured: " + ", ".join(f"{c.name} {c.spec}" for c in self.captured))
+            lines.append("  captured: " + _listed([f"{c.name} {c.spec}" for c in self.captured]))
         if self.writes:
-            lines.append(f"  writes: {', '.join(self.writes)}")
+            lines.append(f"  writes: {_listed(self.writes)}")
         if self.grads:
-            lines.append(f"  sets .grad of: {', '.join(self.grads)}")
+            lines.append(f"  sets .grad of: {_listed(self.grads)}")
         if self.dynamic:
             lines.append(f"  {self.dynamic}")
         lines.extend(f"  {line}" for each in self.compiled for line in str(each).split("\n"))
@@ -174,6 +177,13 @@ def explained(number: int, record: Record) -> Trace:
         dynamic=record.dynamic,
         compiled=tuple(report_of(each, of) for of, each in entry.lowerings()),
     )  # fmt: skip
+
+
+def _listed(names: Sequence[str]) -> str:
+    """As many as one can read; the data holds all."""
+    rest = len(names) - _MOST_NAMES
+    shown = ", ".join(names[:_MOST_NAMES])
+    return f"{shown} and {rest} more" if rest > 0 else shown
 
 
 def _called(binding: int | Tensor, traced: Traced) -> str:
