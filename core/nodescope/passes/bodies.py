@@ -68,8 +68,8 @@ def _inside(draft: Draft, node_id: int) -> None:
 
 def _lowered(draft: Draft, graph: Graph) -> tuple[Graph, list[str]]:
     """A body after the passes, with the rules that fired; the same object if none did."""
-    chosen = [each for each in _INSIDE if each in draft.chosen]
-    last = [each for each in _LAST if each in draft.chosen]
+    chosen: list[str] = [each for each in _INSIDE if each in draft.chosen]
+    last: list[str] = [each for each in _LAST if each in draft.chosen]
     now, arrays = graph, elements_of(graph)
     rules: list[str] = []
     rounds: list[list[str]] = [*[chosen] * _ROUNDS, last]
