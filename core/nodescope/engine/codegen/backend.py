@@ -43,15 +43,17 @@ class Runner(Protocol):
     """A lowered graph, ready to run. Thread-safe.
 
     Attributes:
-        source: The text that was generated, or ``""``.
         memory: What intermediate results take, if it was planned.
         kernels: By id of each node of the lowered graph that is no leaf: the node alone. Gives
             bit for bit what `run` computes there.
     """
 
-    source: str
     memory: MemoryReport | None
     kernels: Mapping[int, Kernel]
+
+    @property
+    def source(self) -> str:
+        """The text that was generated, or ``""``."""
 
     def run(self, feeds: Sequence[Any]) -> list[Array]:
         """The graph's outputs.

@@ -113,7 +113,7 @@ class Plan:
         constants: Arrays by root.
         memory: Where what is in the arena stands.
         text: Without comments.
-        source: With them.
+        parts: With them.
         gemms: Whether a product is made.
     """
 
@@ -126,8 +126,13 @@ class Plan:
     constants: dict[int, Array] = field(default_factory=dict)
     memory: MemoryPlan = field(default_factory=MemoryPlan)
     text: str = ""
-    source: str = ""
+    parts: tuple[str, ...] = ()
     gemms: bool = False
+
+    @property
+    def source(self) -> str:
+        """The text to be read, with comments."""
+        return _readable("".join(self.parts))
 
 
 def plan_of(lowered: Lowered) -> Plan:
@@ -320,13 +325,15 @@ class _Planner:
             closing = ["return 0;", "}", ""]
             parts += ["\n", "\n".join(commented + closing)]
             plain.append("\n".join(run + closing))
+        if plan.segments:
+            plain.append(_CALL)
         body = "\n".join(plain)
         inside = body + helpers.text(self.needs)
         plan.gemms = "ns_sgemm(" in inside or "ns_dgemm(" in inside
         head = (products.HEAD if plan.gemms else "") + helpers.text(self.needs) + _TAKE
         plan.text = prelude.complete(f"{arrays.SNIPPET}{head}{body}")
         end = plan.text.rindex(body)
-        plan.source = _readable(plan.text[:end] + "".join(parts))
+        plan.parts = (plan.text[:end], *parts)
 
     def _number(self, i: int) -> int:
         if not hasattr(self, "_numbers"):
@@ -359,7 +366,8 @@ class _Planner:
 
 
 _TAKE = f"""
-NS_EXPORT i64 ns_take(void *list, char **t, void **kinds, void *type, i64 i) {{
+NS_EXPORT i64 ns_take(void *list, char **t, i64 i) {{
+  void **kinds = (void **)t[-2], *type = t[-1];
   for (const i64 n = ns_items(list); i < n; i++) {{
     if (!kinds[i]) continue;
     void *x = ns_list_item(list, i);
@@ -369,6 +377,13 @@ NS_EXPORT i64 ns_take(void *list, char **t, void **kinds, void *type, i64 i) {{
   }}
   return -1;
 }}
+"""
+
+
+_CALL = """
+NS_EXPORT i64 ns_call(void *list, char **t) {
+  return ns_take(list, t, 0) >= 0 ? -1 : ns_run0(t, 0);
+}
 """
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -21,10 +22,13 @@ from nodescope.engine.codegen.c_backend import blas, toolchain
 from nodescope.engine.codegen.c_backend.generate import Spot, Step, plan_of
 from nodescope.engine.codegen.interpret import kernel_of
 from nodescope.errors import CompilerError
+from nodescope.ir.graph import TensorSpec
 from nodescope.ops.op import Array
 from nodescope.passes.pipeline import Lowered
 
 _ALIGN = 64
+_BEFORE = 2
+_SMALL = 1 << 14  # bytes of all values up to which a call keeps the interpreter's lock
 _POINTER = ctypes.c_void_p
 
 
@@ -36,14 +40,19 @@ class _State:
     def __init__(self, runner: CRunner) -> None:
         plan = runner.plan
         self.arena = _aligned(plan.memory.arena_bytes)
-        self.table = (_POINTER * (1 + len(plan.slots)))()
+        # Before the addresses that C sees as ``t``: what arrays have to look like.
+        self.table = (_POINTER * (_BEFORE + 1 + len(plan.slots)))(*runner.fixed)
         self.numbers = (ctypes.c_double * max(len(runner.loose), 1))()
-        self.table[0] = self.arena.ctypes.data
+        self.put(0, self.arena.ctypes.data)
         for root, array in runner.constants.items():
-            self.table[plan.slots[root]] = array.ctypes.data
+            self.put(plan.slots[root], array.ctypes.data)
         for i, feed in enumerate(runner.loose):
-            self.table[1 + feed] = ctypes.addressof(self.numbers) + 8 * i
-        self.address = ctypes.addressof(self.table)
+            self.put(1 + feed, ctypes.addressof(self.numbers) + 8 * i)
+        self.address = ctypes.addressof(self.table) + 8 * _BEFORE
+
+    def put(self, slot: int, address: int) -> None:
+        """Note an address."""
+        self.table[_BEFORE + slot] = address
 
 
 def _aligned(size: int) -> Array:
@@ -63,7 +72,6 @@ class CRunner:
 
     def __init__(self, lowered: Lowered) -> None:
         self.plan = plan = plan_of(lowered)
-        self.source = plan.source
         self.library = toolchain.build(plan.text)
         graph = lowered.graph
         specs = {each.id: each.spec for each in graph.values}
@@ -88,17 +96,26 @@ class CRunner:
         kinds += [id(maker.args[1]) for maker in self._makers]
         self._held = [np.dtype(spec.dtype) for spec in self._feeds if _plain(spec.dtype)]
         self._kinds = (_POINTER * max(len(kinds), 1))(*kinds)
-        self._fixed = (ctypes.addressof(self._kinds), id(np.ndarray))
+        self.fixed = (ctypes.addressof(self._kinds), id(np.ndarray))
         self._pool: list[_State] = []
         memory = plan.memory
         self.memory: MemoryReport | None = MemoryReport(
             memory.arena_bytes, memory.unplanned_peak, memory.total_bytes, len(memory.in_place)
         )
+        self._outputs = self._sources(graph.inputs)
+        self._results = [each for kind, each in self._outputs if kind == "list"]
+        self._plain = len(self._results) == len(self._outputs) and min(
+            self._results, default=0
+        ) >= len(self._feeds)  # fmt: skip
         self._open()
         self.kernels: Mapping[int, Kernel] = _Kernels(self)
         self.python = {each.node.id: each.reason for each in plan.steps
                        if each.node is not None and each.reason}  # fmt: skip
-        self._outputs = self._sources(graph.inputs)
+
+    @functools.cached_property
+    def source(self) -> str:
+        """The text in C, to be read."""
+        return self.plan.source
 
     def _open(self) -> None:
         build, address = self.library.function, ctypes.c_void_p
@@ -107,16 +124,19 @@ class CRunner:
             if any(each is None or each.bits != 64 for each in found):
                 raise CompilerError(blas.missing() or "the BLAS of NumPy has 32-bit integers")
             build("ns_bind", address, address)(*(each.address for each in found if each))
-        self._take = build(
-            "ns_take", ctypes.py_object, address, address, address, ctypes.c_int64,
-            result=ctypes.c_int64, locked=True,
-        )  # fmt: skip
+        self._take = build("ns_take", ctypes.py_object, address, ctypes.c_int64,
+                           result=ctypes.c_int64, locked=True)  # fmt: skip
         self._segments = [
             build(f"ns_run{k}", address, address, result=ctypes.c_int64)
             for k in range(len(self.plan.segments))
         ]
-        self._whole = self._segments[0] if self.plan.segments == [(0, len(self.plan.steps))] else (
-            None)  # fmt: skip
+        whole = self.plan.segments == [(0, len(self.plan.steps))]
+        self._whole = self._segments[0] if whole else None
+        small = self.plan.memory.arena_bytes + sum(map(_bytes, self._feeds)) <= _SMALL
+        self._quick = None
+        if whole and small and self._plain and len(self._makers) == len(self._results):
+            self._quick = build("ns_call", ctypes.py_object, address, result=ctypes.c_int64,
+                                locked=True)  # fmt: skip
 
     def _sources(self, fed: Sequence[int]) -> list[tuple[str, Any]]:
         """Where each output comes from: a feed, a constant, a result, or a Python node."""
@@ -137,6 +157,18 @@ class CRunner:
 
     def run(self, feeds: Sequence[Any]) -> list[Array]:
         """See `Runner.run`."""
+        if self._quick is not None:
+            objects = [*feeds, *[make() for make in self._makers]]
+            try:
+                state = self._pool.pop()
+            except IndexError:
+                state = _State(self)
+            for number, place in enumerate(self.loose):
+                state.numbers[number] = objects[place]
+            if not self._quick(objects, state.address):
+                self._pool.append(state)
+                return [objects[each] for each in self._results]
+            feeds = objects[: len(self._feeds)]
         return self._run(feeds, 0)
 
     def run_timed(self, feeds: Sequence[Any], stamps: Array) -> list[Array]:
@@ -149,11 +181,12 @@ class CRunner:
             state = self._pool.pop()
         except IndexError:
             state = _State(self)
-        i = self._take(objects, state.address, *self._fixed, 0)
+        given = None if self._plain else [*objects]
+        i = self._take(objects, state.address, 0)
         while i >= 0:
             objects[i] = held = self._native(objects[i], i)
-            state.table[1 + i] = held.ctypes.data
-            i = self._take(objects, state.address, *self._fixed, i + 1)
+            state.put(1 + i, held.ctypes.data)
+            i = self._take(objects, state.address, i + 1)
         for number, place in enumerate(self.loose):
             state.numbers[number] = objects[place]
         made: dict[int, Array] = {}
@@ -164,9 +197,10 @@ class CRunner:
         self._pool.append(state)
         if failed:
             raise IndexError("an index points outside of the array")
+        if given is None:
+            return [objects[each] for each in self._results]
         return [
-            feeds[each] if kind == "list" and each < len(feeds) else objects[each]
-            if kind == "list" else made[each] if kind == "python" else each
+            given[each] if kind == "list" else made[each] if kind == "python" else each
             for kind, each in self._outputs
         ]  # fmt: skip
 
@@ -205,7 +239,7 @@ class CRunner:
                 stamps[2 * place + 1] = time.perf_counter_ns()
             for spot, each in zip(step.outputs, found, strict=True):
                 made[spot.root] = each
-                state.table[self.plan.slots[spot.root]] = each.ctypes.data
+                state.put(self.plan.slots[spot.root], each.ctypes.data)
             i, place = i + 1, place + 1
         return 0
 
@@ -236,6 +270,11 @@ class CRunner:
             flat[spot.offset :], spot.spec.shape, tuple(s * size for s in spot.strides)
         )
         return np.array(view, order="C")
+
+
+def _bytes(spec: TensorSpec) -> int:
+    size = np.dtype(spec.dtype).itemsize if _plain(spec.dtype) else 16
+    return math.prod(spec.shape) * size
 
 
 def _plain(dtype: str) -> bool:
