@@ -16,7 +16,7 @@ from nodescope import ops
 from nodescope.engine.codegen import backend
 from nodescope.engine.codegen.backend import Runner
 from nodescope.engine.codegen.interpret import PLAIN
-from nodescope.engine.codegen.numpy_backend import NUMPY
+from nodescope.engine.codegen.numpy_backend import NUMPY, place
 from nodescope.engine.codegen.numpy_backend.runner import LAYOUTS, NumpyRunner
 from nodescope.engine.control.body import constants_of, graph_of
 from nodescope.ir.graph import Graph, Node, TensorSpec, Value
@@ -151,7 +151,8 @@ def test_programs_with_feeds_of_other_layouts(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(numpy_programs.LARGE))
-def test_large_kernels_run_in_tiles(name: str) -> None:
+def test_large_kernels_run_in_tiles(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place, "TILED_FROM", 3 << 20)
     function, inputs = numpy_programs.LARGE[name]
     with np.errstate(all="ignore"):
         fast = check(function, *inputs, passes=None)

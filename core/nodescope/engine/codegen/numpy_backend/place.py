@@ -27,8 +27,9 @@ from nodescope.passes.memory import ALIGNMENT, MemoryPlan, Moment, plan_memory
 TILE_BYTES = 1 << 17
 """Of each operand of a tile: few enough that a dozen stay in the second cache."""
 
-TILED_FROM = 3 << 20
-"""Bytes that a kernel touches, from which on it runs in tiles: what no longer fits that cache."""
+TILED_FROM = 12 << 20
+"""Bytes of all results of a kernel and its operands, from which on it runs in tiles. Below, they
+come and go within the caches, and more calls cost more than they save."""
 
 
 @dataclass(eq=False)

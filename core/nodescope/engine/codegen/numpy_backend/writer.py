@@ -231,4 +231,6 @@ def planned(
 
 def clean(text: str) -> str:
     """Text as it may stand in a comment."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else "?" for c in text)
