@@ -67,17 +67,19 @@ def _term(tree: ast.expr) -> Term:
     return float(tree.value)
 
 
-def find(draft: Draft, term: Term, node: Node) -> Match | None:
-    """The pattern, if this is its outermost node."""
+def find(draft: Draft, term: Term, node: Node, args: Sequence[Operand]) -> Match | None:
+    """The pattern, if this is its outermost node, which has these operands."""
     found = Match(node)
-    return found if _matches(draft, term, node, found) else None
+    return found if _matches(draft, term, node, found, args) else None
 
 
-def _matches(draft: Draft, term: Term, node: Node, found: Match) -> bool:
+def _matches(
+    draft: Draft, term: Term, node: Node, found: Match, args: Sequence[Operand] | None = None
+) -> bool:
     assert isinstance(term, tuple)
     if term[0] != node.op:
         return False
-    args = call_of(node).args
+    args = call_of(node).args if args is None else args
     return len(args) == len(term) - 1 and all(
         _fits(draft, wanted, given, found) for wanted, given in zip(term[1:], args, strict=True)
     )

@@ -37,6 +37,7 @@ _SIGNED: Final = frozenset(["signbit", "copysign"])
 _KINDS: Final[dict[str, str]] = {
     np.dtype(each).name: np.dtype(each).kind for each in (*np.typecodes["AllInteger"], *"?efdFD")
 }
+Args = tuple[int | Scalar, ...]
 Stands = Callable[[Draft, Node], tuple[str, int, bool] | None]
 """Rule, the value that stands for the node's, and whether both lie alike by their nature."""
 
@@ -92,12 +93,14 @@ def np_kind(dtype: str) -> str:
     return _KINDS.get(dtype, "V")
 
 
-def _try(draft: Draft, layouts: Layouts, rule: Simplification, node: Node, signs: bool) -> bool:
+def _try(
+    draft: Draft, layouts: Layouts, rule: Simplification, node: Node, args: Args, signs: bool
+) -> bool:
     if not rule.exact and not draft.options.allows(rule.name):
         return False
     if rule.signs and signs:
         return False
-    match = find(draft, parsed(rule.before), node)
+    match = find(draft, parsed(rule.before), node, args)
     if match is None or not _bound(draft, rule, match.bound.get("x")):
         return False
     if node.op != "where" and not _one_dtype(draft, match):
@@ -382,7 +385,8 @@ def simplify(draft: Draft) -> None:
         now = draft.node(node.id)
         if now.control_inputs:
             continue  # who waits for it waits for more than its value
-        if any(_try(draft, layouts, rule, now, signs) for rule in rules) or special is None:
+        args = call_of(now).args
+        if any(_try(draft, layouts, rule, now, args, signs) for rule in rules) or special is None:
             continue
         found = special(draft, now)
         if found is None:
