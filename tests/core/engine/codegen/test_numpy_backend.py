@@ -29,7 +29,7 @@ Arrays = Sequence[Any]
 
 def same(one: Any, other: Any) -> bool:
     """Whether dtype, shape, strides and bits are the same."""
-    return (
+    return bool(
         one.dtype == other.dtype and one.shape == other.shape and one.strides == other.strides
         and one.tobytes() == other.tobytes()
     )  # fmt: skip

@@ -1,0 +1,105 @@
+"""What the back end numpy takes for granted: a ufunc gives each element the same bits, whether it
+runs over all at once or tile by tile, into other memory or over an operand, beside a Python number
+or the same number as a scalar of the dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nodescope import ops
+from nodescope.engine.codegen.numpy_backend.steps import Value, boxed
+
+UFUNCS = {
+    op.name: op.impl for op in ops.all_ops()
+    if isinstance(op.impl, np.ufunc) and op.impl.signature is None and op.impl.nout == 1
+} | {"tanh": np.tanh}  # fmt: skip
+DTYPES = [
+    "float16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool", "complex64",
+    "complex128",
+]  # fmt: skip
+PAIRS = [(name, dtype) for name in sorted(UFUNCS) for dtype in DTYPES]
+SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 1.0, -1.0, 0.5, 89.0, 710.0, 1e6, 1e15]
+
+
+def defined(name: str, dtype: str) -> bool:
+    """Whether a ufunc has a loop for operands of a dtype."""
+    ufunc = UFUNCS[name]
+    try:
+        ufunc(*[np.ones(1, dtype)] * ufunc.nin)
+    except TypeError:
+        return False
+    return True
+
+
+def drawn(dtype: str, size: int, seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    kind = np.dtype(dtype).kind
+    if kind == "b":
+        return rng.random(size) > 0.5
+    if kind in "iu":
+        return rng.integers(0, 100, size).astype(dtype)
+    if kind == "c":
+        return (drawn("float64", size, seed) + 1j * drawn("float64", size, seed + 9)).astype(dtype)
+    found = rng.standard_normal(size) * 10.0 ** rng.integers(-6, 7, size)
+    at = rng.random(size) < 0.02
+    found[at] = rng.choice(SPECIAL, at.sum())
+    return found.astype(dtype)
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether bits are equal, but for what is inside of a NaN."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    if one.dtype.kind == "c":
+        return equal(one.real, other.real) and equal(one.imag, other.imag)
+    if one.dtype.kind != "f":
+        return bool(np.array_equal(one, other))
+    both = np.isnan(one) & np.isnan(other)
+    return bool(np.all(both | ((one == other) & (np.signbit(one) == np.signbit(other)))))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "dtype"), [p for p in PAIRS if defined(*p)])
+def test_pieces_and_places_change_no_bit(name: str, dtype: str) -> None:
+    ufunc, size = UFUNCS[name], 20_013
+    operands = [drawn(dtype, size, seed) for seed in range(ufunc.nin)]
+    with np.errstate(all="ignore"):
+        whole = ufunc(*operands)
+        for tile in (4096, 64 * 7):
+            parts, scratch = np.empty_like(whole), np.empty(tile, whole.dtype)
+            for i in range(0, size, tile):
+                cut = [each[i : i + tile] for each in operands]
+                ufunc(*cut, out=scratch[: len(cut[0])])
+                parts[i : i + tile] = scratch[: len(cut[0])]
+            assert equal(parts, whole)
+        for port, each in enumerate(operands):
+            if each.dtype == whole.dtype:
+                given = list(operands)
+                given[port] = over = each.copy()
+                ufunc(*given, out=over)
+                assert equal(over, whole)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", sorted(n for n, u in UFUNCS.items() if u.nin == 2))
+def test_a_boxed_number_promotes_as_the_number(name: str, dtype: str) -> None:
+    ufunc, x = UFUNCS[name], drawn(dtype, 257, 0)
+    for number in (2, 0, -3, 0.5, -0.0, 1e6, 1e300, float("inf"), float("nan"), True, 1 << 40):
+        for args in ((x, number), (number, x)):
+            values = tuple(Value(1, e, None, None) if e is x else e for e in args)
+            given = [x if e.__class__ is Value else e for e in boxed(ufunc, values)]
+            with np.errstate(all="ignore"):
+                outcomes = []
+                for each in (args, given):
+                    try:
+                        outcomes.append(ufunc(*each))
+                    except (TypeError, ValueError, OverflowError) as refused:
+                        outcomes.append(type(refused))
+            if isinstance(outcomes[0], type):
+                assert outcomes[0] is outcomes[1]
+            else:
+                assert equal(*outcomes), (args[1], given)
