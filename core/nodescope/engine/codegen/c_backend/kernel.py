@@ -16,7 +16,7 @@ import numpy as np
 
 from nodescope.engine.codegen.c_backend import products
 from nodescope.engine.codegen.c_backend.loops import Loops
-from nodescope.engine.codegen.c_backend.schedule import Group, Stage, arguments, results, schedule
+from nodescope.engine.codegen.c_backend.schedule import Group, Stage, schedule
 from nodescope.engine.codegen.c_backend.unit import Call, Gemm, Place, Sizes, Unit, Val
 
 ALIGN = 64
@@ -51,9 +51,9 @@ def settle(unit: Unit) -> None:
     wanted = {each.base for each in unit.outputs}
     kept = []
     for prim in reversed(unit.prims):
-        if any(out.base in wanted for out in results(prim)):
+        if any(out.base in wanted for out in prim.writes):
             kept.append(prim)
-            wanted.update(each.base for each in arguments(prim))
+            wanted.update(each.base for each in prim.reads)
     unit.prims = kept[::-1]
 
 
@@ -144,11 +144,11 @@ def stored(stages: Sequence[Stage], outputs: Sequence[Val]) -> set[Val]:
     for stage in stages:
         if isinstance(stage, Group):
             for prim in stage.members:
-                needed.update(each.base for each in arguments(prim) if stage.register(each) is None)
+                needed.update(each.base for each in prim.reads if stage.register(each) is None)
                 if isinstance(prim, Place):
                     needed.add(prim.out.base)
         else:
-            needed.update(each.base for each in (*arguments(stage), *results(stage)))
+            needed.update(each.base for each in (*stage.reads, *stage.writes))
     return needed
 
 

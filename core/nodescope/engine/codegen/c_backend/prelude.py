@@ -280,7 +280,7 @@ _DEFINED = {found[1]: found[0] for found in _START.finditer(_all() + "\n")}
 FUNCTIONS = frozenset(_DEFINED)
 """Names of all functions."""
 
-_CALL = re.compile(r"\b(?:ns_\w+)(?=\()")
+_CALL = re.compile(r"ns_\w+(?=\()")  # a literal beginning: found fast
 
 _STAMPED = re.compile(r"\bns_(stamp|settle)\(")
 

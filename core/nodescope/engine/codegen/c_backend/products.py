@@ -10,7 +10,7 @@ Invariant: the same call for the same shapes and strides, whoever calls.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,6 @@ from nodescope.engine.codegen.c_backend.unit import (
     Map,
     NoKernel,
     Place,
-    Prim,
     Sizes,
     Unit,
     Val,
@@ -147,12 +146,12 @@ def fold(unit: Unit) -> None:
     """Let products be added to what they are added to, where nobody else reads them."""
     users: dict[Val, int] = {}
     for prim in unit.prims:
-        for v in _read(prim):
+        for v in prim.reads:
             users[v.base] = users.get(v.base, 0) + 1
     for v in unit.outputs:
         users[v.base] = users.get(v.base, 0) + 1
     looped = {
-        v.base for prim in unit.prims if not isinstance(prim, Gemm | Call) for v in _read(prim)
+        v.base for prim in unit.prims if not isinstance(prim, (Gemm, Call)) for v in prim.reads
     }
     made = {prim.out.base: prim for prim in unit.prims if isinstance(prim, Gemm)}
     scaled: dict[Val, Map] = {}
@@ -224,19 +223,7 @@ def _before(unit: Unit, v: Arg, at: int) -> bool:
     """Whether a value is there before a primitive of this number."""
     if not isinstance(v, Val):
         return True
-    return all(v.base is not out.base for prim in unit.prims[at:] for out in _written(prim))
-
-
-def _read(prim: Prim) -> Iterable[Val]:
-    from nodescope.engine.codegen.c_backend.schedule import arguments
-
-    return arguments(prim)
-
-
-def _written(prim: Prim) -> Iterable[Val]:
-    from nodescope.engine.codegen.c_backend.schedule import results
-
-    return results(prim)
+    return all(v.base is not out.base for prim in unit.prims[at:] for out in prim.writes)
 
 
 TABLE: dict[str, Lower] = {"matmul": _matmul}

@@ -17,7 +17,7 @@ import numpy as np
 
 from nodescope.engine.codegen.c_backend import kernel, primitives, products
 from nodescope.engine.codegen.c_backend.kernel import ALIGN, Body, Memory
-from nodescope.engine.codegen.c_backend.schedule import arguments, results, schedule
+from nodescope.engine.codegen.c_backend.schedule import schedule
 from nodescope.engine.codegen.c_backend.unit import (
     Call,
     Gemm,
@@ -93,7 +93,7 @@ class _Scan:
         unit = self.unit
         reads: dict[Val, int] = {}
         for prim in unit.prims:
-            for v in arguments(prim):
+            for v in prim.reads:
                 reads[v.base] = reads.get(v.base, 0) + 1
         for v in self.ends:
             reads[v.base] = reads.get(v.base, 0) + 1
@@ -168,7 +168,7 @@ class _Scan:
         if column is not None:
             return column
         base = v.base
-        if not any(base is out.base for prim in self.unit.prims for out in results(prim)):
+        if not any(base is out.base for prim in self.unit.prims for out in prim.writes):
             return None
         known = next((stack for value, stack in self.stacks if value is base), None)
         stack = known or self._fresh((self.length, *base.shape), base.dtype)

@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nodescope.engine.codegen.c_backend.unit import (
-    Arg,
     Call,
     Gemm,
     Map,
     Place,
-    Prim,
     Reduce,
     Sizes,
     Unit,
@@ -79,7 +77,7 @@ class Group:
             self.space = grown
         used: set[Val] = set()
         known = {id(each) for each in ready}
-        for each in arguments(prim):
+        for each in prim.reads:
             held = self.register(each)
             if held is None and id(each) not in known:
                 self.space, self.registers, self.split = before
@@ -116,7 +114,7 @@ class Group:
         alone = all(n == 1 for n in self.space)
         if alone and not self.reduced and all(isinstance(m, Map) for m in self.members):
             return shape if len(shape) >= len(self.space) else None
-        if held is None or isinstance(prim, Reduce | Place):
+        if held is None or isinstance(prim, (Reduce, Place)):
             return None
         fits = all(a in (1, b) for a, b in zip(held, self.space, strict=True))
         return self.space if fits else None
@@ -127,7 +125,7 @@ class Group:
             return False
         if all(n == 1 for n in own):
             return True
-        held = [self.register(each) for each in arguments(prim)]
+        held = [self.register(each) for each in prim.reads]
         return any(each is not None and self.registers[each] == own for each in held)
 
 
@@ -145,23 +143,6 @@ def aligned(shape: Sizes, rank: int) -> Sizes | None:
 def shape_of(prim: Map | Reduce | Place) -> Sizes:
     """What a primitive goes over."""
     return prim.out.shape if isinstance(prim, Map) else prim.arg.shape
-
-
-def arguments(prim: Prim) -> list[Val]:
-    """The values that it reads."""
-    args: tuple[Arg | None, ...]
-    if isinstance(prim, Map | Call):
-        args = prim.args
-    elif isinstance(prim, Gemm):
-        args = (prim.a, prim.b, prim.scale)
-    else:
-        args = (prim.arg,)
-    return [each for each in args if isinstance(each, Val)]
-
-
-def results(prim: Prim) -> tuple[Val, ...]:
-    """The values that it writes."""
-    return prim.outs if isinstance(prim, Call) else (prim.out,)
 
 
 def _split(space: Sizes, reduced: dict[Val, frozenset[int]], exact: set[Val]) -> int | None:
@@ -188,12 +169,12 @@ def schedule(unit: Unit) -> list[Stage]:
         return ready.get(v.base, -1)
 
     for prim in unit.prims:
-        if isinstance(prim, Gemm | Call):
+        if isinstance(prim, (Gemm, Call)):
             stages.append(prim)
-            for out in results(prim):
+            for out in prim.writes:
                 ready[out.base] = len(stages) - 1
             continue
-        args = arguments(prim)
+        args = prim.reads
         first = max((written(each) for each in args), default=0)
         if isinstance(prim, Place):
             first = max(first, written(prim.out))

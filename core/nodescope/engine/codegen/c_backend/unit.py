@@ -88,16 +88,22 @@ class Val:
 Arg = Val | bool | int | float
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class Map:
     """Elements from elements."""
 
     out: Val
     args: tuple[Arg, ...]
     how: Expression
+    reads: tuple[Val, ...] = ()
+    writes: tuple[Val, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.reads = tuple([each for each in self.args if each.__class__ is Val])
+        self.writes = (self.out,)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class Reduce:
     """One element from those along axes of its argument, which are gone in ``out``."""
 
@@ -105,18 +111,28 @@ class Reduce:
     arg: Val
     axes: Sizes
     how: How
+    reads: tuple[Val, ...] = ()
+    writes: tuple[Val, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.reads, self.writes = (self.arg,), (self.out,)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class Place:
     """A value into a part of memory; ``plus``: with 0 added, as a sum with zeros does it."""
 
     out: Val
     arg: Val
     plus: bool = False
+    reads: tuple[Val, ...] = ()
+    writes: tuple[Val, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.reads, self.writes = (self.arg,), (self.out,)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class Gemm:
     """``out = alpha * scale * a @ b``, added to what is there if ``add``.
 
@@ -130,9 +146,15 @@ class Gemm:
     alpha: float = 1.0
     scale: Val | None = None
     add: bool = False
+    reads: tuple[Val, ...] = ()
+    writes: tuple[Val, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.reads = (self.a, self.b) if self.scale is None else (self.a, self.b, self.scale)
+        self.writes = (self.out,)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class Call:
     """A function of C.
 
@@ -149,9 +171,15 @@ class Call:
     text: str
     needs: tuple[str, ...] = ()
     fails: bool = False
+    reads: tuple[Val, ...] = ()
+    writes: tuple[Val, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.reads, self.writes = self.args, self.outs
 
 
 Prim = Map | Reduce | Place | Gemm | Call
+"""``reads`` and ``writes`` are the values among its operands and its results."""
 
 
 @dataclass
