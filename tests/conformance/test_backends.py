@@ -11,12 +11,12 @@ from collections.abc import Callable
 import pytest
 
 from nodescope.engine.codegen.backend import Backend, all_backends
-from nodescope.passes import fuse
 from tests.conformance.graphs import Case
 from tests.conformance.graphs.backend_checks import check_backend, check_threads
 from tests.conformance.graphs.networks import NETWORKS, gradient_cases, network
 from tests.conformance.graphs.single import every_op
 from tests.conformance.graphs.suite import holds, seeds
+from tests.conformance.planted.detectors import small_tiles
 
 USABLE = [each for each in all_backends() if not each.missing()]
 QUICK = [each for each in USABLE if each.exact]
@@ -42,7 +42,7 @@ def test_random_graphs(backend: Backend, first: int) -> None:
 @pytest.mark.parametrize("backend", QUICK, ids=name)
 def test_kernels_of_any_size(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every array were large enough to be worth a loop over tiles."""
-    monkeypatch.setattr(fuse, "TILED", 1)
+    small_tiles(monkeypatch)
     holds(lambda case: check_backend(case, backend), seeds(0, count_of(backend)))
 
 

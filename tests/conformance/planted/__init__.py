@@ -47,6 +47,6 @@ def planted(
 
 def all_planted() -> tuple[Planted, ...]:
     """Every fault."""
-    from tests.conformance.planted import in_back_ends, in_passes  # noqa: F401, PLC0415
+    from tests.conformance.planted import in_back_ends, in_passes  # noqa: F401
 
     return tuple(each for _, each in PLANTED.items())

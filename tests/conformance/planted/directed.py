@@ -94,9 +94,9 @@ def copies(m: Making) -> list[int | None]:
     turned = m.one("transpose", (x,), axes=None)
     copy = m.one("copy", (turned,))
     same = m.one("multiply", (copy, Scalar(1.0)))
-    half = m.one("multiply", (x, Scalar(0.3)))
+    parts = [m.one("multiply", (x, Scalar(each))) for each in (0.3, 0.7, 1.7, 2.9)]
     return [
-        m.one("sum", (v,), axis=None, keepdims=False) for v in (turned, copy, same, x, half)
+        m.one("sum", (v,), axis=None, keepdims=False) for v in (turned, copy, same, x, *parts)
     ]  # fmt: skip
 
 
@@ -164,6 +164,16 @@ def chain(m: Making) -> list[int | None]:
     return [now, early, m.one("reciprocal", (m.one("add", (early, Scalar(1.0))),)), x]
 
 
+def exact(m: Making) -> list[int | None]:
+    """What must be the same to the bit in any back end."""
+    x, y = m.input(_x((37,))), m.input(_x((37,), seed=1))
+    now = x
+    for number in (0.123456789, 3.3333333, 0.7654321):
+        now = m.one("add", (m.one("multiply", (now, Scalar(number))), y)) or now
+        now = m.one("subtract", (Scalar(1.2345678), m.one("multiply", (now, x)))) or now
+    return [now, m.one("greater", (now, Scalar(0.1)))]
+
+
 def held(m: Making) -> list[int | None]:
     """Values and views of them that are used long after they were made."""
     x = m.input(_x((16, 16)))
@@ -174,7 +184,7 @@ def held(m: Making) -> list[int | None]:
     only = m.one("transpose", (m.one("multiply", (c, Scalar(0.25))),), axes=None)
     d = m.one("subtract", (c, x))
     e = m.one("matmul", (d, b))
-    f = m.one("add", (e, view))
+    f = m.one("add", (m.one("add", (e, view)), only))
     g = m.one("multiply", (f, a))
     top = m.one("getitem", (g,), index=(slice(1, 9),))
     h = m.one("add", (m.one("matmul", (g, d)), b))
@@ -223,7 +233,7 @@ def strong_numbers(m: Making) -> list[int | None]:
 
 DIRECTED: tuple[Callable[[Making], list[int | None]], ...] = (
     neutral_numbers, itself, casts, twins, again, orders, copies, constants, waiting, diamond,
-    rows, chain, held, returned, spread_out, strong_numbers,
+    rows, chain, exact, held, returned, spread_out, strong_numbers,
 )  # fmt: skip
 
 

@@ -5,11 +5,13 @@ Invariant: each replaces real code of `nodescope.engine.codegen` or of `nodescop
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from nodescope.engine.codegen.c_backend import layouts, loops, prelude, toolchain
 from nodescope.engine.codegen.numpy_backend import expand, place, runner, steps, tile_text
 from nodescope.engine.codegen.numpy_backend.writer import Writer
 from nodescope.passes import memory
@@ -121,3 +123,86 @@ def _(patch: Patch) -> None:
         tiled.offsets = dict.fromkeys(tiled.offsets, 0)
 
     patch.setattr(place, "_plan_tile", together)
+
+
+def _in_c(patch: Patch, function: str, old: str, new: str) -> None:
+    text = prelude._DEFINED[function]
+    assert old in text, f"{function} has changed"
+    patch.setitem(prelude._DEFINED, function, text.replace(old, new))
+
+
+@planted("c_nan_lost", found_by="c", help="a maximum in C does not see NaN")
+def _(patch: Patch) -> None:
+    _in_c(patch, "ns_maximum_f32", "(a > b) | (a != a)", "a > b")
+
+
+@planted("c_where", found_by="c", help="where chooses the other operand")
+def _(patch: Patch) -> None:
+    _in_c(patch, "ns_where_f32", "c ? a : b", "c ? b : a")
+
+
+@planted("c_ulps", found_by="c", help="tanh is off by a few hundred units in the last place")
+def _(patch: Patch) -> None:
+    text = prelude._DEFINED["ns_tanh_f32"]
+    changed = text.replace("ns_tanh_f32(f32", "ns_true_tanh_f32(f32")
+    wrong = "\nNS_INLINE f32 ns_tanh_f32(f32 x) { return ns_true_tanh_f32(x) * 1.00003f; }\n"
+    patch.setitem(prelude._DEFINED, "ns_tanh_f32", changed + wrong)
+
+
+@planted("c_contraction", found_by="c", help="a * b + c is rounded once")
+def _(patch: Patch) -> None:
+    find = toolchain.compiler
+
+    def careless() -> Any:
+        found = find()
+        flags = tuple(each.replace("contract=off", "contract=fast") for each in found.flags)
+        return dataclasses.replace(found, flags=flags, key=f"{found.key}-contracted")
+
+    patch.setattr(toolchain, "compiler", careless)
+
+
+@planted("c_start", found_by="c", help="a maximum begins with 0")
+def _(patch: Patch) -> None:
+    start = loops.start
+    patch.setattr(loops, "start", lambda each: "0" if each.how == "max" else start(each))
+
+
+@planted("c_reduced_nan", found_by="c", help="a reduction in C loses NaN")
+def _(patch: Patch) -> None:
+    added = loops.added
+    patch.setattr(loops, "added", lambda each, total, x: added(each, total, x).split(" n")[0])
+
+
+@planted("c_literal", found_by="c", help="numbers stand in C with four digits")
+def _(patch: Patch) -> None:
+    literal = loops.literal
+
+    def short(value: Any, dtype: str) -> str | None:
+        if isinstance(value, float) and np.isfinite(value):
+            value = float(f"{value:.4g}")
+        return literal(value, dtype)
+
+    patch.setattr(loops, "literal", short)
+
+
+@planted("range_too_short", found_by="c", help="a value's place is free at its last use")
+def _(patch: Patch) -> None:
+    ranges = memory.live_ranges
+
+    def short(moments: Any, bases: Any = None) -> dict[int, tuple[int, int]]:
+        found = ranges(moments, bases)
+        return {v: (first, max(first, last - 1)) for v, (first, last) in found.items()}
+
+    patch.setattr(memory, "live_ranges", short)
+
+
+@planted("c_axes", found_by="c", help="a transpose in C turns the wrong way")
+def _(patch: Patch) -> None:
+    viewed = layouts.viewed
+
+    def wrong(name: str, attrs: dict[str, Any], shape: Any, strides: Any, out: Any) -> Any:
+        if name == "transpose" and attrs["axes"] is not None:
+            attrs = {"axes": tuple(int(each) for each in np.argsort(attrs["axes"]))}
+        return viewed(name, attrs, shape, strides, out)
+
+    patch.setattr(layouts, "viewed", wrong)

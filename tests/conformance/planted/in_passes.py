@@ -247,9 +247,7 @@ def _(patch: Patch) -> None:
     patch.setattr(Clusters, "apart", lambda self, clusters: None)
 
 
-@planted(
-    "fusion_output", found_by="c passes", help="a kernel gives out the last of its values only"
-)
+@planted("fusion_output", found_by="c passes", help="a kernel gives out only its last value")
 def _(patch: Patch) -> None:
     given_out = kernel.given_out
     patch.setattr(kernel, "given_out", lambda draft, members: given_out(draft, members)[-1:])
@@ -296,9 +294,7 @@ def _(patch: Patch) -> None:
     patch.setattr(pipeline, "with_origins", lambda graph, origins: graph)
 
 
-@planted(
-    "redirect", found_by="passes", help="of the users of a value one is not told of its new one"
-)
+@planted("redirect", found_by="passes", help="one user of a value goes on with the old one")
 def _(patch: Patch) -> None:
     users = Draft.users
     patch.setattr(Draft, "users", lambda self, value: users(self, value)[1:])

@@ -1,0 +1,32 @@
+"""Options of the tests: ``--planted NAME`` puts a fault into the compiler for a whole run.
+
+Invariant: without it nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--planted", metavar="NAME",
+        help="run with a fault planted into the compiler; see tests/conformance/planted",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session", autouse=True)
+def planted_fault(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The fault that was asked for, for the whole session."""
+    name = request.config.getoption("--planted")
+    if not name:
+        yield
+        return
+    from tests.conformance.planted import PLANTED, all_planted
+
+    all_planted()
+    with pytest.MonkeyPatch.context() as patch:
+        PLANTED.get(name).plant(patch)
+        yield
