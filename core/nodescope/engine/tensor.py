@@ -22,6 +22,7 @@ from nodescope.engine.source import where
 from nodescope.engine.state import current
 from nodescope.errors import DtypeError, ShapeError, UnsupportedError, UsageError
 from nodescope.ir.graph import TensorSpec
+from nodescope.ops.dtypes import name_of
 from nodescope.ops.lowprecision import foreign, low
 from nodescope.ops.op import Array, Op
 
@@ -419,7 +420,7 @@ def check_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def spec_of(value: Any) -> Any:
     """The spec of a tensor; a Python scalar stays what it is."""
     if value.__class__ is Tensor or value.__class__ is Written:
-        return TensorSpec(value.data.shape, value.data.dtype.name)
+        return TensorSpec(value.data.shape, name_of(value.data.dtype))
     return value
 
 

@@ -24,7 +24,7 @@ __all__ = ["RAW", "Op", "Sample", "all_ops", "get", "register"]
 _registry: Registry[Op] = Registry("op")
 _loading = threading.RLock()
 _loaded = False
-_SHARED = {"op", "shapes", "rules", "ufunc", "lowprecision", "checking", "calls"}
+_SHARED = {"op", "shapes", "rules", "ufunc", "lowprecision", "checking", "calls", "dtypes"}
 
 
 def register(op: Op) -> Op:

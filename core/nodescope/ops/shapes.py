@@ -12,6 +12,7 @@ import numpy as np
 
 from nodescope.errors import BoundsError, DtypeError, ShapeError
 from nodescope.ir.graph import TensorSpec
+from nodescope.ops.dtypes import name_of
 from nodescope.ops.op import Infer, Operand
 
 Axis = int | tuple[int, ...] | None
@@ -71,7 +72,7 @@ def tensor_spec(operand: Operand) -> TensorSpec:
     """The spec of an operand that may not be a bare number; a number counts as NumPy's own."""
     if isinstance(operand, TensorSpec):
         return operand
-    return TensorSpec((), np.result_type(operand).name)
+    return TensorSpec((), name_of(np.result_type(operand)))
 
 
 def promoted(operands: Sequence[Operand]) -> np.dtype[Any]:
@@ -86,7 +87,7 @@ def like_ufunc(name: str, ufunc: np.ufunc) -> Infer:
 
     def infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
         shape = broadcast(name, specs)
-        return TensorSpec(shape, resolve(name, ufunc, specs).name)
+        return TensorSpec(shape, name_of(resolve(name, ufunc, specs)))
 
     return infer
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
+from nodescope.ops.dtypes import name_of
 from nodescope.ops.op import Op, Operand, Rule, one_per_output
 from nodescope.ops.shapes import broadcast, dtype_of, like_ufunc, named
 
@@ -66,6 +67,6 @@ def _several(name: str, ufunc: np.ufunc) -> Any:
             found = ufunc.resolve_dtypes((*dtypes, *(None,) * ufunc.nout))
         except TypeError:
             raise named(name, dtypes) from None
-        return tuple(TensorSpec(shape, each.name) for each in found[ufunc.nin :])
+        return tuple(TensorSpec(shape, name_of(each)) for each in found[ufunc.nin :])
 
     return infer

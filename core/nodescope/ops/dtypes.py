@@ -1,0 +1,20 @@
+"""Names of dtypes, remembered: NumPy puts a dtype's name together anew whenever it is asked.
+
+Invariant: a function of the dtype alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_names: dict[np.dtype[Any], str] = {}
+
+
+def name_of(dtype: np.dtype[Any]) -> str:
+    """``dtype.name``, as in `TensorSpec.dtype`."""
+    found = _names.get(dtype)
+    if found is None:
+        found = _names[dtype] = dtype.name
+    return found
