@@ -8,10 +8,9 @@ bound that `BOUNDS` states holds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from nodescope.engine.codegen.c_backend import layouts, products, windows
 from nodescope.engine.codegen.c_backend.unit import Arg, Call, How, NoKernel, Sizes, Unit, Val
@@ -107,7 +106,7 @@ def _numbers(unit: Unit, x: Val, how: How) -> Val:
 
 
 def _mean(unit: Unit, x: Val, axes: Sizes, keepdims: bool, dtype: str, less: float = 0) -> Val:
-    count = int(np.prod([x.shape[i] for i in axes], dtype=np.int64))
+    count = math.prod(x.shape[i] for i in axes)
     total = unit.reduce("sum", unit.cast(x, dtype), axes, keepdims, dtype)
     return unit.map("divide", total, float(max(count - less, 0)))
 
@@ -164,8 +163,7 @@ def _arg(name: str) -> Lower:
 
 def _around(shape: Sizes, axis: int) -> tuple[int, int]:
     """How many elements there are before and behind an axis."""
-    before = int(np.prod(shape[:axis], dtype=np.int64))
-    return before, int(np.prod(shape[axis + 1 :], dtype=np.int64))
+    return math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
 
 
 # Normalisations

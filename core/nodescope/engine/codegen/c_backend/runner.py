@@ -253,7 +253,7 @@ class CRunner:
             whole = self.constants[root]
         elif root in slots:
             whole = objects[slots[root] - 1]
-            if spot.loose or (root in inputs and spot.whole):
+            if spot.loose or (spot.whole and whole.shape == spot.spec.shape and root in inputs):
                 return whole
         else:
             offset = self.plan.memory.offsets[root]

@@ -53,6 +53,7 @@ class Walk:
         self.group, self.needed = group, needed
         self.pointer, self.scratch = pointer, scratch
         self.lines: list[str] = []
+        self._known: dict[Val, Val | None] = {}
         self.space = group.space
         rank = len(self.space)
         self.rows = [i for i in range(group.split) if self.space[i] != 1]
@@ -97,7 +98,9 @@ class Walk:
         return 1 if any(strides[i] for i in self.rows) else 0
 
     def _held(self, v: Val) -> Val | None:
-        return self.group.register(v)
+        if v not in self._known:
+            self._known[v] = self.group.register(v)
+        return self._known[v]
 
     def _at(self, v: Arg) -> tuple[int, int]:
         """Level and sweep of an argument."""
