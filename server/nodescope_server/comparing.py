@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 _KEPT = 4
 
-Side = Annotated[str, Query(max_length=64, description="Id of the run, 16 hexadecimal digits.")]
+Side = Annotated[str, Query(description="Id of the run, 16 hexadecimal digits.")]
 
 
 class FunctionInfo(msgspec.Struct, frozen=True):

@@ -25,6 +25,10 @@ ROUTES = (
     "/api/runs/{run}/logs",
     "/api/runs/{run}/export.svg",
     "/api/runs/{run}/export.dot",
+    "/api/runs/{run}/functions",
+    "/api/runs/{run}/captured/1",
+    "/api/compare?eager={run}&compiled={run}",
+    "/api/compare/history?eager={run}&compiled={run}&owner=f&node=1",
 )
 
 

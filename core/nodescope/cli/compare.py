@@ -37,7 +37,6 @@ def compare(options: argparse.Namespace) -> int:
         left, right = _given(options)
     else:
         left, right = _recorded(options)
-        _check(right, options.what.name)
     with Recording.open(left) as one, Recording.open(right) as two:
         place = f"#compare={one.run().id},{two.run().id}"
     server = Server(options.port, (left.absolute(), right.absolute()))
@@ -70,6 +69,7 @@ def _recorded(options: argparse.Namespace) -> tuple[Path, Path]:
     if not script.is_file():
         raise UsageError(f"no script or recording {str(script)!r}")
     paths = tuple(_path(options, script, each) for each in SIDES)
+    status = 0
     for side, path in zip(SIDES, paths, strict=True):
         say(f"{side} run of {script.name}, recorded to {path}")
         status = _child(options, script, side, path)
@@ -79,6 +79,7 @@ def _recorded(options: argparse.Namespace) -> tuple[Path, Path]:
             if not path.is_file() or not path.stat().st_size:
                 raise UsageError(f"the {side} run ended with status {status}: nothing to compare")
             say(f"the {side} run ended with status {status}; what was recorded is compared")
+    _check(paths[1], script.name, status)
     return paths[0], paths[1]
 
 
@@ -109,8 +110,10 @@ def _child(options: argparse.Namespace, script: Path, side: str, path: Path) -> 
                 child.send_signal(signal.SIGINT)
 
 
-def _check(path: Path, name: str) -> None:
+def _check(path: Path, name: str, status: int) -> None:
     if not _has_functions(path):
+        if status:
+            raise UsageError(f"{name} ended before it called a compiled function")
         raise UsageError(
             f"{name} calls no compiled function, so there is nothing to compare",
             hint="decorate its training step with @ns.compile; "

@@ -1,0 +1,182 @@
+"""An eager and a compiled run side by side, as `nodescope compare` opens them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from tests.e2e.conftest import SAMPLE, Debuggee
+from tests.e2e.test_first_flow import by
+
+Start = Callable[..., Debuggee]
+
+FATES = ["kept", "renamed", "rewritten", "folded", "merged", "fused", "recomputed", "eliminated"]
+TIME = re.compile(r"^\d[\d.,]*\s(ns|µs|ms|s)$")
+ERROR = re.compile(r"bit-equal|equal statistics|\d", re.I)
+
+
+def compare(start: Start, page: Page, *args: Any) -> None:
+    """Open the comparison of the sample's first epoch."""
+    program = start("compare", "--no-browser", "--port", "0", *args, SAMPLE, "--epochs", "1")
+    program.expect("open http", timeout_s=90)
+    page.goto(program.address)
+    expect(by(page, "fates")).to_be_visible(timeout=20_000)
+
+
+def fn(page: Page, what: str) -> Any:
+    """Something of the function that is compared; ``f`` is the function, ``c`` the state."""
+    return page.evaluate(
+        f"() => {{ const c = window.__nodescope.compare; const f = c.fn(); return {what}; }}"
+    )
+
+
+def table(page: Page, name: str) -> dict[str, list[str]]:
+    """The cells of all rows of a table, by the row's name; scrolls to see them all."""
+    rows: dict[str, list[str]] = {}
+    scroller = by(page, name).locator(".vlist")
+    top = 0
+    while True:
+        scroller.evaluate("(element, top) => { element.scrollTop = top; }", top)
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => done()))")
+        rows |= dict(
+            scroller.locator("[data-name]:visible").evaluate_all(
+                "rows => rows.map(row => [row.dataset.name,"
+                " [...row.children].map(cell => cell.textContent)])"
+            )
+        )
+        height, most = scroller.evaluate("e => [e.clientHeight, e.scrollHeight]")
+        top += height
+        if top >= most:
+            return rows
+
+
+def click_node(page: Page, side: str, node: int) -> None:
+    """Click on a node of a canvas, once it is drawn and stands still."""
+    page.wait_for_function(
+        """([side, id]) => {
+            const box = window.__nodescope.sides[side]?.boundsOf({kind: 'node', id});
+            const before = window.lastBox;
+            window.lastBox = JSON.stringify(box);
+            return box !== undefined && before === window.lastBox;
+        }""",
+        arg=[side, node],
+        polling=150,
+    )
+    box = page.evaluate(
+        "([side, id]) => window.__nodescope.sides[side].boundsOf({kind: 'node', id})", [side, node]
+    )
+    host = by(page, f"side-{side}").locator(".graph-host")
+    host.click(position={"x": box["x"] + box["width"] * 0.6, "y": box["y"] + box["height"] / 2})
+
+
+def test_the_sample_is_compared(start: Start, page: Page) -> None:
+    compare(start, page)
+    expect(by(page, "side-eager")).to_contain_text("Eager")
+    expect(by(page, "side-compiled")).to_contain_text("what runs")
+    expect(page).to_have_title(re.compile("digits_mlp.py"))
+
+    # every traced node shows its fate, and matched values their error
+    by(page, "tab-nodes").click()
+    rows = table(page, "node-table")
+    inner = fn(page, "f.nodes.filter(n => n.family !== 'leaf').map(n => n.name)")
+    assert set(rows) == set(inner)
+    assert {cells[1] for cells in rows.values()} <= set(FATES)
+    matched = fn(
+        page, "f.nodes.filter(n => n.family !== 'leaf' && n.values.some(v => v.compiled))"
+        ".map(n => n.name)",
+    )  # fmt: skip
+    assert len(matched) > 40
+    for name in matched:
+        assert ERROR.search(rows[name][3]), rows[name]
+    for name in set(inner) - set(matched):
+        assert len(rows[name][3]) > 5, rows[name]  # why there is none
+    assert all(TIME.match(cells[4]) for cells in rows.values())
+
+    # kernels their time
+    by(page, "tab-kernels").click()
+    kernels = table(page, "kernel-table")
+    assert len(kernels) == fn(page, "f.kernels.length")
+    assert all(TIME.match(cells[3]) for cells in kernels.values())
+
+    # the counts of the legend are those of the table, and it filters
+    counted = dict.fromkeys(FATES, 0)
+    for cells in rows.values():
+        counted[cells[1]] += 1
+    for fate, count in counted.items():
+        if count:
+            expect(by(page, f"fate-{fate}")).to_have_text(f"{fate}{count}")
+        else:
+            expect(by(page, f"fate-{fate}")).to_have_count(0)
+    rare = min((fate for fate in FATES if counted[fate]), key=lambda fate: counted[fate])
+    by(page, "tab-nodes").click()
+    by(page, f"fate-{rare}").click()
+    assert len(table(page, "node-table")) == counted[rare]
+    by(page, f"fate-{rare}").click()
+
+
+def test_a_node_leads_to_what_runs_for_it(start: Start, page: Page) -> None:
+    compare(start, page)
+    traced = fn(page, "f.nodes.find(n => n.name === 'hidden_1/matmul')")
+    click_node(page, "eager", traced["eager"])
+    expect(by(page, "pair-fate")).to_contain_text("hidden_1/matmul")
+    expect(by(page, "pair-fate")).to_contain_text(traced["fate"])
+    expect(by(page, "pair-verdict")).to_contain_text(ERROR)
+    expect(by(page, "pair-times")).to_contain_text(re.compile(r"compiled.*\d", re.S))
+    page.wait_for_url(re.compile(rf"left={traced['eager']}\b"))
+
+    # what runs for it stands on the other side, and leads back
+    there = traced["into"][0]
+    click_node(page, "compiled", there)
+    page.wait_for_url(re.compile(rf"right={there}\b"))
+    expect(by(page, "pair-fate")).to_contain_text("hidden_1/matmul")
+
+    # the place is kept
+    page.reload()
+    expect(by(page, "pair-fate")).to_contain_text("hidden_1/matmul", timeout=20_000)
+    page.keyboard.press("Escape")
+    expect(by(page, "whole-verdict")).to_be_visible()
+
+    # along the edges by keyboard
+    click_node(page, "eager", traced["eager"])
+    page.keyboard.press("ArrowDown")
+    expect(by(page, "pair-fate")).to_contain_text("hidden_1/add")
+
+
+def test_a_slider_goes_through_the_passes(start: Start, page: Page) -> None:
+    compare(start, page, "--level", "summary")
+    stages = fn(page, "f.stages.map(s => [s.name, s.nodes, s.changes.length])")
+    assert len(stages) > 2
+    slider = by(page, "pass-slider")
+    slider.focus()
+    page.keyboard.press("Home")
+    expect(by(page, "side-compiled")).to_contain_text(f"as traced · {stages[0][1]} nodes")
+    expect(by(page, "pass-words")).to_contain_text("traced")
+    page.wait_for_url(re.compile("stage=0"))
+    by(page, "tab-passes").click()
+    for name, nodes, changes in stages[1:-1]:
+        page.keyboard.press("]")
+        expect(by(page, "side-compiled")).to_contain_text(f"after {name} · {nodes} node")
+        expect(by(page, "pass-words")).to_contain_text(f"{changes} rewrite")
+        expect(by(page, "rewrite-row").first).to_be_visible()
+    slider.focus()
+    page.keyboard.press("End")
+    expect(by(page, "side-compiled")).to_contain_text(f"what runs · {stages[-1][1]} nodes")
+    # the graph of the stage is on the canvas
+    shown = fn(page, "c.graph().nodes.filter(n => n.family !== 'leaf').length")
+    assert shown == stages[-1][1]
+
+    # and on to the run itself
+    by(page, "open-compiled").click()
+    expect(by(page, "state")).to_contain_text("Recording")
+    expect(by(page, "graph")).to_be_visible()
+
+
+def test_runs_that_cannot_be_compared_say_why(start: Start, page: Page) -> None:
+    compare(start, page)
+    eager = fn(page, "c.comparison().eager")
+    page.goto(page.url.split("#")[0] + f"#compare={eager},{eager}")
+    page.reload()
+    expect(by(page, "compare-problem")).to_contain_text("no compiled function")
