@@ -82,7 +82,8 @@ def test_a_pattern_is_found_and_nobody_can_tell(rule):
         fired += f"simplify/{rule.name}" in rules(found)
         if rule.exact:
             check(function, inputs, ["simplify"])
-            check(function, inputs)
+            if dtype == kinds[-1]:
+                check(function, inputs)
         else:
             assert f"simplify/{rule.name}" not in rules(lowered(function, inputs))
     if rule.kinds and not rule.inner:
