@@ -131,18 +131,15 @@ class Joint:
         )  # fmt: skip
         found = Backward(
             graph, tuple(nodes[mark:]), full.residuals, full.cotangents, full.outputs,
-            self._lowering(graph, tuple(nodes[mark:]), traced.builder.arrays, patience=1),
+            self._lowering(graph, traced.builder.arrays, patience=1),
         )  # fmt: skip
         return Joint(traced, self.roots, self.op.name, self.wish, full=found, elsewhere=elsewhere)
 
-    def _lowering(
-        self, graph: Graph, nodes: tuple[Node, ...], arrays: Mapping[int, Any], patience: int = 0
-    ) -> Lowering:
+    def _lowering(self, graph: Graph, arrays: Mapping[int, Any], patience: int = 0) -> Lowering:
         plan = Plan(graph, arrays, graph.outputs, graph.inputs)
-        own = {node.id for node in nodes}
-        constants = [each for each in plan.nodes if each.op == "constant" and each.id not in own]
+        # What nobody needs may take values of the function that are not kept.
         name = f"the derivative of {self.op.name}"
-        return Lowering(plan, closed(plan, [*constants, *nodes]), arrays, self.wish, name, patience)
+        return Lowering(plan, closed(plan, plan.nodes), arrays, self.wish, name, patience)
 
     def results(
         self,
@@ -221,7 +218,7 @@ class Joint:
             nodes=(*builder.nodes[: traced.mark], *nodes), values=tuple(builder.values),
             constants=tuple(builder.arrays),
         )  # fmt: skip
-        lowering = self._lowering(graph, nodes, builder.arrays)
+        lowering = self._lowering(graph, builder.arrays)
         return Backward(graph, nodes, residuals, cotangents, outputs, lowering)
 
     def _rule(
