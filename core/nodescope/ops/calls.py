@@ -1,6 +1,6 @@
 """Calls: a node's inputs and attributes as the operands that its op takes.
 
-Invariant: a function of the node alone; nothing is run.
+Invariant: a function of the node alone, asked for often and so remembered; nothing is run.
 """
 
 from __future__ import annotations
@@ -38,8 +38,21 @@ class Call:
     drop: tuple[int, ...] = ()
 
 
+_MOST = 8192
+_known: dict[int, Call] = {}  # by id of the node, which the call keeps alive
+
+
 def call_of(node: Node) -> Call:
     """Split a node's attributes into scalar operands and the op's own."""
+    found = _known.get(id(node))
+    if found is None:
+        if len(_known) >= _MOST:
+            _known.clear()
+        found = _known[id(node)] = _split(node)
+    return found
+
+
+def _split(node: Node) -> Call:
     op = ops.get(node.op)
     attrs = dict(node.attrs)
     args: list[int | Scalar] = []
