@@ -112,9 +112,11 @@ class Making:
         """A node's outputs; None if the op does not take this.
 
         Args:
-            operands: Value ids, and Python scalars as `Scalar`.
+            operands: Value ids, and Python scalars as `Scalar`; None for one that there is not.
             keep: Whether other nodes may take its outputs.
         """
+        if any(each is None for each in operands):
+            return None
         found = ops.get(op)
         scalars = {
             port_name(found, port): each.value
@@ -207,7 +209,7 @@ def _fits(x: Any, dtype: np.dtype[Any]) -> bool:
     array = np.asarray(x)
     if array.dtype.kind not in "fc" or dtype.kind not in "iu" or not array.size:
         return True
-    info = np.iinfo(dtype)
+    info, array = np.iinfo(dtype), array.real.astype("float64")
     with np.errstate(invalid="ignore"):
         return bool(np.all((array > max(info.min, -(2.0**53)) - 1)
                            & (array < min(info.max, 2.0**53))))  # fmt: skip
