@@ -172,11 +172,12 @@ def test_a_slider_goes_through_the_passes(start: Start, page: Page) -> None:
     by(page, "open-compiled").click()
     expect(by(page, "state")).to_contain_text("Recording")
     expect(by(page, "graph")).to_be_visible()
+    page.go_back()
+    expect(by(page, "fates")).to_be_visible()
 
 
 def test_runs_that_cannot_be_compared_say_why(start: Start, page: Page) -> None:
     compare(start, page)
     eager = fn(page, "c.comparison().eager")
     page.goto(page.url.split("#")[0] + f"#compare={eager},{eager}")
-    page.reload()
     expect(by(page, "compare-problem")).to_contain_text("no compiled function")

@@ -6,6 +6,7 @@
 
 import {
   createEffect,
+  createMemo,
   createRenderEffect,
   createSignal,
   type JSX,
@@ -61,6 +62,9 @@ export function App(props: AppProps): JSX.Element {
   const [adding, setAdding] = createSignal(false);
   const [timelineWords, setTimelineWords] = createSignal("");
   const problems = createProblems(store);
+  const compiled = createMemo(() =>
+    (store.model()?.graph.nodes ?? []).some((node) => (node?.graph ?? 0) > 0),
+  );
   const changes = createChanges(store);
   let root!: HTMLDivElement;
   let searchField!: HTMLInputElement;
@@ -165,8 +169,15 @@ export function App(props: AppProps): JSX.Element {
         </div>
         <span class="vr" aria-hidden="true" />
         <RunSelect store={store} />
-        <span class="seg mode wide" title="The embedded engine runs each call at once">
-          <span class="on">eager</span>
+        <span
+          class="seg mode wide"
+          title={
+            compiled()
+              ? "Compiled functions ran as graphs; kernels name the nodes that they cover"
+              : "The embedded engine runs each call at once"
+          }
+        >
+          <span class="on">{compiled() ? "compiled" : "eager"}</span>
         </span>
         <span class="vr wide" aria-hidden="true" />
         <DebuggerBar store={store} />

@@ -4,9 +4,17 @@
  * Invariant: both know of each other here alone; going from one to the other changes the address.
  */
 
-import { createEffect, createRenderEffect, createSignal, type JSX, Show } from "solid-js";
+import {
+  createEffect,
+  createRenderEffect,
+  createSignal,
+  type JSX,
+  onCleanup,
+  onMount,
+  Show,
+} from "solid-js";
 import { App, type AppProps } from "@/app/app";
-import { type CompareAddress, type Side, writeCompare } from "@/store/compare";
+import { type CompareAddress, readCompare, type Side, writeCompare } from "@/store/compare";
 import type { GraphView } from "@/render/types";
 import { ComparePage } from "@/views/compare/compare_page";
 import { type CompareState, createCompare } from "@/views/compare/state";
@@ -21,6 +29,15 @@ export interface RootProps extends AppProps {
 
 export function Root(props: RootProps): JSX.Element {
   const [compare, setCompare] = createSignal(props.compare);
+  // Back from a run to the comparison, or another address typed in.
+  const onPop = (): void => {
+    const wanted = readCompare(location.hash);
+    if (wanted !== undefined) setCompare(wanted);
+  };
+  onMount(() => {
+    window.addEventListener("popstate", onPop);
+    onCleanup(() => window.removeEventListener("popstate", onPop));
+  });
   return (
     <Show when={compare()} keyed fallback={<App {...props} />}>
       {(address) => (
@@ -43,6 +60,7 @@ function Compared(
   props: RootProps & { readonly address: CompareAddress; openRun(run: string): void },
 ): JSX.Element {
   const state = createCompare(props.address);
+  props.onCompare(state, {});
   createRenderEffect(() => {
     document.documentElement.dataset.theme = props.preferences.theme();
   });
