@@ -75,7 +75,13 @@ class Draft:
         for node in graph.nodes:
             self._link(node)
         self._names = {node.name for node in graph.nodes}
+        self._order: list[int] | None = None
         self._changed = False
+
+    def begin(self, pass_name: str) -> None:
+        """Let another pass go on with what the one before left."""
+        self.pass_name = pass_name
+        self.rewrites, self.notes, self.apart = [], [], []
 
     # Looking
 
@@ -204,10 +210,12 @@ class Draft:
 
         Record it with `rewrite`, the node standing both before and after.
         """
-        now = _replace(self._nodes[node.id], **fields)
-        self._unlink(self._nodes[node.id])
-        self._nodes[node.id] = now
-        self._link(now)
+        before = self._nodes[node.id]
+        now = self._nodes[node.id] = _replace(before, **fields)
+        if now.inputs != before.inputs or now.control_inputs != before.control_inputs:
+            self._unlink(before)
+            self._link(now)
+            self._order = None
         self._changed = True
         return now
 
@@ -272,6 +280,7 @@ class Draft:
             order: The id of every node, once.
         """
         self._place = {node: (i, 0) for i, node in enumerate(order)}
+        self._order = None
         self._changed = True
 
     # The result
@@ -285,12 +294,14 @@ class Draft:
         used = made.union(self.inputs, self.outputs)
         used.update(value for node in nodes for value in node.inputs)
         values = tuple(self._values[each] for each in sorted(used))
-        arrays = {value: each for value, each in self._arrays.items() if value in made}
-        graph = _replace(
+        self._arrays = {value: each for value, each in self._arrays.items() if value in made}
+        self._graph = _replace(
             self._graph, nodes=nodes, values=values, outputs=tuple(self.outputs),
-            constants=tuple(sorted(arrays)),
+            constants=tuple(sorted(self._arrays)),
         )  # fmt: skip
-        return graph, arrays
+        self._place = {node.id: (i, 0) for i, node in enumerate(nodes)}
+        self._changed = False
+        return self._graph, self._arrays
 
     # Inside
 
@@ -298,6 +309,8 @@ class Draft:
         if not self._changed:
             return list(self._graph.nodes)
         nodes, place = self._nodes, self._place
+        if self._order is not None:
+            return [nodes[each] for each in self._order]
         needs: dict[int, int] = {}
         behind: dict[int, list[int]] = {}
         ready: list[tuple[tuple[int, int], int]] = []
@@ -320,6 +333,7 @@ class Draft:
                 if not needs[each]:
                     heapq.heappush(ready, (place[each], each))
         assert len(found) == len(nodes), f"{self.pass_name}: the graph goes round"
+        self._order = [node.id for node in found]
         return found
 
     def _name(self, scope: str, label: str) -> str:
@@ -337,6 +351,7 @@ class Draft:
         for value in node.outputs:
             self._producers[value] = node.id
         self._link(node)
+        self._order = None
         self._changed = True
 
     def _link(self, node: Node) -> None:
@@ -377,6 +392,7 @@ class Draft:
             self.update(waiter, control_inputs=control)
         del self._nodes[node.id]
         self._names.discard(node.name)
+        self._order = None
         self._changed = True
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nodescope import passes
@@ -121,9 +121,10 @@ def lower(
     _verified(graph, None, "before the first pass")
     stages: list[Stage] = []
     now, constants = graph, dict(arrays)
+    usual = [each for each in passes.all_passes() if each.default]
+    names = tuple(each.name for each in usual) if chosen is None else tuple(chosen)
+    draft = Draft(graph, arrays, fresh, "", options, graph, names)
     if chosen is None:
-        usual = [each for each in passes.all_passes() if each.default]
-        names = tuple(each.name for each in usual)
         early = [each for each in usual if each.again]
         last = max((each.stage for each in early), default=0)
         left: dict[str, Graph] = {}
@@ -132,17 +133,15 @@ def lower(
             for each in (p for p in usual if p.stage <= last and (p.again or not number)):
                 # What a pass left, and no other has changed since, it would leave again.
                 if left.get(each.name) is not now:
-                    now, constants = _apply(
-                        each, now, constants, fresh, options, stages, graph, names
-                    )
+                    now, constants = _apply(each, draft, now, stages)
                     left[each.name] = now
             if now is before:
                 break
         rest = [each for each in usual if each.stage > last]
     else:
-        rest, names = [passes.get(name) for name in chosen], tuple(chosen)
+        rest = [passes.get(name) for name in chosen]
     for each in rest:
-        now, constants = _apply(each, now, constants, fresh, options, stages, graph, names)
+        now, constants = _apply(each, draft, now, stages)
     found = Provenance(graph, now, [r for stage in stages for r in stage.rewrites])
     final = with_origins(now, {node.id: found.origin(node.id) for node in now.nodes})
     final = _replace_kind(final)
@@ -150,17 +149,10 @@ def lower(
 
 
 def _apply(
-    each: passes.GraphPass,
-    graph: Graph,
-    arrays: dict[int, Array],
-    fresh: Callable[[], int],
-    options: Options,
-    stages: list[Stage],
-    traced: Graph,
-    chosen: tuple[str, ...],
+    each: passes.GraphPass, draft: Draft, graph: Graph, stages: list[Stage]
 ) -> tuple[Graph, dict[int, Array]]:
     start = time.perf_counter_ns()
-    draft = Draft(graph, arrays, fresh, each.name, options, traced, chosen)
+    draft.begin(each.name)
     each.run(draft)
     after, constants = draft.finish()
     took = time.perf_counter_ns() - start
