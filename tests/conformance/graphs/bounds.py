@@ -63,8 +63,8 @@ def _room(node: Node, given: Sequence[Any], result: Array) -> Array | float:
         return 0.0
     one = np.abs(np.spacing(np.abs(result)))
     if node.op in ULPS:
-        if node.op in ("softplus", "logsigmoid", "elu", "celu", "selu", "mish", "silu", "gelu",
-                       "gelu_grad", "logaddexp", "logaddexp2", "sinc"):  # fmt: skip
+        if node.op in ("sigmoid", "softplus", "logsigmoid", "elu", "celu", "selu", "mish", "silu",
+                       "gelu", "gelu_grad", "logaddexp", "logaddexp2", "sinc"):  # fmt: skip
             # Made of parts that may cancel: relative to the parts.
             parts = [np.abs(np.asarray(x, result.dtype)) for x in given]
             one = np.maximum(one, np.spacing(1 + sum(parts, np.zeros((), result.dtype))) / 8)

@@ -10,7 +10,7 @@ one by one, so that they compute the same bits.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -112,9 +112,9 @@ class Plan:
         outputs: Per output of the graph a spot.
         constants: Arrays by root.
         memory: Where what is in the arena stands.
-        text: Without comments.
+        texts: Without comments; the first holds the segments, others kernels alone.
+        linked: The kernels that the first text calls in others, by text.
         parts: With them.
-        gemms: Whether a product is made.
     """
 
     lowered: Lowered
@@ -125,9 +125,9 @@ class Plan:
     outputs: list[Spot] = field(default_factory=list)
     constants: dict[int, Array] = field(default_factory=dict)
     memory: MemoryPlan = field(default_factory=MemoryPlan)
-    text: str = ""
+    texts: tuple[str, ...] = ()
+    linked: tuple[tuple[str, ...], ...] = ()
     parts: tuple[str, ...] = ()
-    gemms: bool = False
 
     @property
     def source(self) -> str:
@@ -307,13 +307,19 @@ class _Planner:
     def _write(self) -> None:
         plan = self.plan
         parts: list[str] = []
-        plain: list[str] = []
-        for lines, (function, names) in self.bodies.items():
+        shares: list[list[str]] = [[] for _ in range(_shares(self.bodies))]
+        names: list[list[str]] = [[] for _ in shares]
+        weights = [0] * len(shares)
+        for lines, (function, told) in self.bodies.items():
             head = f"NS_EXPORT __attribute__((noinline)) int {function.name}(char **p, char *w) {{"
             text = "\n".join((head, *lines, "return 0;", "}", ""))
-            told = "".join(f"\n * {each}" for each in names)
-            parts += [f"\n/*{told}\n */\n" if told else "\n", text]
-            plain.append(text)
+            words = "".join(f"\n * {each}" for each in told)
+            parts += [f"\n/*{words}\n */\n" if words else "\n", text]
+            lightest = weights.index(min(weights))
+            weights[lightest] += _weight(lines)
+            shares[lightest].append(text)
+            names[lightest].append(function.name)
+        runs: list[str] = []
         for k, (first, last) in enumerate(plan.segments):
             run = [f"NS_EXPORT i64 ns_run{k}(char **t, i64 *s) {{"]
             commented = list(run)
@@ -324,16 +330,26 @@ class _Planner:
                 commented += [f"/* {_told(step.node)} */", *called] if step.node else called
             closing = ["return 0;", "}", ""]
             parts += ["\n", "\n".join(commented + closing)]
-            plain.append("\n".join(run + closing))
+            runs.append("\n".join(run + closing))
         if plan.segments:
-            plain.append(_CALL)
-        body = "\n".join(plain)
-        inside = body + helpers.text(self.needs)
-        plan.gemms = "ns_sgemm(" in inside or "ns_dgemm(" in inside
-        head = (products.HEAD if plan.gemms else "") + helpers.text(self.needs) + _TAKE
-        plan.text = prelude.complete(f"{arrays.SNIPPET}{head}{body}")
-        end = plan.text.rindex(body)
-        plan.parts = (plan.text[:end], *parts)
+            runs.append(_CALL)
+        plan.linked = tuple(tuple(each) for each in names[1:])
+        link = _link([name for each in plan.linked for name in each])
+        plan.texts = tuple(
+            self._complete("\n".join([*share, *([link, _TAKE, *runs] if not k else [])]))
+            for k, share in enumerate(shares)
+        )
+        plan.parts = tuple(parts)
+
+    def _complete(self, body: str) -> str:
+        """A text with all that it calls before it."""
+        used = [each for each in self.needs if _marker(each) in body]
+        helping = helpers.text({*used, *(f"0columns_{each[-3:]}" for each in used
+                                         if each.startswith("conv"))})  # fmt: skip
+        gemms = "ns_sgemm(" in body + helping or "ns_dgemm(" in body + helping
+        head = (products.HEAD if gemms else "") + helping
+        snippet = arrays.SNIPPET if "ns_take" in body else ""
+        return prelude.complete(f"{snippet}{head}{body}")
 
     def _number(self, i: int) -> int:
         if not hasattr(self, "_numbers"):
@@ -378,6 +394,33 @@ NS_EXPORT i64 ns_take(void *list, char **t, i64 i) {{
   return -1;
 }}
 """
+
+
+_SPLIT, _MOST = 500, 2  # weight from which kernels are compiled side by side, and how many
+
+
+def _weight(lines: Sequence[str]) -> int:
+    """About how long the compiler takes for a kernel, in lines."""
+    return len(lines) + sum(60 * ("ns_conv" in each or "ns_max_pool" in each) for each in lines)
+
+
+def _shares(bodies: Iterable[Sequence[str]]) -> int:
+    """How many texts the kernels are divided into, to be compiled at the same time."""
+    return min(_MOST, 1 + sum(map(_weight, bodies)) // _SPLIT)
+
+
+def _marker(need: str) -> str:
+    """What a text has that calls a helper."""
+    return f"ns_{need}(" if need[-4:] in ("_f32", "_f64") else f"NS_{need.upper()}("
+
+
+def _link(names: Sequence[str]) -> str:
+    """Pointers to the kernels of other texts, and how they are set."""
+    if not names:
+        return ""
+    pointers = "".join(f"static int (*{name})(char **, char *);\n" for name in names)
+    sets = "".join(f"{name} = f[{i}]; " for i, name in enumerate(names))
+    return f"{pointers}NS_EXPORT void ns_link(void **f) {{ {sets}}}\n"
 
 
 _CALL = """

@@ -8,6 +8,7 @@ Invariant: results are the caller's own; two calls never share buffers.
 
 from __future__ import annotations
 
+import concurrent.futures
 import ctypes
 import functools
 import math
@@ -67,12 +68,12 @@ class CRunner:
     Attributes:
         plan: What runs.
         python: Why nodes run in Python, by id; empty where all is C.
-        library: What the compiler made.
+        libraries: What the compiler made of the plan's texts.
     """
 
     def __init__(self, lowered: Lowered) -> None:
         self.plan = plan = plan_of(lowered)
-        self.library = toolchain.build(plan.text)
+        self.libraries = _built(plan.texts)
         graph = lowered.graph
         specs = {each.id: each.spec for each in graph.values}
         self.constants = {
@@ -118,12 +119,23 @@ class CRunner:
         return self.plan.source
 
     def _open(self) -> None:
-        build, address = self.library.function, ctypes.c_void_p
-        if self.plan.gemms:
-            found = [blas.gemm(each) for each in ("float32", "float64")]
-            if any(each is None or each.bits != 64 for each in found):
-                raise CompilerError(blas.missing() or "the BLAS of NumPy has 32-bit integers")
-            build("ns_bind", address, address)(*(each.address for each in found if each))
+        build, address = self.libraries[0].function, ctypes.c_void_p
+        for text, library in zip(self.plan.texts, self.libraries, strict=True):
+            if "ns_bind(" in text:
+                found = [blas.gemm(each) for each in ("float32", "float64")]
+                if any(each is None or each.bits != 64 for each in found):
+                    raise CompilerError(blas.missing() or "the BLAS of NumPy has 32-bit integers")
+                bind = library.function("ns_bind", address, address)
+                bind(*(each.address for each in found if each))
+        self.home = {
+            name: library
+            for names, library in zip(self.plan.linked, self.libraries[1:], strict=True)
+            for name in names
+        }
+        if self.home:
+            known = [library.address(name) for name, library in self.home.items()]
+            table = (_POINTER * len(known))(*known)
+            build("ns_link", address)(ctypes.addressof(table))
         self._take = build("ns_take", ctypes.py_object, address, ctypes.c_int64,
                            result=ctypes.c_int64, locked=True)  # fmt: skip
         self._segments = [
@@ -272,6 +284,14 @@ class CRunner:
         return np.array(view, order="C")
 
 
+def _built(texts: Sequence[str]) -> tuple[toolchain.Library, ...]:
+    """The libraries of texts, which are compiled side by side. Raises `CompilerError`."""
+    if len(texts) == 1:
+        return (toolchain.build(texts[0]),)
+    with concurrent.futures.ThreadPoolExecutor(len(texts)) as pool:
+        return tuple(pool.map(toolchain.build, texts))
+
+
 def _bytes(spec: TensorSpec) -> int:
     size = np.dtype(spec.dtype).itemsize if _plain(spec.dtype) else 16
     return math.prod(spec.shape) * size
@@ -324,9 +344,9 @@ class _Kernels(Mapping[int, Kernel]):
 def _kernel(runner: CRunner, step: Step) -> Kernel:
     if step.function is None:
         return lambda *inputs: tuple(in_python(step, inputs))
-    function: Callable[..., int] = runner.library.function(
-        step.function.name, _POINTER, _POINTER, result=ctypes.c_int
-    )
+    name = step.function.name
+    library = runner.home.get(name, runner.libraries[0])
+    function: Callable[..., int] = library.function(name, _POINTER, _POINTER, result=ctypes.c_int)
     count = len(step.inputs) + len(step.outputs)
     scratch = step.function.scratch
 

@@ -299,6 +299,11 @@ def test_what_c_cannot_do_runs_in_python_between() -> None:
     assert (np.diff(stamps) >= 0).all()
 
 
+def test_views_of_feeds_for_nodes_in_python() -> None:
+    compare(lambda x: np.sort(np.broadcast_to(x, (1, 6, 37))) + x.T.reshape(6, 37), X,
+            native=False)  # fmt: skip
+
+
 def test_an_index_outside_is_an_error() -> None:
     function = ns.compile(lambda x, i: x[i] * 2.0, backend="c")
     x = ns.tensor(X)
