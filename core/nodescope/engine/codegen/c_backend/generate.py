@@ -10,8 +10,9 @@ one by one, so that they compute the same bits.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -73,11 +74,14 @@ class Function:
         name: In C.
         scratch: Bytes that it needs to work in.
         fails: Whether it may return a number other than 0.
+        count: How many elements it goes over, if it takes that in place of memory to work in, so
+            that one function does for arrays of any size; else 0.
     """
 
     name: str
     scratch: int
     fails: bool
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,13 +232,14 @@ class _Planner:
 
     def _registered(self, body: kernel.Body, node: Node | None) -> Function:
         self.needs |= body.needs
-        known = self.bodies.get(body.lines)
+        lines, count = _sizeless(body)
+        known = self.bodies.get(lines)
         if known is None:
             name = f"ns_k{len(self.bodies)}"
-            known = self.bodies[body.lines] = Function(name, body.scratch, body.fails), []
+            known = self.bodies[lines] = Function(name, body.scratch, body.fails), []
         if node is not None:
             known[1].append(_told(node))
-        return known[0]
+        return replace(known[0], count=count)
 
     # Results
 
@@ -364,7 +369,9 @@ class _Planner:
         if step.function is None:
             return [f"if (s) s[{2 * place}] = s[{2 * place + 1}] = ns_now();"]
         pointers = ", ".join(self._address(spot) for spot in (*step.inputs, *step.outputs))
-        scratch = f"t[0] + {self.plan.memory.offsets[-1 - i]}" if step.function.scratch else "0"
+        scratch = f"(char *){step.function.count}"
+        if step.function.scratch:
+            scratch = f"t[0] + {self.plan.memory.offsets[-1 - i]}"
         call = f"{step.function.name}(p, {scratch})"
         call = f"if ({call}) return {place + 1};" if step.function.fails else f"{call};"
         before = after = ""
@@ -396,7 +403,25 @@ NS_EXPORT i64 ns_take(void *list, char **t, i64 i) {{
 """
 
 
-_SPLIT, _MOST = 500, 2  # weight from which kernels are compiled side by side, and how many
+_LARGE = 16  # elements; smaller loops are unrolled
+_SPLIT, _MOST = 240, 2  # weight from which kernels are compiled side by side, and how many
+
+
+_FLAT = re.compile(r"for \(i64 j = 0; j < (\d+); j\+\+\) \{")
+
+
+def _sizeless(body: kernel.Body) -> tuple[tuple[str, ...], int]:
+    """A single loop over elements as one over ``n`` of them, and how many there are."""
+    loops = [i for i, line in enumerate(body.lines) if "for (" in line]
+    if len(loops) != 1 or body.scratch or body.needs:
+        return body.lines, 0
+    (at,) = loops
+    found = _FLAT.fullmatch(body.lines[at])
+    if found is None or "reduction" in body.lines[at - 1] or int(found[1]) < _LARGE:
+        return body.lines, 0
+    loop = "for (i64 j = 0; j < n; j++) {"
+    text = (*body.lines[:at], loop, *body.lines[at + 1 :])
+    return ("const i64 n = (i64)w;", *text), int(found[1])
 
 
 def _weight(lines: Sequence[str]) -> int:

@@ -348,14 +348,14 @@ def _kernel(runner: CRunner, step: Step) -> Kernel:
     library = runner.home.get(name, runner.libraries[0])
     function: Callable[..., int] = library.function(name, _POINTER, _POINTER, result=ctypes.c_int)
     count = len(step.inputs) + len(step.outputs)
-    scratch = step.function.scratch
+    scratch, elements = step.function.scratch, step.function.count
 
     def kernel(*inputs: Any) -> tuple[Array, ...]:
         held = [laid_out(x, spot) for x, spot in zip(inputs, step.inputs, strict=True)]
         outputs = [np.empty(each.spec.shape, np.dtype(each.spec.dtype)) for each in step.outputs]
         pointers = (_POINTER * count)(*(each.ctypes.data for each in (*held, *outputs)))
         work = _aligned(scratch)
-        if function(ctypes.addressof(pointers), work.ctypes.data):
+        if function(ctypes.addressof(pointers), elements or work.ctypes.data):
             raise IndexError("an index points outside of the array")
         return tuple(outputs)
 
