@@ -10,8 +10,7 @@ one by one, so that they compute the same bits.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,6 +24,7 @@ from nodescope.engine.codegen.c_backend import (
     primitives,
     products,
     scan,
+    texts,
 )
 from nodescope.engine.codegen.c_backend.expressions import CTYPES
 from nodescope.engine.codegen.c_backend.unit import (
@@ -136,7 +136,7 @@ class Plan:
     @property
     def source(self) -> str:
         """The text to be read, with comments."""
-        return _readable("".join(self.parts))
+        return texts.readable("".join(self.parts))
 
 
 def plan_of(lowered: Lowered) -> Plan:
@@ -232,13 +232,13 @@ class _Planner:
 
     def _registered(self, body: kernel.Body, node: Node | None) -> Function:
         self.needs |= body.needs
-        lines, count = _sizeless(body)
+        lines, count = texts.sizeless(body)
         known = self.bodies.get(lines)
         if known is None:
             name = f"ns_k{len(self.bodies)}"
             known = self.bodies[lines] = Function(name, body.scratch, body.fails), []
         if node is not None:
-            known[1].append(_told(node))
+            known[1].append(texts.told(node))
         return replace(known[0], count=count)
 
     # Results
@@ -312,7 +312,7 @@ class _Planner:
     def _write(self) -> None:
         plan = self.plan
         parts: list[str] = []
-        shares: list[list[str]] = [[] for _ in range(_shares(self.bodies))]
+        shares: list[list[str]] = [[] for _ in range(texts.shares(self.bodies))]
         names: list[list[str]] = [[] for _ in shares]
         weights = [0] * len(shares)
         for lines, (function, told) in self.bodies.items():
@@ -321,7 +321,7 @@ class _Planner:
             words = "".join(f"\n * {each}" for each in told)
             parts += [f"\n/*{words}\n */\n" if words else "\n", text]
             lightest = weights.index(min(weights))
-            weights[lightest] += _weight(lines)
+            weights[lightest] += texts.weight(lines)
             shares[lightest].append(text)
             names[lightest].append(function.name)
         runs: list[str] = []
@@ -332,23 +332,23 @@ class _Planner:
                 step = plan.steps[i]
                 called = self._called(i, step, self._number(i))
                 run += called
-                commented += [f"/* {_told(step.node)} */", *called] if step.node else called
+                commented += [f"/* {texts.told(step.node)} */", *called] if step.node else called
             closing = ["return 0;", "}", ""]
             parts += ["\n", "\n".join(commented + closing)]
             runs.append("\n".join(run + closing))
         if plan.segments:
-            runs.append(_CALL)
+            runs.append(texts.CALL)
         plan.linked = tuple(tuple(each) for each in names[1:])
-        link = _link([name for each in plan.linked for name in each])
+        link = texts.link([name for each in plan.linked for name in each])
         plan.texts = tuple(
-            self._complete("\n".join([*share, *([link, _TAKE, *runs] if not k else [])]))
+            self._complete("\n".join([*share, *([link, texts.TAKE, *runs] if not k else [])]))
             for k, share in enumerate(shares)
         )
         plan.parts = tuple(parts)
 
     def _complete(self, body: str) -> str:
         """A text with all that it calls before it."""
-        used = [each for each in self.needs if _marker(each) in body]
+        used = [each for each in self.needs if texts.marker(each) in body]
         helping = helpers.text({*used, *(f"0columns_{each[-3:]}" for each in used
                                          if each.startswith("conv"))})  # fmt: skip
         gemms = "ns_sgemm(" in body + helping or "ns_dgemm(" in body + helping
@@ -388,100 +388,8 @@ class _Planner:
         return f"t[{slot}] + {offset}" if offset else f"t[{slot}]"
 
 
-_TAKE = f"""
-NS_EXPORT i64 ns_take(void *list, char **t, i64 i) {{
-  void **kinds = (void **)t[-2], *type = t[-1];
-  for (const i64 n = ns_items(list); i < n; i++) {{
-    if (!kinds[i]) continue;
-    void *x = ns_list_item(list, i);
-    if (NS_FIELD(void *, x, sizeof(void *)) != type || !ns_array_contiguous(x)
-        || NS_FIELD(void *, x, {object.__basicsize__ + 40}) != kinds[i]) return i;
-    t[i + 1] = ns_array_data(x);
-  }}
-  return -1;
-}}
-"""
-
-
-_LARGE = 16  # elements; smaller loops are unrolled
-_SPLIT, _MOST = 240, 2  # weight from which kernels are compiled side by side, and how many
-
-
-_FLAT = re.compile(r"for \(i64 j = 0; j < (\d+); j\+\+\) \{")
-
-
-def _sizeless(body: kernel.Body) -> tuple[tuple[str, ...], int]:
-    """A single loop over elements as one over ``n`` of them, and how many there are."""
-    loops = [i for i, line in enumerate(body.lines) if "for (" in line]
-    if len(loops) != 1 or body.scratch or body.needs:
-        return body.lines, 0
-    (at,) = loops
-    found = _FLAT.fullmatch(body.lines[at])
-    if found is None or "reduction" in body.lines[at - 1] or int(found[1]) < _LARGE:
-        return body.lines, 0
-    loop = "for (i64 j = 0; j < n; j++) {"
-    text = (*body.lines[:at], loop, *body.lines[at + 1 :])
-    return ("const i64 n = (i64)w;", *text), int(found[1])
-
-
-def _weight(lines: Sequence[str]) -> int:
-    """About how long the compiler takes for a kernel, in lines."""
-    return len(lines) + sum(60 * ("ns_conv" in each or "ns_max_pool" in each) for each in lines)
-
-
-def _shares(bodies: Iterable[Sequence[str]]) -> int:
-    """How many texts the kernels are divided into, to be compiled at the same time."""
-    return min(_MOST, 1 + sum(map(_weight, bodies)) // _SPLIT)
-
-
-def _marker(need: str) -> str:
-    """What a text has that calls a helper."""
-    return f"ns_{need}(" if need[-4:] in ("_f32", "_f64") else f"NS_{need.upper()}("
-
-
-def _link(names: Sequence[str]) -> str:
-    """Pointers to the kernels of other texts, and how they are set."""
-    if not names:
-        return ""
-    pointers = "".join(f"static int (*{name})(char **, char *);\n" for name in names)
-    sets = "".join(f"{name} = f[{i}]; " for i, name in enumerate(names))
-    return f"{pointers}NS_EXPORT void ns_link(void **f) {{ {sets}}}\n"
-
-
-_CALL = """
-NS_EXPORT i64 ns_call(void *list, char **t) {
-  return ns_take(list, t, 0) >= 0 ? -1 : ns_run0(t, 0);
-}
-"""
-
-
 def _bytes(spec: TensorSpec) -> int:
     return max(math.prod(spec.shape) * np.dtype(spec.dtype).itemsize, 1)
-
-
-def _told(node: Node) -> str:
-    """A node in words, safe within a comment."""
-    text = f"{node.name}: {node.op}"
-    if node.op == "fused":
-        body = node.attrs["body"]
-        members = " ".join(each.op for each in body.nodes if each.family != "leaf")
-        text = f"{node.name}: {node.attrs['pattern']} ({members})"
-    return text.replace("*/", "* /").replace("/*", "/ *")
-
-
-def _readable(text: str) -> str:
-    """The text with its blocks indented."""
-    depth, lines = 0, []
-    for line in text.splitlines():
-        bare = line.strip()
-        opens, closes = bare.count("{"), bare.count("}")
-        if bare.startswith("}"):
-            depth -= 1
-            closes -= 1
-        lines.append(line if bare.startswith("#") or bare.startswith("*") else
-                     "  " * max(depth, 0) + bare)  # fmt: skip
-        depth += opens - closes
-    return "\n".join(lines) + "\n"
 
 
 def reasons(plan: Plan) -> Mapping[int, str]:

@@ -1,0 +1,103 @@
+"""Texts: what generated files hold besides kernels, and how kernels are divided into files.
+
+Invariant: nothing here decides what is computed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from nodescope.engine.codegen.c_backend import kernel
+from nodescope.ir.graph import Node
+
+TAKE = f"""
+NS_EXPORT i64 ns_take(void *list, char **t, i64 i) {{
+  void **kinds = (void **)t[-2], *type = t[-1];
+  for (const i64 n = ns_items(list); i < n; i++) {{
+    if (!kinds[i]) continue;
+    void *x = ns_list_item(list, i);
+    if (NS_FIELD(void *, x, sizeof(void *)) != type || !ns_array_contiguous(x)
+        || NS_FIELD(void *, x, {object.__basicsize__ + 40}) != kinds[i]) return i;
+    t[i + 1] = ns_array_data(x);
+  }}
+  return -1;
+}}
+"""
+
+
+_LARGE = 16  # elements; smaller loops are unrolled
+_SPLIT, _MOST = 240, 2  # weight from which kernels are compiled side by side, and how many
+
+
+_FLAT = re.compile(r"for \(i64 j = 0; j < (\d+); j\+\+\) \{")
+
+
+def sizeless(body: kernel.Body) -> tuple[tuple[str, ...], int]:
+    """A single loop over elements as one over ``n`` of them, and how many there are."""
+    loops = [i for i, line in enumerate(body.lines) if "for (" in line]
+    if len(loops) != 1 or body.scratch or body.needs:
+        return body.lines, 0
+    (at,) = loops
+    found = _FLAT.fullmatch(body.lines[at])
+    if found is None or "reduction" in body.lines[at - 1] or int(found[1]) < _LARGE:
+        return body.lines, 0
+    loop = "for (i64 j = 0; j < n; j++) {"
+    text = (*body.lines[:at], loop, *body.lines[at + 1 :])
+    return ("const i64 n = (i64)w;", *text), int(found[1])
+
+
+def weight(lines: Sequence[str]) -> int:
+    """About how long the compiler takes for a kernel, in lines."""
+    return len(lines) + sum(60 * ("ns_conv" in each or "ns_max_pool" in each) for each in lines)
+
+
+def shares(bodies: Iterable[Sequence[str]]) -> int:
+    """How many texts the kernels are divided into, to be compiled at the same time."""
+    return min(_MOST, 1 + sum(map(weight, bodies)) // _SPLIT)
+
+
+def marker(need: str) -> str:
+    """What a text has that calls a helper."""
+    return f"ns_{need}(" if need[-4:] in ("_f32", "_f64") else f"NS_{need.upper()}("
+
+
+def link(names: Sequence[str]) -> str:
+    """Pointers to the kernels of other texts, and how they are set."""
+    if not names:
+        return ""
+    pointers = "".join(f"static int (*{name})(char **, char *);\n" for name in names)
+    sets = "".join(f"{name} = f[{i}]; " for i, name in enumerate(names))
+    return f"{pointers}NS_EXPORT void ns_link(void **f) {{ {sets}}}\n"
+
+
+CALL = """
+NS_EXPORT i64 ns_call(void *list, char **t) {
+  return ns_take(list, t, 0) >= 0 ? -1 : ns_run0(t, 0);
+}
+"""
+
+
+def told(node: Node) -> str:
+    """A node in words, safe within a comment."""
+    text = f"{node.name}: {node.op}"
+    if node.op == "fused":
+        body = node.attrs["body"]
+        members = " ".join(each.op for each in body.nodes if each.family != "leaf")
+        text = f"{node.name}: {node.attrs['pattern']} ({members})"
+    return text.replace("*/", "* /").replace("/*", "/ *")
+
+
+def readable(text: str) -> str:
+    """The text with its blocks indented."""
+    depth, lines = 0, []
+    for line in text.splitlines():
+        bare = line.strip()
+        opens, closes = bare.count("{"), bare.count("}")
+        if bare.startswith("}"):
+            depth -= 1
+            closes -= 1
+        lines.append(line if bare.startswith("#") or bare.startswith("*") else
+                     "  " * max(depth, 0) + bare)  # fmt: skip
+        depth += opens - closes
+    return "\n".join(lines) + "\n"
