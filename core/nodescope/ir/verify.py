@@ -5,7 +5,7 @@ Invariant: pure; raises for the first fault in the order of the nodes, and names
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import NoReturn
 
 from nodescope.errors import GraphError, NodescopeError
@@ -18,12 +18,13 @@ Raises a `NodescopeError` for specs that the op refuses, KeyError for an attribu
 """
 
 
-def verify(graph: Graph, infer: Infer | None = None) -> None:
+def verify(graph: Graph, infer: Infer | None = None, known: Container[int] = frozenset()) -> None:
     """Check a graph.
 
     Args:
         graph: What to check.
         infer: What ops give, to check specs and attributes, too; see `nodescope.ops.checking`.
+        known: Nodes, by ``id()`` of the object, of which that has been checked already.
 
     Raises:
         GraphError: A value is used before it is made, made twice, or unknown; ids or names are
@@ -63,7 +64,7 @@ def verify(graph: Graph, infer: Infer | None = None) -> None:
                 _fault(node, f"its output %{value} is made by another node, too")
             ready.add(value)
         done.add(node.id)
-        if infer is not None:
+        if infer is not None and id(node) not in known:
             _check_specs(node, specs, infer)
     for what, values in (
         ("input", graph.inputs),

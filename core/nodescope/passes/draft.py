@@ -309,8 +309,30 @@ class Draft:
         if not self._changed:
             return list(self._graph.nodes)
         nodes, place = self._nodes, self._place
-        if self._order is not None:
-            return [nodes[each] for each in self._order]
+        if self._order is None:
+            order = sorted(nodes, key=place.__getitem__)
+            self._order = order if self._follows(order) else self._topological()
+        return [nodes[each] for each in self._order]
+
+    def _follows(self, order: Sequence[int]) -> bool:
+        """Whether each node stands behind what it needs."""
+        producers, nodes = self._producers, self._nodes
+        done: set[int] = set()
+        for each in order:
+            node = nodes[each]
+            for value in node.inputs:
+                maker = producers.get(value)
+                if maker is not None and maker not in done:
+                    return False
+            for other in node.control_inputs:
+                if other not in done and other in nodes:
+                    return False
+            done.add(each)
+        return True
+
+    def _topological(self) -> list[int]:
+        """The ids of the nodes, each behind what it needs, otherwise by place."""
+        nodes, place = self._nodes, self._place
         needs: dict[int, int] = {}
         behind: dict[int, list[int]] = {}
         ready: list[tuple[tuple[int, int], int]] = []
@@ -324,16 +346,15 @@ class Draft:
             if not before:
                 ready.append((place[node.id], node.id))
         heapq.heapify(ready)
-        found: list[Node] = []
+        found: list[int] = []
         while ready:
             _, current = heapq.heappop(ready)
-            found.append(nodes[current])
+            found.append(current)
             for each in behind.get(current, ()):
                 needs[each] -= 1
                 if not needs[each]:
                     heapq.heappush(ready, (place[each], each))
         assert len(found) == len(nodes), f"{self.pass_name}: the graph goes round"
-        self._order = [node.id for node in found]
         return found
 
     def _name(self, scope: str, label: str) -> str:

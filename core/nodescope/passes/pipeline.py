@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from nodescope import passes
 from nodescope.errors import GraphError, UsageError
-from nodescope.ir.graph import Graph, Node, TensorSpec
+from nodescope.ir.graph import Graph
 from nodescope.ir.verify import verify
 from nodescope.ops.checking import inferred
 from nodescope.ops.op import Array
@@ -169,16 +169,9 @@ def _apply(
 
 def _verified(graph: Graph, before: Graph | None, when: str) -> None:
     """Specs are checked again only of nodes that are new or changed."""
-    known = {} if before is None else {id(node): None for node in before.nodes}
-    specs = None if before is None else {each.id: each.spec for each in before.values}
-
-    def infer(node: Node, given: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...] | None:
-        if id(node) in known and specs is not None:
-            return None
-        return inferred(node, given)
-
+    known = frozenset() if before is None else frozenset(map(id, before.nodes))
     try:
-        verify(graph, infer)
+        verify(graph, inferred, known)
     except GraphError as error:
         raise GraphError(
             f"{when}: {error.message}", source=error.source,
