@@ -86,6 +86,8 @@ def with_origins(function: Function, graph_id: int) -> Graph | None:
     if graph.id != function.traced.id:
         for each in function.passes:
             for one in each.rewrites:
+                if len(one["before"]) > 1 and set(one["before"]) == set(one["after"]):
+                    continue  # only another order
                 known: set[int] = set()
                 for before in one.get("before", ()):
                     known |= standing.get(before, set())

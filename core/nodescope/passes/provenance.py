@@ -31,7 +31,8 @@ class Rewrite(msgspec.Struct, frozen=True):
         change: What happened to the nodes before.
         before: Ids of the nodes that the change is about. They are gone, unless they are among
             ``after`` as well, or ``change`` is ``recomputed``.
-        after: Ids of the nodes that do their work now.
+        after: Ids of the nodes that do their work now; several nodes that are all those before
+            only run in another order, which is no fate.
         values: For values of nodes before: the value that stands for it now.
         note: What else there is to say, in words.
     """
@@ -109,6 +110,8 @@ class Provenance:
         kinds: dict[int, str] = {}
         held: dict[int, set[int]] = {node.id: {node.id} for node in traced.nodes}
         for each in self.rewrites:
+            if len(each.before) > 1 and set(each.before) == set(each.after):
+                continue  # they run in another order, and each is what it was
             known: set[int] = set()
             for before in each.before:
                 known |= origins.get(before, set())

@@ -75,6 +75,13 @@ def test_one_note_says_what_it_bought() -> None:
     assert stayed == [node.id for node in found.traced.nodes if node.id not in moved]
 
 
+def test_another_order_is_no_fate() -> None:
+    found = lowered_program(char_transformer(), ("schedule",))
+    assert found.rewrites
+    assert {fate.kind for fate in found.provenance.fates.values()} == {"kept"}
+    assert all(node.origin == (node.id,) for node in found.graph.nodes)
+
+
 def test_the_same_each_time() -> None:
     program = char_transformer()
     first, second = (lowered_program(program, ("schedule",)).graph.nodes for _ in range(2))
