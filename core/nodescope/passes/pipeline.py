@@ -118,7 +118,8 @@ def lower(
     options = options or Options()
     first = 1 + max((*_ids(graph), *(each.id for each in graph.values), 0))
     fresh = itertools.count(first).__next__
-    _verified(graph, None, "before the first pass")
+    # Its specs are what the ops gave when it was traced, or were checked when it was read.
+    _verified(graph, graph, "before the first pass")
     stages: list[Stage] = []
     now, constants = graph, dict(arrays)
     usual = [each for each in passes.all_passes() if each.default]
@@ -167,9 +168,9 @@ def _apply(
     return after, constants
 
 
-def _verified(graph: Graph, before: Graph | None, when: str) -> None:
+def _verified(graph: Graph, before: Graph, when: str) -> None:
     """Specs are checked again only of nodes that are new or changed."""
-    known = frozenset() if before is None else frozenset(map(id, before.nodes))
+    known = frozenset(map(id, before.nodes))
     try:
         verify(graph, inferred, known)
     except GraphError as error:
