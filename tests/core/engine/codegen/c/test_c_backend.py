@@ -254,6 +254,16 @@ def test_results_are_the_callers_own() -> None:
         np.testing.assert_array_equal(one, other)
 
 
+def test_arguments_that_are_donated_or_returned() -> None:
+    for size in (3, 300):
+        x, y = f32(size, size), f32(size, size)
+        function = ns.compile(lambda x, y: (x @ y, x), backend="c", donate="y")
+        given = ns.tensor(x)
+        product, same = function(given, ns.tensor(y))
+        near(product.numpy(), x @ y, 1e-4)
+        np.testing.assert_array_equal(same.numpy(), x)
+
+
 def test_threads_share_no_buffers() -> None:
     runner, found, _ = ready(lambda x, w: np.tanh(x @ w).sum(axis=0), X, f32(37, 20))
     w = f32(37, 20)
