@@ -142,10 +142,11 @@ class CanvasGraphView implements GraphView {
     this.labels = placeLabels(model);
     this.unfitted = this.stage.view.width === 0;
     const from = this.camera;
+    const asked = this.wanted?.kind === "node" ? this.wanted.id : undefined;
     let to = cameraFor(from, before, model, this.stage.view, {
       toggled: this.toggled,
       touched: this.touched,
-      focus: focusRect(model, this.look.current?.node),
+      focus: focusRect(model, this.look.current?.node ?? asked),
     });
     this.toggled = undefined;
     if (inSight(before, this.look.current?.node, from, this.stage.view)) {
