@@ -11,6 +11,8 @@ import pytest
 
 import nodescope as ns
 from nodescope.cli import main
+from nodescope.engine.codegen.c_backend.prelude import ULPS
+from nodescope.passes import all_passes
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -75,6 +77,27 @@ def test_the_programs_of_the_document_on_graphs_run(
     assert (tmp_path / "model.nsgraph").is_file()
 
 
+def test_the_programs_of_the_document_on_the_compiler_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NODESCOPE_BACKEND", raising=False)
+    programs = programs_of("docs/compiler.md")
+    assert len(programs) == 5
+    names: dict[str, Any] = {}
+    for program in programs:
+        exec(compile(program, "compiler.md", "exec"), names)
+
+
+def test_the_document_on_the_compiler_is_true() -> None:
+    text = (ROOT / "docs" / "compiler.md").read_text()
+    usual = [each for each in all_passes() if each.default]
+    for each in usual:
+        assert f"| `{each.name}` | {each.help} |" in text
+    places = [text.index(f"| `{each.name}` |") for each in usual]
+    assert places == sorted(places)
+    for function, bounds in ULPS.items():
+        (row,) = [line for line in text.splitlines() if f"`{function}`" in line and " ulp" in line]
+        assert row.endswith("| " + " | ".join(f"{bound:g} ulp" for bound in bounds) + " |")
+
+
 def test_the_commands_of_the_readme_exist(capsys: pytest.CaptureFixture[str]) -> None:
     commands = set(re.findall(r"nodescope (run|open|export|serve|demo|doctor|\w+) ", README))
     named = {"run", "open", "export"} & commands
@@ -95,7 +118,8 @@ def test_the_targets_of_the_readme_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "ARCHITECTURE.md", "docs/engine.md", "docs/graphs.md"]
+    "document",
+    ["README.md", "ARCHITECTURE.md", "docs/engine.md", "docs/graphs.md", "docs/compiler.md"],
 )
 def test_links_lead_somewhere(document: str) -> None:
     text = (ROOT / document).read_text()
