@@ -45,6 +45,10 @@ export function Whole(props: {
           <Fact name="back end" value={props.fn.backend || "–"} />
           <Fact name="ran in" value={plural(props.fn.steps.length, "step")} />
         </dl>
+        <p class="t3 small">
+          Both were watched node by node. Unwatched, the compiled function runs as one plan, and
+          faster than this.
+        </p>
         <Show when={props.fn.fallback}>
           <p class="small now">{props.fn.fallback}</p>
         </Show>
@@ -62,6 +66,19 @@ export function Whole(props: {
         <p class="t3 small">
           Pick a node on either side, or press <kbd>N</kbd> for the largest error.
         </p>
+        <Show when={props.fn.unfused.length > 0}>
+          <h3 class="lab cmp-apart">Not fused</h3>
+          <For each={props.fn.unfused.slice(0, SHOWN)}>
+            {(note) => (
+              <p class="t2 small ell" title={note}>
+                {note}
+              </p>
+            )}
+          </For>
+          <Show when={props.fn.unfused.length > SHOWN}>
+            <p class="t3 small">and {formatCount(props.fn.unfused.length - SHOWN)} more</p>
+          </Show>
+        </Show>
       </section>
       <section class="cmp-block">
         <h3 class="lab">Largest errors</h3>
