@@ -27,12 +27,14 @@ class State:
         builder: What records operations instead of running them, or None.
         transforms: How many functions around are being differentiated from outside.
         noted: Told of each tensor that is about to be assigned or written to, or None.
+        ran: Begin and end of the kernel that has just run, where the kernel itself has read the clock
+            (nanoseconds of `time.perf_counter_ns`); else None.
         source: The line that made the node which a graph runs now, or None to look for it.
     """
 
     __slots__ = (
-        "builder", "cursor", "cursors", "forward", "noted", "phase", "recording", "scope", "source",
-        "thread", "transforms",
+        "builder", "cursor", "cursors", "forward", "noted", "phase", "ran", "recording", "scope",
+        "source", "thread", "transforms",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -47,6 +49,7 @@ class State:
         self.transforms = 0
         self.noted: Callable[[Any], None] | None = None
         self.source: SourceLocation | None = None
+        self.ran: tuple[int, int] | None = None
 
 
 class _Local(threading.local):

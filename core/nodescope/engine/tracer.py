@@ -145,6 +145,8 @@ class Tracer:
             self.failed(entry, live, state, start, said)
             raise said from cause(error)
         end = _now()
+        if state.ran is not None:
+            (start, end), state.ran = state.ran, None
         if data.__class__ is tuple:
             arrays = tuple(map(_asarray, data))
         else:

@@ -21,6 +21,20 @@ Kernel = Callable[..., tuple[Array, ...]]
 """Inputs of one node to its outputs, in fresh memory."""
 
 
+class _Took(threading.local):
+    """When a kernel's own code ran, without what it takes to call it from Python.
+
+    Attributes:
+        span: Begin and end in nanoseconds of `time.perf_counter_ns`, set by kernels whose call costs
+            much beside what they do. Who wants to know sets it to None before the call.
+    """
+
+    span: tuple[int, int] | None = None
+
+
+took = _Took()
+
+
 @dataclass(frozen=True)
 class MemoryReport:
     """What intermediate results of a plan take.

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine.codegen.backend import Kernel, Runner
+from nodescope.engine.codegen.backend import Kernel, Runner, took
 from nodescope.engine.execution.replay import place
 from nodescope.engine.state import State, current
 from nodescope.engine.static.lowering import Lowering
@@ -181,7 +181,9 @@ def _impl(call: Call, kernel: Kernel) -> Any:
     plain = len(ports) == len(call.args)
 
     def impl(*args: Any, **attrs: Any) -> Any:
+        took.span = None
         found = kernel(*args) if plain else kernel(*[args[i] for i in ports])
+        current().ran = took.span
         return found if several else found[0]
 
     return impl

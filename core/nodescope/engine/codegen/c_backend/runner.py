@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.codegen.backend import Kernel, MemoryReport
+from nodescope.engine.codegen.backend import Kernel, MemoryReport, took
 from nodescope.engine.codegen.c_backend import blas, toolchain
 from nodescope.engine.codegen.c_backend.generate import Spot, Step, plan_of
 from nodescope.engine.codegen.interpret import kernel_of
@@ -355,7 +355,11 @@ def _kernel(runner: CRunner, step: Step) -> Kernel:
         outputs = [np.empty(each.spec.shape, np.dtype(each.spec.dtype)) for each in step.outputs]
         pointers = (_POINTER * count)(*(each.ctypes.data for each in (*held, *outputs)))
         work = _aligned(scratch)
-        if function(ctypes.addressof(pointers), elements or work.ctypes.data):
+        where, room = ctypes.addressof(pointers), elements or work.ctypes.data
+        start = time.perf_counter_ns()
+        failed = function(where, room)
+        took.span = (start, time.perf_counter_ns())
+        if failed:
             raise IndexError("an index points outside of the array")
         return tuple(outputs)
 
