@@ -46,8 +46,7 @@ export function Whole(props: {
           <Fact name="ran in" value={plural(props.fn.steps.length, "step")} />
         </dl>
         <p class="t3 small">
-          Both were watched node by node. Unwatched, the compiled function runs as one plan, and
-          faster than this.
+          Both were watched node by node. Unwatched, the compiled function runs as one plan.
         </p>
         <Show when={props.fn.fallback}>
           <p class="small now">{props.fn.fallback}</p>
