@@ -27,7 +27,7 @@ class State:
         builder: What records operations instead of running them, or None.
         transforms: How many functions around are being differentiated from outside.
         noted: Told of each tensor that is about to be assigned or written to, or None.
-        ran: Begin and end of the kernel that has just run, where the kernel itself has read the clock
+        ran: Begin and end of the kernel that has just run, where it has read the clock itself
             (nanoseconds of `time.perf_counter_ns`); else None.
         source: The line that made the node which a graph runs now, or None to look for it.
     """

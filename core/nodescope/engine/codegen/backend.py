@@ -25,8 +25,8 @@ class _Took(threading.local):
     """When a kernel's own code ran, without what it takes to call it from Python.
 
     Attributes:
-        span: Begin and end in nanoseconds of `time.perf_counter_ns`, set by kernels whose call costs
-            much beside what they do. Who wants to know sets it to None before the call.
+        span: Begin and end in nanoseconds of `time.perf_counter_ns`, set by kernels whose call
+            costs much beside what they do. Who wants to know sets it to None before the call.
     """
 
     span: tuple[int, int] | None = None
