@@ -343,7 +343,7 @@ class _Kernels(Mapping[int, Kernel]):
 
 def _kernel(runner: CRunner, step: Step) -> Kernel:
     if step.function is None:
-        return lambda *inputs: tuple(in_python(step, inputs))
+        return _alone(step)
     name = step.function.name
     library = runner.home.get(name, runner.libraries[0])
     function: Callable[..., int] = library.function(name, _POINTER, _POINTER, result=ctypes.c_int)
@@ -362,6 +362,18 @@ def _kernel(runner: CRunner, step: Step) -> Kernel:
         if failed:
             raise IndexError("an index points outside of the array")
         return tuple(outputs)
+
+    return kernel
+
+
+def _alone(step: Step) -> Kernel:
+    """A node that C has no function for: one that it cannot do, or a view, which takes no time."""
+
+    def kernel(*inputs: Any) -> tuple[Array, ...]:
+        start = time.perf_counter_ns()
+        found = tuple(in_python(step, inputs))
+        took.span = (start, time.perf_counter_ns() if step.reason else start)
+        return found
 
     return kernel
 
