@@ -6,12 +6,15 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
+from nodescope.engine.codegen import backend as backends
 from tests.e2e.conftest import SAMPLE, Debuggee
 from tests.e2e.test_first_flow import by
 
 Start = Callable[..., Debuggee]
+BACKENDS = [each for each in ("numpy", "c") if not backends.get(each).missing()]
 
 FATES = ["kept", "renamed", "rewritten", "folded", "merged", "fused", "recomputed", "eliminated"]
 TIME = re.compile(r"^\d[\d.,]*\s(ns|µs|ms|s)$")
@@ -72,7 +75,11 @@ def click_node(page: Page, side: str, node: int) -> None:
     host.click(position={"x": box["x"] + box["width"] * 0.6, "y": box["y"] + box["height"] / 2})
 
 
-def test_the_sample_is_compared(start: Start, page: Page) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_sample_is_compared(
+    backend: str, start: Start, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NODESCOPE_BACKEND", backend)
     compare(start, page)
     expect(by(page, "side-eager")).to_contain_text("Eager")
     expect(by(page, "side-compiled")).to_contain_text("what runs")
@@ -143,6 +150,26 @@ def test_a_node_leads_to_what_runs_for_it(start: Start, page: Page) -> None:
     click_node(page, "eager", traced["eager"])
     page.keyboard.press("ArrowDown")
     expect(by(page, "pair-fate")).to_contain_text("hidden_1/add")
+
+
+@pytest.mark.parametrize("backend", [each for each in BACKENDS if each == "c"])
+def test_a_kernel_stands_for_what_it_covers(
+    backend: str, start: Start, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NODESCOPE_BACKEND", backend)
+    compare(start, page)
+    nodes = fn(page, "f.nodes.filter(n => n.name.startsWith('hidden_1/') && n.fate === 'fused')")
+    assert [each["name"] for each in nodes] == [
+        "hidden_1/matmul", "hidden_1/add", "hidden_1/maximum"
+    ]  # fmt: skip
+    (there,) = {each["into"][0] for each in nodes}
+    click_node(page, "compiled", there)
+    page.wait_for_url(re.compile(rf"right={there}\b"))
+    expect(by(page, "pair-fate")).to_contain_text("3 traced nodes")
+    expect(by(page, "pair-times")).to_contain_text(re.compile(r"compiled.*\d", re.S))
+    click_node(page, "eager", nodes[1]["eager"])
+    expect(by(page, "pair-fate")).to_contain_text("part of a kernel")
+    expect(by(page, "pair-times")).to_contain_text(re.compile(r"eager, 3 nodes.*\d", re.S))
 
 
 def test_a_slider_goes_through_the_passes(start: Start, page: Page) -> None:
