@@ -40,18 +40,19 @@ def verify(graph: Graph, infer: Infer | None = None, known: Container[int] = fro
     ids = {node.id for node in graph.nodes}
     done: set[int] = set()
     names: dict[str, int] = {}
-    ready = {each for each in specs if each not in makers}
+    ready = specs.keys() - makers.keys()
     for node in graph.nodes:
         if node.id in done:
             _fault(node, f"the id @{node.id} is taken by another node")
         if node.name in names:
             _fault(node, f"the name is taken by node @{names[node.name]}")
         names[node.name] = node.id
-        for value in node.inputs:
-            if value not in specs:
-                _fault(node, f"its input %{value} is unknown")
-            if value not in ready:
-                _fault(node, f"its input %{value} is made only later, by {makers[value].name}")
+        if not ready.issuperset(node.inputs):
+            for value in node.inputs:
+                if value not in specs:
+                    _fault(node, f"its input %{value} is unknown")
+                if value not in ready:
+                    _fault(node, f"its input %{value} is made only later, by {makers[value].name}")
         for each in node.control_inputs:
             if each not in ids:
                 _fault(node, f"it waits for node @{each}, which is unknown")

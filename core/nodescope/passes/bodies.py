@@ -19,7 +19,7 @@ from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Array
 from nodescope.passes import Rule, graph_pass
 from nodescope.passes.draft import Draft
-from nodescope.passes.pipeline import lower
+from nodescope.passes.pipeline import lower, settled
 
 _replace = msgspec.structs.replace
 _BODIES: Final = {"scan": ("body",), "while_loop": ("condition", "body"),
@@ -69,15 +69,13 @@ def _inside(draft: Draft, node_id: int) -> None:
 def _lowered(draft: Draft, graph: Graph) -> tuple[Graph, list[str]]:
     """A body after the passes, with the rules that fired; the same object if none did."""
     chosen: list[str] = [each for each in _INSIDE if each in draft.chosen]
-    last: list[str] = [each for each in _LAST if each in draft.chosen]
-    now, arrays = graph, elements_of(graph)
-    rules: list[str] = []
-    rounds: list[list[str]] = [*[chosen] * _ROUNDS, last]
-    for names in rounds:
-        found = lower(now, arrays, names, draft.options)
+    now, arrays, done = settled(graph, elements_of(graph), chosen, draft.options, _ROUNDS)
+    if any(node.op in _BODIES for node in now.nodes):
+        last: list[str] = [each for each in _LAST if each in draft.chosen]
+        found = lower(now, arrays, last, draft.options)
         if found.rewrites:
-            rules += [f"{each.pass_name}/{each.rule}" for each in found.rewrites]
-            now, arrays = found.graph, dict(found.arrays)
+            now, arrays, done = found.graph, dict(found.arrays), [*done, *found.rewrites]
+    rules = [f"{each.pass_name}/{each.rule}" for each in done]
     return (_body(graph, now, arrays), rules) if rules else (graph, [])
 
 

@@ -16,7 +16,7 @@ from nodescope.ir.graph import Node
 from nodescope.ops.calls import Scalar, call_of
 from nodescope.passes import Rule, graph_pass
 from nodescope.passes.draft import Draft
-from nodescope.passes.layouts import EXACT, Layouts
+from nodescope.passes.layouts import EXACT, Layouts, layouts_of
 from nodescope.passes.patterns import Operand, call, feeds_weakly, result
 
 _OPS: Final = EXACT - {"copy", "identity", "keep"}
@@ -37,7 +37,7 @@ def sink_broadcasts(draft: Draft) -> None:
     """Look at each node that takes a value that was spread out, in order."""
     if not any(node.op == "broadcast_to" for node in draft):
         return
-    layouts = Layouts(draft)
+    layouts = layouts_of(draft)
     for node in draft:
         if node.op == "broadcast_to":
             _twice(draft, node)

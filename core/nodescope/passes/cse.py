@@ -15,7 +15,7 @@ import numpy as np
 from nodescope.ir.graph import Graph, Node
 from nodescope.passes import Rule, graph_pass
 from nodescope.passes.draft import Draft
-from nodescope.passes.layouts import Layouts
+from nodescope.passes.layouts import layouts_of
 
 _SMALL: Final = 4096  # bytes up to which constants are compared
 _TURNING: Final = frozenset(
@@ -53,7 +53,7 @@ class _Unknown(Exception):
 def merge_common(draft: Draft) -> None:
     """Merge each node into the first that is like it."""
     first: dict[Any, Node] = {}
-    layouts = Layouts(draft)
+    layouts = layouts_of(draft)
     for node in draft:
         if node.op == "constant":
             key: Any = _constant_key(draft, node)
@@ -131,11 +131,31 @@ def frozen(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return "array", value.dtype.name, value.shape, value.tobytes()
     if kind is Graph:
-        return "graph", _content(value)
+        return "graph", _Body(value)
     if dataclasses.is_dataclass(value):
         parts = (getattr(value, each.name) for each in dataclasses.fields(value))
         return kind.__name__, tuple(map(frozen, parts))
     raise _Unknown
+
+
+class _Body:
+    """A body as part of a key: what is in it is looked at only where all else is the same."""
+
+    __slots__ = ("graph",)
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    def __hash__(self) -> int:
+        return hash(tuple([node.op for node in self.graph.nodes if node.op != "placeholder"]))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Body):
+            return NotImplemented
+        try:
+            return self.graph is other.graph or bool(_content(self.graph) == _content(other.graph))
+        except _Unknown:
+            return False
 
 
 def _content(graph: Graph) -> Any:

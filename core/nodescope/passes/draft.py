@@ -43,6 +43,7 @@ class Draft:
         inputs: Value ids that are fed.
         outputs: Value ids that are given out, by position.
         rewrites: What has been changed so far.
+        known: What passes found out, by kind; it holds for the graph as it is when a pass begins.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Draft:
         self.rewrites: list[Rewrite] = []
         self.notes: list[str] = []
         self.apart: list[Unfused] = []
+        self.known: dict[type, Any] = {}
         self._arrays = dict(arrays)
         self._values = {each.id: each for each in graph.values}
         self._nodes = {node.id: node for node in graph.nodes}
@@ -301,6 +303,7 @@ class Draft:
         )  # fmt: skip
         self._place = {node.id: (i, 0) for i, node in enumerate(nodes)}
         self._changed = False
+        self.known.clear()
         return self._graph, self._arrays
 
     # Inside

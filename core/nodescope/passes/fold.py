@@ -18,7 +18,7 @@ from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Array
 from nodescope.passes import Rule, graph_pass
 from nodescope.passes.draft import Draft
-from nodescope.passes.layouts import Layouts
+from nodescope.passes.layouts import Layouts, layouts_of
 
 _LEFT: Final = frozenset(["leaf", "control", "kernel", "update"])
 _WARNING: Final = frozenset(["var", "std", "nanargmax", "nanargmin", "lstsq", "broadcast_to"])
@@ -40,7 +40,7 @@ _SMALL: Final = 4096
 )
 def fold(draft: Draft) -> None:
     """Fold in order, so that chains of constants fold at once."""
-    layouts = Layouts(draft)
+    layouts = layouts_of(draft)
     for node in draft:
         if node.op in ("zeros_like", "ones_like"):
             _like(draft, layouts, node)

@@ -139,6 +139,7 @@ class Layouts:
                     other[each] = now
                     waiting.append(each)
         self._known.update(other)
+        self._draft.known.pop(Layouts, None)  # no longer what the next pass finds
         return True
 
     def _now(self, value: int, other: Mapping[int, Kind]) -> Kind:
@@ -190,6 +191,14 @@ class Layouts:
                 every = True
             return "rows" if every else "any"
         return "any"
+
+
+def layouts_of(draft: Draft) -> Layouts:
+    """The layouts at the begin of a pass: those of the pass before, if it changed nothing."""
+    found = draft.known.get(Layouts)
+    if found is None:
+        found = draft.known[Layouts] = Layouts(draft)
+    return found
 
 
 def _ufunc(

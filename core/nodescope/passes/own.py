@@ -15,7 +15,7 @@ from typing import Any, Final
 from nodescope.ir.graph import Node
 from nodescope.passes import Rule, graph_pass
 from nodescope.passes.draft import Draft
-from nodescope.passes.layouts import Layouts
+from nodescope.passes.layouts import Layouts, layouts_of
 
 _VIEWS: Final = frozenset(
     [
@@ -51,7 +51,7 @@ def own_results(draft: Draft) -> None:
     made = {value: node for node in draft.traced.nodes for value in node.outputs}
     before = [_chain(made.get, each) for each in draft.traced.outputs]
     now = [_chain(draft.producer, each) for each in draft.outputs]
-    layouts = Layouts(draft)
+    layouts = layouts_of(draft)
     taken: dict[int, list[int]] = {}
     for position, (root, _) in enumerate(now):
         # A chain that no pass touched shares what it shared before, copies on its way included.

@@ -126,18 +126,9 @@ def lower(
     names = tuple(each.name for each in usual) if chosen is None else tuple(chosen)
     draft = Draft(graph, arrays, fresh, "", options, graph, names)
     if chosen is None:
-        early = [each for each in usual if each.again]
-        last = max((each.stage for each in early), default=0)
-        left: dict[str, Graph] = {}
-        for number in range(_ROUNDS):
-            before = now
-            for each in (p for p in usual if p.stage <= last and (p.again or not number)):
-                # What a pass left, and no other has changed since, it would leave again.
-                if left.get(each.name) is not now:
-                    now, constants = _apply(each, draft, now, stages)
-                    left[each.name] = now
-            if now is before:
-                break
+        last = max((each.stage for each in usual if each.again), default=0)
+        early = [each for each in usual if each.stage <= last]
+        now, constants = _rounds(early, draft, now, constants, stages, _ROUNDS)
         rest = [each for each in usual if each.stage > last]
     else:
         rest = [passes.get(name) for name in chosen]
@@ -147,6 +138,49 @@ def lower(
     final = with_origins(now, {node.id: found.origin(node.id) for node in now.nodes})
     final = _replace_kind(final)
     return Lowered(graph, final, constants, tuple(stages), options)
+
+
+def settled(
+    graph: Graph,
+    arrays: Mapping[int, Array],
+    names: Sequence[str],
+    options: Options,
+    rounds: int,
+) -> tuple[Graph, dict[int, Array], list[Rewrite]]:
+    """Run passes over a body up to so many times, as long as they find something.
+
+    Returns:
+        The graph, the same object if nothing was changed; its constants; and all changes.
+
+    Raises:
+        GraphError: See `lower`.
+    """
+    _verified(graph, graph, "before the first pass")
+    first = 1 + max((*_ids(graph), *(each.id for each in graph.values), 0))
+    draft = Draft(graph, arrays, itertools.count(first).__next__, "", options, graph, names)
+    stages: list[Stage] = []
+    chosen = [passes.get(each) for each in names]
+    now, constants = _rounds(chosen, draft, graph, dict(arrays), stages, rounds, every=True)
+    return now, constants, [each for stage in stages for each in stage.rewrites]
+
+
+def _rounds(
+    chosen: Sequence[passes.GraphPass], draft: Draft, graph: Graph, constants: dict[int, Array],
+    stages: list[Stage], rounds: int, every: bool = False,
+) -> tuple[Graph, dict[int, Array]]:  # fmt: skip
+    """Run passes up to so many times; ``every``: also those that usually run once."""
+    now = graph
+    left: dict[str, Graph] = {}
+    for number in range(rounds):
+        before = now
+        for each in chosen:
+            # What a pass left, and no other has changed since, it would leave again.
+            if left.get(each.name) is not now and (each.again or every or not number):
+                now, constants = _apply(each, draft, now, stages)
+                left[each.name] = now
+        if now is before:
+            break
+    return now, constants
 
 
 def _apply(

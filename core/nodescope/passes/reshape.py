@@ -15,7 +15,7 @@ from nodescope.ir.graph import Node
 from nodescope.ops.calls import Scalar, call_of
 from nodescope.passes import Rule, graph_pass
 from nodescope.passes.draft import Draft
-from nodescope.passes.layouts import EXACT, Layouts, order_of
+from nodescope.passes.layouts import EXACT, Layouts, layouts_of, order_of
 from nodescope.passes.patterns import call, feeds_weakly
 
 _SHAPING: Final = frozenset(["reshape", "squeeze", "expand_dims"])
@@ -36,7 +36,7 @@ _SHAPING: Final = frozenset(["reshape", "squeeze", "expand_dims"])
 )
 def clean_views(draft: Draft) -> None:
     """Look at each view, in order."""
-    layouts = Layouts(draft)
+    layouts = layouts_of(draft)
     for node in draft:
         if node.op not in _SHAPING and node.op != "transpose":
             continue

@@ -20,8 +20,9 @@ from nodescope.ops.calls import Scalar, call_of
 from nodescope.ops.shapes import axes
 from nodescope.passes import Rule, graph_pass
 from nodescope.passes.draft import Draft
-from nodescope.passes.layouts import Layouts
+from nodescope.passes.layouts import Layouts, layouts_of
 from nodescope.passes.patterns import (
+    SCALARS,
     Match,
     call,
     feeds_weakly,
@@ -50,6 +51,32 @@ def _rules() -> dict[str, tuple[Simplification, ...]]:
         assert isinstance(term, tuple)
         found.setdefault(term[0], []).append(each)
     return {op: tuple(rules) for op, rules in found.items()}
+
+
+@functools.cache
+def _candidates(op: str, makers: tuple[str | None, ...]) -> tuple[Simplification, ...]:
+    """The rules that may fit, by the ops that made the operands; ``""`` for Python scalars."""
+    return tuple(rule for rule in _rules().get(op, ()) if _may_fit(parsed(rule.before), makers))
+
+
+def _may_fit(term: Any, makers: tuple[str | None, ...]) -> bool:
+    return len(term) - 1 == len(makers) and all(
+        (made == "") == (wanted in SCALARS) if isinstance(wanted, str)
+        else made == wanted[0] if isinstance(wanted, tuple)
+        else made in _FULL
+        for wanted, made in zip(term[1:], makers, strict=True)
+    )  # fmt: skip
+
+
+_FULL: Final = frozenset(["", "constant", "broadcast_to"])
+"""What makes a number, or an array that is full of it."""
+
+
+def _maker(draft: Draft, arg: int | Scalar) -> str | None:
+    if isinstance(arg, Scalar):
+        return ""
+    made = draft.producer(arg)
+    return None if made is None else made.op
 
 
 def replace(draft: Draft, rule: str, node: Node, value: int, note: str = "") -> None:
@@ -372,20 +399,20 @@ ATTRIBUTES: Final = (
 )
 def simplify(draft: Draft) -> None:
     """Apply rules to each node, in order, until none fits it."""
-    table, layouts = _rules(), Layouts(draft)
+    table, layouts = _rules(), layouts_of(draft)
     order = list(draft)
     signs = any(node.op in _SIGNED for node in order)
     for node in order:
         if node.id not in draft:
             continue
-        rules = table.get(node.op, ())
         special = SPECIAL.get(node.op)
-        if not rules and special is None:
+        if node.op not in table and special is None:
             continue
         now = draft.node(node.id)
         if now.control_inputs:
             continue  # who waits for it waits for more than its value
         args = call_of(now).args
+        rules = _candidates(node.op, tuple([_maker(draft, each) for each in args]))
         if any(_try(draft, layouts, rule, now, args, signs) for rule in rules) or special is None:
             continue
         found = special(draft, now)

@@ -18,7 +18,7 @@ from nodescope.ir.graph import Node
 from nodescope.ops.calls import Scalar, call_of
 from nodescope.passes import Rule, graph_pass
 from nodescope.passes.draft import Draft, same_number
-from nodescope.passes.layouts import Layouts
+from nodescope.passes.layouts import Layouts, layouts_of
 from nodescope.passes.patterns import Operand, call, feeds_weakly, full_of, result
 from nodescope.passes.simplify import np_kind, replace
 
@@ -220,7 +220,7 @@ _RULES: Final[dict[str, Any]] = {
 )
 def reduce_strength(draft: Draft) -> None:
     """Look at each node whose op has a rule, in order."""
-    layouts = Layouts(draft)
+    layouts = layouts_of(draft)
     for node in draft:
         rule = _RULES.get(node.op)
         if rule is not None and not node.control_inputs and not feeds_weakly(draft, node.inputs):
