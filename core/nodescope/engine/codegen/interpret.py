@@ -28,9 +28,8 @@ class PlainRunner:
 
     def __init__(self, lowered: Lowered) -> None:
         self._plan = Plan(lowered.graph, dict(lowered.arrays))
-        nodes = [node for node in lowered.graph.nodes if node.op not in LEAVES]
-        self.kernels: Mapping[int, Kernel] = {each.id: kernel_of(call_of(each)) for each in nodes}
-        self._at = {node.id: i for i, node in enumerate(nodes)}  # what nobody needs does not run
+        self.kernels: Mapping[int, Kernel] = kernels_of(lowered)
+        self._at = {node: i for i, node in enumerate(self.kernels)}  # some nodes nobody needs
 
     def run(self, feeds: Sequence[Any]) -> list[Array]:
         """See `Runner.run`."""
@@ -52,6 +51,12 @@ class PlainRunner:
             for each in call.drop:
                 del values[each]
         return [values[each] for each in self._plan.outputs]
+
+
+def kernels_of(lowered: Lowered) -> dict[int, Kernel]:
+    """Each node of a graph alone, by its id."""
+    nodes = (node for node in lowered.graph.nodes if node.op not in LEAVES)
+    return {node.id: kernel_of(call_of(node)) for node in nodes}
 
 
 def kernel_of(call: Call) -> Kernel:

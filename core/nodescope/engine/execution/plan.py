@@ -65,7 +65,10 @@ class Plan:
             Call(call.node, call.op, call.args, call.attrs, tuple(ends.get(index, ())))
             for index, call in enumerate(calls)
         )
-        self._steps = [self._step(call) for call in self.calls]
+
+    @functools.cached_property
+    def _steps(self) -> list[tuple[Any, ...]]:
+        return [self._step(call) for call in self.calls]
 
     @functools.cached_property
     def by_id(self) -> dict[int, Node]:

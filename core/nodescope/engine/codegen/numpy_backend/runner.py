@@ -5,6 +5,7 @@ Invariant: a set of buffers belongs to one call at a time.
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nodescope.engine.codegen.backend import Kernel, MemoryReport
-from nodescope.engine.codegen.interpret import PlainRunner
+from nodescope.engine.codegen.interpret import PlainRunner, kernels_of
 from nodescope.engine.codegen.numpy_backend.observe import Program, Recorder
 from nodescope.engine.codegen.numpy_backend.place import Placed, place
 from nodescope.engine.codegen.numpy_backend.steps import Step
@@ -98,17 +99,22 @@ class NumpyRunner:
 
     def __init__(self, lowered: Lowered) -> None:
         self._lowered = lowered
-        self._plain = PlainRunner(lowered)
         self._plan = Plan(lowered.graph, dict(lowered.arrays))
-        self.kernels: Mapping[int, Kernel] = self._plain.kernels
-        nodes = [node.id for node in lowered.graph.nodes if node.id in self.kernels]
-        number = {node: i for i, node in enumerate(nodes)}
-        self._at = [number[call.node.id] for call in self._plan.calls]
+        self.kernels: Mapping[int, Kernel] = kernels_of(lowered)
         self._variants: dict[_Key, Variant] = {}
         self._last: tuple[list[Any], Variant] | None = None
         self._lock = threading.Lock()
         self.source = ""  # for the layout that was met last
         self.memory: MemoryReport | None = None
+
+    @functools.cached_property
+    def _plain(self) -> PlainRunner:
+        return PlainRunner(self._lowered)
+
+    @functools.cached_property
+    def _at(self) -> list[int]:
+        number = {node: i for i, node in enumerate(self.kernels)}
+        return [number[call.node.id] for call in self._plan.calls]
 
     def run(self, feeds: Iterable[Any]) -> list[Array]:
         """See `Runner.run`. An iterator may let go of what it gives."""
