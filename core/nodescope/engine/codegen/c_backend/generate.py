@@ -20,6 +20,7 @@ from nodescope.engine.codegen.c_backend import (
     helpers,
     kernel,
     layouts,
+    pool,
     prelude,
     primitives,
     products,
@@ -232,14 +233,14 @@ class _Planner:
 
     def _registered(self, body: kernel.Body, node: Node | None) -> Function:
         self.needs |= body.needs
-        lines, count = texts.sizeless(body)
+        lines = texts.function(body)
         known = self.bodies.get(lines)
         if known is None:
             name = f"ns_k{len(self.bodies)}"
             known = self.bodies[lines] = Function(name, body.scratch, body.fails), []
         if node is not None:
             known[1].append(texts.told(node))
-        return replace(known[0], count=count)
+        return replace(known[0], count=body.count)
 
     # Results
 
@@ -316,8 +317,7 @@ class _Planner:
         names: list[list[str]] = [[] for _ in shares]
         weights = [0] * len(shares)
         for lines, (function, told) in self.bodies.items():
-            head = f"NS_EXPORT __attribute__((noinline)) int {function.name}(char **p, char *w) {{"
-            text = "\n".join((head, *lines, "return 0;", "}", ""))
+            text = "\n".join((*lines, "")).replace("@k", function.name)
             words = "".join(f"\n * {each}" for each in told)
             parts += [f"\n/*{words}\n */\n" if words else "\n", text]
             lightest = weights.index(min(weights))
@@ -352,7 +352,8 @@ class _Planner:
         helping = helpers.text({*used, *(f"0columns_{each[-3:]}" for each in used
                                          if each.startswith("conv"))})  # fmt: skip
         gemms = "ns_sgemm(" in body + helping or "ns_dgemm(" in body + helping
-        head = (products.HEAD if gemms else "") + helping
+        head = (products.HEAD if gemms else "") + (pool.SPLIT if "ns_split(" in body else "")
+        head += helping
         snippet = arrays.SNIPPET if "ns_take" in body else ""
         return prelude.complete(f"{snippet}{head}{body}")
 

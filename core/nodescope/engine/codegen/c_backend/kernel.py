@@ -31,12 +31,18 @@ class Body:
         scratch: Bytes that it needs at ``w``.
         needs: Names of functions of `helpers` that it calls.
         fails: It may return a number other than 0.
+        count: How many elements its one loop goes over, if it takes that number in place of ``w``,
+            so that one function does for arrays of any size; else 0.
+        parts: The insides of functions that do a part of a loop; ``@k`` in a text is the kernel's
+            name.
     """
 
     lines: tuple[str, ...]
     scratch: int
     needs: frozenset[str]
     fails: bool
+    count: int = 0
+    parts: tuple[tuple[str, ...], ...] = ()
 
 
 def settle(unit: Unit) -> None:
@@ -115,22 +121,58 @@ def compose(unit: Unit) -> Body:
         lines.append(f"{const}{base.stored} *const m{base.id} = ({base.stored} *)p[{i}];")
     memory = Memory(given, unit.count)
     stages = schedule(unit)
-    inside = staged(stages, unit.outputs, memory)
+    parts: list[list[str]] = []
+    count = 0
+    if len(stages) == 1 and isinstance(stages[0], Group):
+        inside, count = _single(stages[0], unit.outputs, memory, parts)
+    else:
+        inside = staged(stages, unit.outputs, memory, parts)
     unit.count = memory._count
     declared, scratch = memory.declared()
+    head = [*(["const i64 n = (i64)w;"] if count else []), *lines, *declared]
     needs = frozenset(name for each in stages if isinstance(each, Call) for name in each.needs)
     fails = any(isinstance(each, Call) and each.fails for each in stages)
-    return Body((*lines, *declared, *inside), scratch, needs, fails)
+    divided = tuple((*head, *each) for each in parts)
+    return Body((*head, *inside), scratch, needs, fails, count, divided)
 
 
-def staged(stages: Sequence[Stage], outputs: Sequence[Val], memory: Memory) -> list[str]:
-    """The text of stages, one after the other."""
+def _single(
+    stage: Group, outputs: Sequence[Val], memory: Memory, parts: list[list[str]]
+) -> tuple[list[str], int]:
+    """The text of a kernel that is one group, and its elements if it does for any number."""
+    loops = Loops(stage, stored([stage], outputs), memory.pointer, memory.scratch)
+    return _divided(loops, loops.text(alone=True, divide=True), parts), loops.flat
+
+
+def _divided(loops: Loops, text: list[str], parts: list[list[str]]) -> list[str]:
+    """A text itself, or the call that has its parts run."""
+    if not loops.parts:
+        return text
+    parts.append(text)
+    count = f"(n + {loops.grain - 1}) / {loops.grain}" if loops.flat else str(loops.parts)
+    return [*loops.before, f"ns_split(@k_{len(parts) - 1}, p, w, {count});"]
+
+
+def staged(
+    stages: Sequence[Stage],
+    outputs: Sequence[Val],
+    memory: Memory,
+    parts: list[list[str]] | None = None,
+) -> list[str]:
+    """The text of stages, one after the other.
+
+    Args:
+        parts: Takes the parts of large loops, if these may be divided: where all pointers are known
+            from ``p`` and ``w``.
+    """
     needed = stored(stages, outputs)
     lines: list[str] = []
     for i, stage in enumerate(stages):
         memory.now = i
         if isinstance(stage, Group):
-            lines += Loops(stage, needed, memory.pointer, memory.scratch).text()
+            loops = Loops(stage, needed, memory.pointer, memory.scratch)
+            text = loops.text(divide=parts is not None)
+            lines += text if parts is None else _divided(loops, text, parts)
         elif isinstance(stage, Gemm):
             lines += products.text(stage, memory.pointer)
         else:

@@ -5,7 +5,12 @@ Invariant: elementwise results do not depend on how the loops are cut; sums depe
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from nodescope.engine.codegen.c_backend.expressions import CTYPES, literal
+from nodescope.engine.codegen.c_backend.pieces import cut, staged
+from nodescope.engine.codegen.c_backend.pool import PART
 from nodescope.engine.codegen.c_backend.reductions import (
     BLOCK,
     CLAUSE,
@@ -19,27 +24,93 @@ from nodescope.engine.codegen.c_backend.reductions import (
     wide,
 )
 from nodescope.engine.codegen.c_backend.unit import Arg, Map, Reduce, Val
-from nodescope.engine.codegen.c_backend.walk import Access, Walk
+from nodescope.engine.codegen.c_backend.walk import DEAR, Access, Walk
+
+_FLAT = 16  # elements; smaller loops are unrolled
+LARGE, LARGE_DEAR = 1 << 18, 1 << 16
+"""Elements from which a loop is divided; fewer where functions are computed."""
 
 
 class Loops(Walk):
-    """The C text of one group."""
+    """The C text of one group.
 
-    def text(self) -> list[str]:
-        """Lines of C."""
+    Attributes:
+        flat: It is one loop over so many elements, without sums; else 0.
+        parts: Into how many parts, which threads may share, it is divided; else 0.
+        grain: How far the divided loop goes in a part.
+        before: What must run before the parts.
+    """
+
+    flat = 0
+    parts = grain = 0
+    _symbol = ""
+    _cut = ""
+
+    def text(self, *, alone: bool = False, divide: bool = False) -> list[str]:
+        """Lines of C.
+
+        Args:
+            alone: A single loop may go over ``n`` elements, as `flat` then says.
+            divide: Into parts if it is large; the text is that of part number ``part``.
+        """
         self._prepare()
+        self.before: list[str] = []
+        single = not self._walk_rows and len(self._walk_inner) == 1 and not self.sums
+        if alone and single and self._walk_inner[0][0] >= _FLAT:
+            self.flat = self._walk_inner[0][0]
+            self._symbol = "n"
         lines = self.lines
         lines.append("{")
+        if divide:
+            self._divide()
         self._begin()
         depth = 0
         for d, (size, _) in enumerate(self._walk_rows):
-            lines.append(f"for (i64 r{d} = 0; r{d} < {size}; r{d}++) {{")
+            low, high = self._bounds(f"r{d}", size)
+            lines.append(f"for (i64 r{d} = {low}; r{d} < {high}; r{d}++) {{")
             depth += 1
         self._row()
         lines += ["}"] * depth
         self._end()
         lines.append("}")
         return lines
+
+    # Parts
+
+    def _bounds(self, name: str, size: int) -> tuple[str, str]:
+        if name == self._cut:
+            return "first", "last"
+        return "0", self._symbol or str(size)
+
+    def _divide(self) -> None:
+        """Choose the outermost loop of which each part works on memory of its own."""
+        total = math.prod(self.space)
+        dear = any(isinstance(m, Map) and DEAR.search(m.how.text) for m in self.members)
+        if total < (LARGE_DEAR if dear else LARGE) or self.scratched:
+            return
+        written = [place for _, place, _, _ in self.stores]
+        written += [target for _, target in self.sums if target is not None]
+        if any(target is None and self.level[each.out] == 3 for each, target in self.sums):
+            return
+        reduced = any(self.level[each.out] == 1 or self._within(each) for each, _ in self.sums)
+        loops = [(f"r{d}", size, walk) for d, (size, walk) in enumerate(self._walk_rows)]
+        if not reduced:
+            loops += [(f"i{d}", size, walk) for d, (size, walk) in enumerate(self._walk_inner)]
+        for name, size, walk in loops:
+            innermost = name[0] == "i" and int(name[1:]) == len(self._walk_inner) - 1
+            grain = max(1, PART * size // total)
+            if innermost:
+                grain = max(grain // 64, 1) * 64  # of whole vectors
+            if size >= 2 * grain and all(walk[id(each)] for each in written):
+                self._cut = "j" if innermost else name
+                self.parts = -(-size // grain)
+                size_of = self._symbol or str(size)
+                self.grain = grain
+                self.lines.append(
+                    f"const i64 first = part * {grain}, "
+                    f"last = first + {grain} < {size_of} ? first + {grain} : {size_of};"
+                )
+                return
 
     # Before, within and after the rows
 
@@ -67,7 +138,7 @@ class Loops(Walk):
                 count = reduce.out.size
                 first = start(reduce)
                 base = f"{target.pointer} + {target.offset}"
-                self.lines.append(
+                (self.before if self.parts else self.lines).append(
                     f"for (i64 j = 0; j < {count}; j++) ({base})[j] = {first};"
                     if first != "0"
                     else f"memset({base}, 0, {count} * sizeof({target.kind}));"
@@ -144,9 +215,17 @@ class Loops(Walk):
                 lines.append(f"f64 c{each.out.id} = 0;")
         depth = 0
         for d, (size, _) in enumerate(self._walk_inner[:-1]):
-            lines.append(f"for (i64 i{d} = 0; i{d} < {size}; i{d}++) {{")
+            low, high = self._bounds(f"i{d}", size)
+            lines.append(f"for (i64 i{d} = {low}; i{d} < {high}; i{d}++) {{")
             depth += 1
-        low, high = "0", str(last)
+        low, high = self._bounds("j", last)
+        if not sums and not kept and last >= _FLAT:
+            pieces = self._pieces(stores, phase)
+            if pieces:
+                lines += staged(pieces, low, high)
+                lines += ["}"] * depth
+                self.done = outer
+                return
         if 0 < block < last:
             lines.append(f"for (i64 j0 = 0; j0 < {last}; j0 += {block}) {{")
             lines.append(f"const i64 j1 = j0 + {block} < {last} ? j0 + {block} : {last};")
@@ -185,6 +264,22 @@ class Loops(Walk):
         self.done = outer
         for each, target in rows:
             self._finished(each, target, blocks)
+
+    def _pieces(self, stores: Sequence[tuple[Val, Access, bool]], phase: int) -> list[list[str]]:
+        """The statements for one element, cut into loops of their own where that is faster."""
+        lines, self.lines = self.lines, []
+        done = set(self.done)
+        for value, _, _ in stores:
+            self._element(value, phase)
+        cuts = cut(self.lines)
+        if cuts:
+            for value, place, plus in stores:  # last: memory of operands may be taken by results
+                self._write(value, place, self._inner_index(place), plus, named=True)
+            cuts[-1] += self.lines[sum(map(len, cuts)) :]
+        else:
+            self.done = done
+        self.lines = lines
+        return cuts
 
     def _within(self, each: Reduce) -> bool:
         """Whether all of a row goes into one element."""

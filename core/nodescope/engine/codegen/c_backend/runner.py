@@ -12,6 +12,7 @@ import concurrent.futures
 import ctypes
 import functools
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from nodescope.engine.codegen.backend import Kernel, MemoryReport, took
-from nodescope.engine.codegen.c_backend import blas, toolchain
+from nodescope.engine.codegen.c_backend import blas, pool, toolchain
 from nodescope.engine.codegen.c_backend.generate import Spot, Step, plan_of
 from nodescope.engine.codegen.interpret import kernel_of
 from nodescope.errors import CompilerError
@@ -69,11 +70,14 @@ class CRunner:
         plan: What runs.
         python: Why nodes run in Python, by id; empty where all is C.
         libraries: What the compiler made of the plan's texts.
+        threads: How many may share a large loop.
     """
 
     def __init__(self, lowered: Lowered) -> None:
         self.plan = plan = plan_of(lowered)
-        self.libraries = _built(plan.texts)
+        self.threads = pool.threads(os.environ)
+        more = [pool.source()] if self.threads > 1 and "ns_share(" in "".join(plan.texts) else []
+        self.libraries = _built((*plan.texts, *more))[: len(plan.texts)]
         graph = lowered.graph
         specs = {each.id: each.spec for each in graph.values}
         self.constants = {
@@ -127,6 +131,9 @@ class CRunner:
                     raise CompilerError(blas.missing() or "the BLAS of NumPy has 32-bit integers")
                 bind = library.function("ns_bind", address, address)
                 bind(*(each.address for each in found if each))
+            if "ns_share(" in text and self.threads > 1:
+                shared = pool.library().address("ns_pool")
+                library.function("ns_share", address, ctypes.c_int64)(shared, self.threads)
         self.home = {
             name: library
             for names, library in zip(self.plan.linked, self.libraries[1:], strict=True)

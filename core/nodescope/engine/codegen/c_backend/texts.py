@@ -5,7 +5,6 @@ Invariant: nothing here decides what is computed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from nodescope.engine.codegen.c_backend import kernel
@@ -26,25 +25,16 @@ NS_EXPORT i64 ns_take(void *list, char **t, i64 i) {{
 """
 
 
-_LARGE = 16  # elements; smaller loops are unrolled
 _SPLIT, _MOST = 240, 2  # weight from which kernels are compiled side by side, and how many
 
 
-_FLAT = re.compile(r"for \(i64 j = 0; j < (\d+); j\+\+\) \{")
-
-
-def sizeless(body: kernel.Body) -> tuple[tuple[str, ...], int]:
-    """A single loop over elements as one over ``n`` of them, and how many there are."""
-    loops = [i for i, line in enumerate(body.lines) if "for (" in line]
-    if len(loops) != 1 or body.scratch or body.needs:
-        return body.lines, 0
-    (at,) = loops
-    found = _FLAT.fullmatch(body.lines[at])
-    if found is None or "reduction" in body.lines[at - 1] or int(found[1]) < _LARGE:
-        return body.lines, 0
-    loop = "for (i64 j = 0; j < n; j++) {"
-    text = (*body.lines[:at], loop, *body.lines[at + 1 :])
-    return ("const i64 n = (i64)w;", *text), int(found[1])
+def function(body: kernel.Body) -> tuple[str, ...]:
+    """The lines of a kernel's functions; ``@k`` is its name."""
+    lines: list[str] = []
+    for i, part in enumerate(body.parts):
+        lines += [f"static void @k_{i}(char **p, char *w, i64 part) {{", *part, "}"]
+    head = "NS_EXPORT __attribute__((noinline)) int @k(char **p, char *w) {"
+    return (*lines, head, *body.lines, "return 0;", "}")
 
 
 def weight(lines: Sequence[str]) -> int:

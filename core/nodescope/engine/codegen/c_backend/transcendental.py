@@ -168,10 +168,14 @@ NS_INLINE @T ns_log1p_@T(@T x) {
   y = x == -1 ? -(@T)INFINITY : y;
   return u == 1 ? x : y;
 }
-NS_INLINE @T ns_tanh_@T(@T x) {
+NS_INLINE @T ns_tanh_@T(@T x) {  /* e / (e + 2), e = expm1(2 |x|) where that is no special case */
   @T size = ns_abs_@T(x);
   size = size > @END ? @END : size;
-  @T e = ns_expm1_@T(2 * size);
+  size = size + size;
+  @T shifted = ns_fma_@T(size, (@T)1.44269504088896341, @HIGH), n = shifted - @HIGH;
+  @T e = ns_expm1_near_@T(ns_reduced_@T(size, n));
+  @T s = ns_float_@T((ns_bits_@T(shifted) << @MANTISSA) + ns_bits_@T(1));  /* 2^n */
+  e = ns_fma_@T(e, s, s - 1);
   return ns_copysign_@T(e / (e + 2), x);
 }
 NS_INLINE @T ns_sigmoid_@T(@T x) { return ns_tanh_@T(x * (@T)0.5) * (@T)0.5 + (@T)0.5; }
@@ -230,17 +234,18 @@ NS_INLINE @T ns_erf_@T(@T x) {  /* as nodescope.ops.erf, step by step */
 
 
 def _of(kind: str) -> str:
+    mantissa = 23 if kind == "f32" else 52
     end, edge = (10.0, 4.0) if kind == "f32" else (22.0, 6.0)
     lowest, highest = -0.5, (edge - 3) / (edge + 3)
     near, far = (_erf._NEAR_32, _erf._FAR_32) if kind == "f32" else (_erf._NEAR_64, _erf._FAR_64)
     text = _BOTH + _polynomial("near", kind, near) + "\n" + _polynomial("far", kind, far) + _ERF
     for name, value in {
-        "@END": end, "@EDGE": edge, "@WIDE": 2 / (highest - lowest),
+        "@END": end, "@HIGH": 1.5 * 2.0**mantissa, "@EDGE": edge, "@WIDE": 2 / (highest - lowest),
         "@LOW": (highest + lowest) / (highest - lowest), "@ROOT": 0.5**0.5,
         "@CUBIC": _GELU * 0.044715, "@GELU": _GELU, "@DENSITY": 0.5 * _GELU,
     }.items():  # fmt: skip
         text = text.replace(name, f"({value!r})")
-    return text.replace("@T", kind)
+    return text.replace("@T", kind).replace("@MANTISSA", str(mantissa))
 
 
 _GELU = (2 / 3.141592653589793) ** 0.5

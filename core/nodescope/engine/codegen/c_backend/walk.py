@@ -19,7 +19,7 @@ from nodescope.engine.codegen.c_backend.unit import Arg, Map, Place, Reduce, Siz
 
 _STACK = 4096  # elements of a row that a buffer on the stack may have
 _AGAIN = 8  # operations that are rather done again than kept
-_DEAR = re.compile(
+DEAR = re.compile(
     r"_(?!where|keep|maximum|minimum|abs|fabs|sqrt|isfinite|isnan|clip|sign)\w+_f|/|fmod"
 )
 
@@ -66,6 +66,7 @@ class Walk:
         self.loads: dict[tuple[int, int, Sizes], Access] = {}
         self.producer: dict[Val, Map | Reduce] = {}
         self.keep: dict[Val, Access | None] = {}
+        self.scratched = False  # rows are kept in memory that there is once
 
     # What is where
 
@@ -214,7 +215,7 @@ class Walk:
     def _cost(self, v: Val) -> float:
         """Operations to compute a value again."""
         each = self.producer[v]
-        if not isinstance(each, Map) or _DEAR.search(each.how.text):
+        if not isinstance(each, Map) or DEAR.search(each.how.text):
             return math.inf
         total = 1.0
         for arg in each.args:
@@ -234,6 +235,7 @@ class Walk:
             self.lines.insert(0, f"{kind} {name}[{max(self.length, 1)}];")
         else:
             name = self.pointer(self.scratch((self.length,), v.dtype))
+            self.scratched = True
         found = Access(name, kind, 0, tuple(strides))
         self.accesses.append(found)
         return found

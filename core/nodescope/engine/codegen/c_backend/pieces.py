@@ -1,0 +1,85 @@
+"""Pieces: the statements for one element, cut into several loops over a block of elements.
+
+A processor works on as many elements at once as fit into its window of instructions. A long chain
+of dependent instructions fills that window by itself; cut in two, with what is between them in a
+block of memory that stays in the nearest cache, each half runs next to its own kind.
+
+Invariant: each statement is computed once, in its order; memory is written by the last loop alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+BLOCK = 1024  # elements
+_ENOUGH, _WORTH = 14, 8  # instructions of a loop that is cut off, and of what is left behind
+
+_STATEMENT = re.compile(r"const (\w+) ([vl]\d+) = (.*);")
+_NAME = re.compile(r"\b[vl]\d+\b")
+_CALL = re.compile(r"ns_(\w+)_f(?:32|64)\(|( / )")
+_INSTRUCTIONS: dict[str, int] = {
+    "tanh": 24, "exp": 20, "exp2": 20, "expm1": 24, "log": 26, "log1p": 32, "erf": 50,
+    "sigmoid": 26, "logaddexp": 60, "logaddexp2": 60, "elu": 26, "gelu_none": 54, "gelu_tanh": 30,
+    "gelu_grad_none": 76, "gelu_grad_tanh": 40, "sqrt": 5, "maximum": 4, "minimum": 4, "clip": 4,
+    "where": 2, "keep": 2, "abs": 1, "fabs": 1,
+}  # fmt: skip
+_CALLED = 60  # of a function of the C library
+_DIVISION = 5
+
+
+def weight(line: str) -> int:
+    """About how many instructions a statement takes."""
+    return 1 + sum(
+        _DIVISION if slash else _INSTRUCTIONS.get(name, _CALLED)
+        for name, slash in _CALL.findall(line)
+    )
+
+
+def cut(lines: Sequence[str]) -> list[list[str]]:
+    """Statements in runs of which each is to be a loop; none if one loop is as good."""
+    if not all(_STATEMENT.fullmatch(line) for line in lines):
+        return []
+    weights = [weight(line) for line in lines]
+    runs: list[list[str]] = [[]]
+    done, left = 0, sum(weights)
+    for line, each in zip(lines, weights, strict=True):
+        runs[-1].append(line)
+        done, left = done + each, left - each
+        if done >= _ENOUGH and left >= _WORTH:
+            runs.append([])
+            done = 0
+    return runs if len(runs) > 1 else []
+
+
+def staged(runs: Sequence[Sequence[str]], low: str, high: str) -> list[str]:
+    """The loops over ``j`` from ``low`` to ``high``, block by block."""
+    made: dict[str, tuple[int, str, str]] = {}  # by name: its run, C type, statement
+    for i, run in enumerate(runs):
+        for line in run:
+            found = _STATEMENT.fullmatch(line)
+            if found is not None:
+                made[found[2]] = i, found[1], line
+    bodies: list[list[str]] = []
+    kept: dict[str, str] = {}
+    for i, run in enumerate(runs):
+        head: dict[str, None] = {}
+        for name in dict.fromkeys(_NAME.findall("\n".join(run))):
+            home, kind, line = made.get(name, (i, "", ""))
+            if home == i:
+                continue
+            if name[0] == "l":
+                head[line] = None  # read again: it is near, and nothing was written yet
+                continue
+            kept[name] = "u8" if kind == "b8" else kind
+            test = " != 0" if kind == "b8" else ""
+            head[f"const {kind} {name} = k{name}[j - j0]{test};"] = None
+        bodies.append([*head, *run])
+    for name in kept:
+        bodies[made[name][0]].append(f"k{name}[j - j0] = {name};")
+    lines = ["{", *(f"{kind} k{name}[{BLOCK}];" for name, kind in kept.items())]
+    lines.append(f"for (i64 j0 = {low}; j0 < {high}; j0 += {BLOCK}) {{")
+    lines.append(f"const i64 j1 = j0 + {BLOCK} < {high} ? j0 + {BLOCK} : {high};")
+    for body in bodies:
+        lines += ["#pragma omp simd", "for (i64 j = j0; j < j1; j++) {", *body, "}"]
+    return [*lines, "}", "}"]
