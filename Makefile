@@ -52,7 +52,7 @@ setup: .make/install page  ## Only the set-up; .venv/bin/nodescope works afterwa
 page: .make/install  ## Build the page if its sources changed
 	@$(BIN)/python web/build.py
 
-browser: .make/test  ## Find Chromium and Graphviz for the tests, or install them
+browser: .make/test  ## Find Chromium, Graphviz and a C compiler for the tests, or install them
 	@$(BIN)/python tests/e2e/chromium.py
 
 pictures: setup browser  ## Take the pictures of docs/images from the real page

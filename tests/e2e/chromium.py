@@ -1,4 +1,4 @@
-"""Find what the tests need of the system, a Chromium and Graphviz, and install what is missing.
+"""Find what the tests need of the system (Chromium, Graphviz, a C compiler); install what is missing.
 
 `python tests/e2e/chromium.py` prints where they are. Order for Chromium: $CHROMIUM, the system's,
 the system's package manager (as root or with passwordless sudo), Playwright's own download.
@@ -50,13 +50,13 @@ def install() -> str | None:
     return find()
 
 
-def _apt(package: str) -> None:
-    """Install a Debian package, if this machine and user can."""
+def _apt(*packages: str) -> None:
+    """Install Debian packages, if this machine and user can."""
     root = [] if os.geteuid() == 0 else ["sudo", "-n"]
     if not shutil.which("apt-get") or (root and not shutil.which("sudo")):
         return
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["update", "-qq"], ["install", "-y", "-qq", package]):
+    for command in (["update", "-qq"], ["install", "-y", "-qq", *packages]):
         subprocess.run([*root, "apt-get", *command], stdout=sys.stderr, env=quiet, check=False)
 
 
@@ -78,6 +78,10 @@ def _playwrights_own() -> str | None:
     return path if Path(path).is_file() else None
 
 
+def _compiler() -> str | None:
+    return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+
+
 def main() -> int:
     """Print what is there, installing first what is not."""
     if not shutil.which("dot"):
@@ -85,6 +89,15 @@ def main() -> int:
     if not shutil.which("dot"):
         print(
             "No Graphviz for the tests of --engine dot: apt-get install graphviz", file=sys.stderr
+        )
+        return 1
+    if not _compiler():
+        _apt("gcc", "libc6-dev")
+    if not _compiler():
+        print(
+            "No C compiler for the tests of the back end c (nodescope itself needs none): "
+            "apt-get install gcc libc6-dev",
+            file=sys.stderr,
         )
         return 1
     path = find() or install()
@@ -95,7 +108,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
-    print(f"The tests use {path} and {shutil.which('dot')}")
+    print(f"The tests use {path}, {shutil.which('dot')} and {_compiler()}")
     return 0
 
 
