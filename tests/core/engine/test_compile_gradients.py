@@ -237,3 +237,24 @@ def test_forward_jacobians_inside_of_compiled_functions() -> None:
         plain, compiled = transform(f)(x), ns.compile(transform(f))(x)
         for one, other in zip(plain, compiled, strict=True):
             np.testing.assert_allclose(other.numpy(), one.numpy(), rtol=1e-13)
+
+
+def test_a_derivative_is_right_when_the_first_arguments_are_gone() -> None:
+    w = ns.parameter(W, name="w")
+
+    def f(x: Any) -> tuple[Any, Any]:
+        return np.tanh(w * x), np.exp(w)
+
+    f(ns.tensor(W))[0].sum().backward()
+    expected = w.grad.numpy()
+    # What is freed last is taken first: one of the derivative's tensors comes to lie where the
+    # argument lay.
+    for count in range(40):
+        w.grad = None
+        x, later = ns.tensor(W), [ns.tensor(W) for _ in range(count)]
+        h, _ = ns.compile(f)(x)
+        total = h.sum()
+        del x, h
+        later.clear()
+        total.backward()
+        np.testing.assert_array_equal(w.grad.numpy(), expected)

@@ -44,7 +44,8 @@ class Tracing(Builder):
             a history.
         written: Outside tensors that were written to, by ``id`` of what they were when captured.
         originals: The tensors that constants were made of, by value id.
-        arguments: The stand-ins of arguments, by ``id`` of what they stand for.
+        arguments: The stand-ins of arguments, by ``id`` of what they stand for; after the trace
+            only those of ``tied``.
         tied: Arguments that the function takes from around as well, by ``id``.
         foreign: Stand-ins of arguments that were computed from what wants a gradient, by ``id``.
     """
@@ -272,6 +273,8 @@ def trace(
         _results(found, result, {id(each): found.fed[_value(each)] for each in stand_ins.values()})
         _state(found)
         found.mark = len(builder.nodes)
+    # The other arguments may be gone when a derivative is traced, and their ids be a tensor's of it.
+    builder.arguments = {key: builder.arguments[key] for key in builder.tied}
     return found
 
 
