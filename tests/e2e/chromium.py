@@ -1,4 +1,4 @@
-"""Find what the tests need of the system (Chromium, Graphviz, a C compiler); install what is missing.
+"""Find what the tests need of the system (Chromium, Graphviz, a C compiler), or install it.
 
 `python tests/e2e/chromium.py` prints where they are. Order for Chromium: $CHROMIUM, the system's,
 the system's package manager (as root or with passwordless sudo), Playwright's own download.
