@@ -35,7 +35,7 @@ PROGRAMS = {
     "chain": (chain, FLAT),
     "functions of the C library": (lambda x: np.sin(x) + np.cos(x * 2.0), FLAT),
     "softmax": (lambda x: F.softmax(x, 1), ROWS),
-    "rows": (lambda x: (x - np.mean(x, axis=1, keepdims=True)) / np.std(x, axis=1), ROWS[:301].T),
+    "rows": (lambda x: (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True), ROWS.T),
     "sum over rows": (lambda x: np.sum(np.exp(x) * x, axis=0), ROWS),
     "sum in rows": (lambda x: np.sum(x * x, axis=1), ROWS),
     "sum of all": (lambda x: np.sum(np.tanh(x)), ROWS),
@@ -82,7 +82,7 @@ def test_threads_change_no_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> No
 def test_large_loops_are_divided(name: str) -> None:
     function, x = PROGRAMS[name]
     assert "ns_split(ns_k" in plan_of(lowered(function, x)).source
-    assert "ns_split" not in plan_of(lowered(function, x[:100])).source
+    assert "ns_split" not in plan_of(lowered(function, x[:50])).source
 
 
 def test_kernels_give_the_bits_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
