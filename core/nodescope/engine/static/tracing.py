@@ -273,7 +273,7 @@ def trace(
         _results(found, result, {id(each): found.fed[_value(each)] for each in stand_ins.values()})
         _state(found)
         found.mark = len(builder.nodes)
-    # The other arguments may be gone when a derivative is traced, and their ids be a tensor's of it.
+    # The others may be gone when a derivative is traced, and a tensor of it may have their id.
     builder.arguments = {key: builder.arguments[key] for key in builder.tied}
     return found
 
