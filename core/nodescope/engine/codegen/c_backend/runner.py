@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from nodescope.engine.codegen.backend import Kernel, MemoryReport, took
-from nodescope.engine.codegen.c_backend import blas, pool, toolchain
+from nodescope.engine.codegen.c_backend import blas, pool, spare, toolchain
 from nodescope.engine.codegen.c_backend.generate import Spot, Step, plan_of
 from nodescope.engine.codegen.interpret import kernel_of
 from nodescope.errors import CompilerError
@@ -86,10 +86,8 @@ class CRunner:
         # A view has the root of what it views, and another shape.
         made = (each for each in plan.steps if each.function is not None)
         spots = {spot.root: spot for step in made for spot in step.outputs}
-        self._makers = [
-            functools.partial(np.empty, spots[root].spec.shape, np.dtype(spots[root].spec.dtype))
-            for root in plan.results
-        ]
+        made_specs = [spots[root].spec for root in plan.results]
+        self._makers = [spare.maker(each) for each in made_specs]
         self._feeds = tuple(specs[each] for each in graph.inputs)
         self.loose = [
             i for i, spec in enumerate(self._feeds)
@@ -98,8 +96,9 @@ class CRunner:
         loose = set(self.loose)
         kinds = [0 if i in loose else id(np.dtype(spec.dtype)) if _plain(spec.dtype) else 0
                  for i, spec in enumerate(self._feeds)]  # fmt: skip
-        kinds += [id(maker.args[1]) for maker in self._makers]
-        self._held = [np.dtype(spec.dtype) for spec in self._feeds if _plain(spec.dtype)]
+        kinds += [id(np.dtype(each.dtype)) for each in made_specs]
+        self._held = [np.dtype(each.dtype) for each in (*self._feeds, *made_specs)
+                      if _plain(each.dtype)]  # fmt: skip
         self._kinds = (_POINTER * max(len(kinds), 1))(*kinds)
         self.fixed = (ctypes.addressof(self._kinds), id(np.ndarray))
         self._pool: list[_State] = []

@@ -1,0 +1,87 @@
+"""Spare arrays: memory of large results that nobody holds any more, for those of later calls.
+
+New memory of megabytes comes from the system page by page, which may take as long as computing what
+goes into it. An array is taken again only if its count of references says that it is here alone:
+views, tensors and buffers of it all count.
+
+Invariant: an array that is given out is held by nobody else; no more than `MOST_BYTES` are kept.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+
+from nodescope.ir.graph import TensorSpec
+from nodescope.ops.op import Array
+
+LEAST_BYTES = 1 << 20
+MOST_BYTES = 256 << 20
+_EACH = 3  # arrays of one kind: what a loop holds while it computes the next, and one more
+
+_KEPT: dict[tuple[tuple[int, ...], str], list[Array]] = {}
+_LOCK = threading.Lock()
+_COUNTED = getattr(sys, "_is_gil_enabled", bool)() or not hasattr(sys, "_is_gil_enabled")
+"""Whether counts of references are exact: they are not without the interpreter's lock."""
+
+
+def maker(spec: TensorSpec) -> Callable[[], Array]:
+    """What makes arrays of a shape and dtype, whose elements may be anything."""
+    shape, dtype = tuple(spec.shape), np.dtype(spec.dtype)
+    size = math.prod(shape) * dtype.itemsize
+    if not _COUNTED or not LEAST_BYTES <= size <= MOST_BYTES // _EACH:
+        return lambda: np.empty(shape, dtype)
+    key = shape, dtype.str
+
+    def make() -> Array:
+        # Without waiting: a lock that was held during a fork is never free again in the child.
+        if not _LOCK.acquire(blocking=False):
+            return np.empty(shape, dtype)
+        try:
+            found = _free(key)
+            return _kept(key, size) if found is None else found
+        finally:
+            _LOCK.release()
+
+    return make
+
+
+_PROBE: list[Array] = [np.empty(0)]
+_ALONE = sys.getrefcount(_PROBE[0])
+
+
+def _free(key: tuple[tuple[int, ...], str]) -> Array | None:
+    """An array that nobody holds, as it was made."""
+    arrays = _KEPT.get(key, [])
+    for i in range(len(arrays)):
+        if sys.getrefcount(arrays[i]) == _ALONE and not weakref.getweakrefcount(arrays[i]):
+            found = arrays[i]
+            flags = found.flags
+            if (found.shape, found.dtype.str) == key and flags.carray and flags.owndata:
+                return found
+    return None
+
+
+def _kept(key: tuple[tuple[int, ...], str], size: int) -> Array:
+    """A new array, which is kept; others go for it."""
+    arrays = _KEPT.setdefault(key, [])
+    if len(arrays) >= _EACH:
+        del arrays[0]
+    while kept_bytes() + size > MOST_BYTES:
+        oldest = next(each for each, held in _KEPT.items() if held)
+        del _KEPT[oldest][0]
+        if not _KEPT[oldest] and oldest != key:
+            del _KEPT[oldest]
+    array = np.empty(*key)
+    arrays.append(array)
+    return array
+
+
+def kept_bytes() -> int:
+    """How much is kept, held by somebody else or not."""
+    return sum(each.nbytes for arrays in _KEPT.values() for each in arrays)
