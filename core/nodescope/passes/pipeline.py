@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from nodescope import passes
 from nodescope.errors import GraphError, UsageError
@@ -225,7 +226,23 @@ def _replace_kind(graph: Graph) -> Graph:
     )  # fmt: skip
 
 
-def chosen_of(wanted: str | Sequence[str] | None) -> tuple[str, ...] | None:
+def names_of(wanted: Any, what: str) -> tuple[str, ...]:
+    """Names as the user gives them: one, several with commas between them, or any iterable.
+
+    Raises:
+        UsageError: They are no text.
+    """
+    try:
+        names = wanted.split(",") if isinstance(wanted, str) else list(wanted)
+    except TypeError:
+        names = [wanted]
+    for each in names:
+        if not isinstance(each, str):
+            raise UsageError(f"{what} takes names, not {each!r}")
+    return tuple(stripped for each in names if (stripped := each.strip()))
+
+
+def chosen_of(wanted: str | Iterable[str] | None) -> tuple[str, ...] | None:
     """What ``passes=`` of `nodescope.compile` says: names, or None for the usual ones.
 
     Args:
@@ -234,17 +251,13 @@ def chosen_of(wanted: str | Sequence[str] | None) -> tuple[str, ...] | None:
 
     Raises:
         RegistryError: There is no such pass.
-        UsageError: Names with and without a minus are mixed.
+        UsageError: Names with and without a minus are mixed, or what is given is no name.
     """
-    if wanted is None or wanted == "default":
+    if wanted is None:
         return None
-    names = (
-        tuple(each for each in wanted.split(",") if each)
-        if isinstance(wanted, str)
-        else (tuple(wanted))
-    )
-    if names == ("none",):
-        return ()
+    names = names_of(wanted, "passes")
+    if names in (("none",), ("default",)):
+        return () if names == ("none",) else None
     without = {each.removeprefix("-") for each in names if each.startswith("-")}
     for each in names:
         passes.get(each.removeprefix("-"))

@@ -59,7 +59,8 @@ def compile(
         memory_bytes: Cheap results are computed again rather than that more is held at once.
 
     Raises:
-        UsageError: An argument that is named does not exist; or a back end, or a pass.
+        UsageError: An argument that is named does not exist; or a back end, a pass or a rule; or
+            ``memory_bytes`` is no positive whole number.
     """
     if function is None:
         return functools.partial(
@@ -75,8 +76,7 @@ def compile(
         )  # fmt: skip
     static, given = _as_names(static_argnames), _as_names(donate)
     wanted = check_wanted(dynamic)
-    chosen = passes if passes is None or isinstance(passes, str) else tuple(passes)
-    wish = wish_of(backend, chosen, unsafe, memory_bytes)
+    wish = wish_of(backend, passes, unsafe, memory_bytes)
     known = parameters_of(function)
     named = wanted if isinstance(wanted, tuple) else ()
     if known and not _takes_any(function):

@@ -8,6 +8,7 @@ Invariant: a fault of a pass or a back end never stops a program or changes what
 
 from __future__ import annotations
 
+import numbers
 import os
 import threading
 import time
@@ -24,7 +25,7 @@ from nodescope.errors import RegistryError, UsageError
 from nodescope.ir.graph import Graph
 from nodescope.ops.op import Array
 from nodescope.passes import all_passes
-from nodescope.passes.pipeline import Lowered, Options, chosen_of, lower
+from nodescope.passes.pipeline import Lowered, Options, chosen_of, lower, names_of
 from nodescope.registry import did_you_mean
 
 VARIABLE = "NODESCOPE_BACKEND"
@@ -32,6 +33,7 @@ VARIABLE = "NODESCOPE_BACKEND"
 
 DEFAULT = "numpy"
 AUTO = "auto"
+_LISTED = "`nodescope passes` lists them"
 
 
 @dataclass(frozen=True)
@@ -65,37 +67,45 @@ def wish_of(backend: str | None, passes: Any, unsafe: Any, memory_bytes: int | N
     """Check what `nodescope.compile` was given.
 
     Raises:
-        UsageError: There is no such back end, pass or rule.
+        UsageError: There is no such back end, pass or rule, or it is no number of bytes.
     """
     if backend is not None and backend != AUTO:
-        _backend(backend)
+        _backend(backend, "compile")
     try:
-        chosen = chosen_of(passes)
-    except RegistryError as error:
-        raise UsageError(f"compile: {error.message}", source=where(), hint=error.hint) from None
-    rules = frozenset((unsafe,) if isinstance(unsafe, str) else unsafe)
-    if rules:
-        _check_rules(rules)
-    if memory_bytes is not None and memory_bytes <= 0:
-        raise UsageError("compile: memory_bytes must be positive", source=where(),
-                         hint="give a number of bytes, or None for no limit")  # fmt: skip
+        chosen, rules = chosen_of(passes), frozenset(names_of(unsafe, "unsafe"))
+    except (RegistryError, UsageError) as error:
+        raise UsageError(f"compile: {error.message}", source=where(),
+                         hint=error.hint or _LISTED) from None  # fmt: skip
+    _check_rules(rules)
+    if memory_bytes is not None:
+        whole = isinstance(memory_bytes, numbers.Integral) and not isinstance(memory_bytes, bool)
+        if not whole or memory_bytes <= 0:
+            raise UsageError(
+                f"compile: memory_bytes must be a positive number of bytes, not {memory_bytes!r}",
+                source=where(), hint="give a whole number, or None for no limit",
+            )  # fmt: skip
     return Wish(backend or "", chosen, rules, memory_bytes)
 
 
 def _check_rules(rules: frozenset[str]) -> None:
+    if not rules:
+        return
     known = {r.name for each in all_passes() for r in each.rules if not r.exact} | {"all"}
     for name in sorted(rules - known):
-        near = did_you_mean(name, known) or "`nodescope passes` lists them"
+        near = did_you_mean(name, known) or _LISTED
         raise UsageError(f"compile: there is no unsafe rule {name!r}", source=where(), hint=near)
 
 
-def _backend(name: str) -> backends.Backend:
+def _backend(name: Any, asked: str) -> backends.Backend:
+    known = ", ".join(repr(each.name) for each in backends.all_backends())
+    hint = f'there are {known}, and "{AUTO}"'
+    if not isinstance(name, str):
+        raise UsageError(f"{asked}: a back end is a name, not {name!r}", source=where(), hint=hint)
     try:
         return backends.get(name)
     except RegistryError as error:
-        known = ", ".join(repr(each.name) for each in backends.all_backends())
-        raise UsageError(f"compile: {error.message}", source=where(),
-                         hint=error.hint or f'there are {known}, and "auto"') from None  # fmt: skip
+        raise UsageError(f"{asked}: {error.message}", source=where(),
+                         hint=error.hint or hint) from None  # fmt: skip
 
 
 @dataclass
@@ -195,7 +205,7 @@ class Lowering:
             fast = backends.get("c")
             missing = fast.missing()
             return (backends.get(DEFAULT), missing) if missing else (fast, "")
-        found = _backend(wanted)
+        found = _backend(wanted, VARIABLE if os.environ.get(VARIABLE) else "compile")
         missing = found.missing()
         if not missing:
             return found, ""
