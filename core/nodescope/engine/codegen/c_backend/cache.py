@@ -77,7 +77,7 @@ class Cache:
 
     def drop(self, key: str) -> None:
         """Remove a library, if it is there."""
-        for path in (self.path(key), self.sum(key)):
+        for path in (self.path(key), self.sum(key), self.folder / f"{key}.plan"):
             try:
                 path.unlink()
             except OSError:
@@ -131,6 +131,8 @@ class Cache:
                 continue  # another process was here
             if entry.name.endswith(".so"):
                 found.append((info.st_mtime, info.st_size, entry.name[: -len(".so")]))
+            elif entry.name.endswith(".plan"):
+                found.append((info.st_mtime, info.st_size, entry.name[: -len(".plan")]))
             elif entry.name.endswith(".tmp") and now - info.st_mtime > 6 * _IN_USE_S:
                 Path(entry.path).unlink(missing_ok=True)  # of a process that was killed
         found.sort()

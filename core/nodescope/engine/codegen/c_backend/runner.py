@@ -21,7 +21,8 @@ import numpy as np
 
 from nodescope.engine.codegen.backend import Kernel, MemoryReport, took
 from nodescope.engine.codegen.c_backend import blas, pool, spare, toolchain
-from nodescope.engine.codegen.c_backend.generate import Spot, Step, plan_of
+from nodescope.engine.codegen.c_backend.generate import Spot, Step
+from nodescope.engine.codegen.c_backend.remembered import plan_for
 from nodescope.engine.codegen.interpret import kernel_of
 from nodescope.errors import CompilerError
 from nodescope.ir.graph import TensorSpec
@@ -74,7 +75,7 @@ class CRunner:
     """
 
     def __init__(self, lowered: Lowered) -> None:
-        self.plan = plan = plan_of(lowered)
+        self.plan = plan = plan_for(lowered)
         self.threads = pool.threads(os.environ)
         more = [pool.source()] if self.threads > 1 and "ns_share(" in "".join(plan.texts) else []
         self.libraries = _built((*plan.texts, *more))[: len(plan.texts)]
@@ -292,8 +293,8 @@ class CRunner:
 
 def _built(texts: Sequence[str]) -> tuple[toolchain.Library, ...]:
     """The libraries of texts, which are compiled side by side. Raises `CompilerError`."""
-    if len(texts) == 1:
-        return (toolchain.build(texts[0]),)
+    if sum(not toolchain.present(each) for each in texts) < 2:
+        return tuple([toolchain.build(each) for each in texts])
     with concurrent.futures.ThreadPoolExecutor(len(texts)) as pool:
         return tuple(pool.map(toolchain.build, texts))
 

@@ -142,6 +142,25 @@ def build(source: str, *, openmp: bool = False) -> Library:
     return library
 
 
+def present(source: str) -> bool:
+    """Whether the library of a source text seems to be there. Raises `CompilerError`."""
+    key = _key(source, compiler(), False)
+    return key in _state.libraries or _cache().path(key).exists()
+
+
+def folder() -> Path:
+    """Where libraries are kept. Raises `CompilerError` if there can be no such place."""
+    return _cache().folder
+
+
+def note(path: Path, content: bytes) -> None:
+    """Keep something beside the libraries, if it can be written: else it is made again."""
+    try:
+        _cache().write(path, content)
+    except (OSError, CompilerError):
+        pass
+
+
 def warn_once(reason: str) -> None:
     """Say at the user's line why C is not used: once per process for each reason."""
     with _state.lock:

@@ -1,0 +1,189 @@
+"""Remembered plans: what was generated for a graph, kept on disk beside the libraries.
+
+Generating takes milliseconds, more than finding and loading a library. A plan is found by a digest
+of all that it was made from: nodes with their names and attributes, specs, the order, C of ops, our
+own files, NumPy, Python and the compiler. Elements of constants are no part of a plan.
+
+Invariant: a plan that is found is equal to the one that would be generated; whatever cannot be
+named exactly is generated anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import marshal
+import os
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nodescope import ops
+from nodescope.engine.codegen.c_backend import toolchain
+from nodescope.engine.codegen.c_backend.generate import Function, Plan, Spot, Step, plan_of
+from nodescope.engine.execution.plan import LEAVES
+from nodescope.errors import CompilerError
+from nodescope.ir.graph import Graph, TensorSpec
+from nodescope.ops.calls import call_of
+from nodescope.passes.memory import MemoryPlan
+from nodescope.passes.pipeline import Lowered
+
+_DIGEST = hashlib.sha256().digest_size
+_ATOMS = (int, float, str, type(None), type(Ellipsis), np.generic, np.dtype)
+
+
+class _Unnamed(Exception):
+    """An attribute whose text does not say all of it."""
+
+
+def plan_for(lowered: Lowered) -> Plan:
+    """The plan of a lowered graph, remembered or generated."""
+    try:
+        path = toolchain.folder() / f"{key_of(lowered)}.plan"
+    except (_Unnamed, CompilerError):
+        return plan_of(lowered)
+    found = _read(path)
+    if found is not None:
+        try:
+            return _restored(lowered, found)
+        except (ValueError, TypeError, LookupError):
+            pass  # not ours, whatever it is
+    plan = plan_of(lowered)
+    toolchain.note(path, sealed(_told(plan)))
+    return plan
+
+
+def sealed(told: tuple[Any, ...]) -> bytes:
+    """Numbers and texts as bytes, behind their checksum."""
+    content = marshal.dumps(told)
+    return hashlib.sha256(content).digest() + content
+
+
+def key_of(lowered: Lowered) -> str:
+    """A digest of all that a plan depends on. Raises `_Unnamed`, `CompilerError`."""
+    words: list[Any] = [_ourselves(), toolchain.compiler().key, tuple(lowered.arrays)]
+    names: set[str] = set()
+    _add(lowered.graph, words, names)
+    words += [(name, ops.get(name).c) for name in sorted(names)]
+    return hashlib.sha256(repr(words).encode()).hexdigest()[:40]
+
+
+def _add(graph: Graph, words: list[Any], names: set[str]) -> None:
+    words += [graph.inputs, graph.outputs]
+    words += [(each.id, each.spec.shape, each.spec.dtype) for each in graph.values]
+    for node in graph.nodes:
+        names.add(node.op)
+        words.append((node.id, node.name, node.op, node.family, node.inputs, node.outputs))
+        for name, value in node.attrs.items():
+            words.append(name)
+            _add_value(value, words, names)
+
+
+def _add_value(value: Any, words: list[Any], names: set[str]) -> None:
+    if isinstance(value, Graph):
+        _add(value, words, names)
+    elif isinstance(value, (tuple, list)):
+        words.append((type(value).__name__, len(value)))
+        for each in value:
+            _add_value(each, words, names)
+    elif isinstance(value, dict):
+        words.append(("dict", len(value)))
+        for key, each in value.items():
+            _add_value(key, words, names)
+            _add_value(each, words, names)
+    elif isinstance(value, slice):
+        words.append("slice")
+        _add_value((value.start, value.stop, value.step), words, names)
+    elif isinstance(value, _ATOMS):
+        words.append(value)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        words.append(type(value).__qualname__)
+        for each in dataclasses.fields(value):
+            _add_value(getattr(value, each.name), words, names)
+    else:
+        raise _Unnamed
+
+
+@cache
+def _ourselves() -> str:
+    """What generates: our files by time and size, NumPy, Python."""
+    package = Path(ops.__file__).parent
+    folders = (Path(__file__).parent, package, package.parent / "passes", package.parent / "ir")
+    files = []
+    for folder in folders:
+        with os.scandir(folder) as entries:
+            for each in entries:
+                if each.name.endswith(".py"):
+                    info = each.stat()
+                    files.append((folder.name, each.name, info.st_mtime_ns, info.st_size))
+    told = (sorted(files), np.__version__, sys.version, sys.platform)
+    return hashlib.sha256(repr(told).encode()).hexdigest()
+
+
+def _read(path: Path) -> Any:
+    """What stands in a file that is whole, else None."""
+    try:
+        content = path.read_bytes()
+        if hashlib.sha256(content[_DIGEST:]).digest() != content[:_DIGEST]:
+            return None
+        os.utime(path)
+        return marshal.loads(content[_DIGEST:])
+    except (OSError, ValueError, EOFError, TypeError):
+        return None
+
+
+# A plan as numbers and texts
+
+
+def _told(plan: Plan) -> tuple[Any, ...]:
+    numbers: dict[Spot, int] = {}
+    functions: dict[Function, int] = {}
+
+    def number(spots: tuple[Spot, ...]) -> tuple[int, ...]:
+        return tuple(numbers.setdefault(each, len(numbers)) for each in spots)
+
+    steps = [
+        (
+            step.node is not None,
+            -1 if step.function is None else functions.setdefault(step.function, len(functions)),
+            number(step.inputs), number(step.outputs), step.reason,
+        )
+        for step in plan.steps
+    ]  # fmt: skip
+    outputs = number(tuple(plan.outputs))
+    memory = plan.memory
+    return (
+        [(s.root, s.spec.shape, s.spec.dtype, s.strides, s.offset, s.loose) for s in numbers],
+        [(f.name, f.scratch, f.fails, f.count) for f in functions],
+        steps, outputs, plan.segments, plan.slots, plan.results,
+        (dict(memory.offsets), memory.arena_bytes, memory.in_place, memory.unplanned_peak,
+         memory.total_bytes),
+        plan.texts, plan.linked, plan.parts,
+    )  # fmt: skip
+
+
+def _restored(lowered: Lowered, told: tuple[Any, ...]) -> Plan:
+    spots, functions, steps, outputs, segments, slots, results, memory, *rest = told
+    places = [
+        Spot(root, TensorSpec(shape, dtype), strides, offset, loose)
+        for root, shape, dtype, strides, offset, loose in spots
+    ]
+    made = [*(Function(*each) for each in functions), None]
+    nodes = iter([each for each in lowered.graph.nodes if each.op not in LEAVES])
+    plan = Plan(lowered, segments=segments, slots=slots, results=results)
+    for of_node, function, inputs, outs, reason in steps:
+        node = next(nodes) if of_node else None
+        plan.steps.append(
+            Step(
+                node, None if node is None else call_of(node), made[function],
+                tuple([places[i] for i in inputs]), tuple([places[i] for i in outs]), reason,
+            )
+        )  # fmt: skip
+    plan.outputs = [places[i] for i in outputs]
+    plan.constants = dict(lowered.arrays)
+    plan.memory = MemoryPlan(*memory)
+    plan.texts, plan.linked, plan.parts = rest
+    return plan
