@@ -6,12 +6,15 @@ differs.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 from typing import Any
 
 import numpy as np
 
 from nodescope.engine.codegen.numpy_backend.place import Tiled
+from nodescope.engine.codegen.numpy_backend.shares import run_shares, shares
 from nodescope.engine.codegen.numpy_backend.steps import MADE, VIEW, Step, Value
 from nodescope.engine.codegen.numpy_backend.writer import Writer
 
@@ -33,20 +36,83 @@ def write_tiled(w: Writer, tiled: Tiled) -> None:
     inner = () if tiled.flat else tiled.shape[1:]
     extent = math.prod(tiled.shape) if tiled.flat else tiled.shape[0]
     kinds = "".join(f"({offset + at}, {w.constant(v.dtype)}), " for v, at in temps)
+    steps, full = _filled(tiled)
+    kinds += "".join(f"(None, {w.constant(each)}), " for each in full)
+    count = shares(math.prod(tiled.shape))
     w.space["tiles"] = tiles
-    w.bind.append(f"    tiles{number} = tiles(arena, {extent}, {tiled.size}, {inner!r}, [{kinds}])")
+    made = f"tiles(arena, {extent}, {tiled.size}, {inner!r}, [{kinds}])"
+    if count > 1:
+        w.space |= {"split": split, "run_shares": run_shares}
+        made = f"split({made}, {count}, [{kinds}])"
+    w.bind.append(f"    tiles{number} = {made}")
     for value, _ in temps:
         w.names[value] = f"t{value.id}"
-    w.line(f"for i, j{''.join(f', t{value.id}' for value, _ in temps)} in tiles{number}:")
-    keep, w.indent = w.indent, w.indent + "    "
+    for i, each in enumerate(full.values()):
+        w.names[each] = f"o{i}"
+    keep, source = w.indent, f"tiles{number}"
+    if count > 1:
+        w.line(f"def share{number}(part, turns):")
+        w.indent, source = w.indent + "    ", "map(part.__getitem__, turns)"
+    given = [*(f"t{value.id}" for value, _ in temps), *(w.names[each] for each in full.values())]
+    w.line(f"for {', '.join(['i', 'j', *given])} in {source}:")
+    w.indent += "    "
     for name, whole in cut:
         w.line(f"{name} = {whole}[i:j]")
-    for step in tiled.steps:
+    for step in steps:
         _tile_step(w, step, tiled)
     w.indent = keep
-    if cut:
+    if count > 1:
+        w.line(f"run_shares(share{number}, tiles{number})")
+    elif cut:
         w.line(f"{' = '.join(name for name, _ in cut)} = None")
     w.names = outer
+
+
+_SLOW_SCALAR = (np.minimum, np.maximum, np.fmin, np.fmax)
+"""Their loops over two arrays take a third of the time of those over an array and a number."""
+
+
+def _filled(tiled: Tiled) -> tuple[list[Step], dict[Any, Value]]:
+    """The steps, some with arrays that are full of a number in the place of that number."""
+    full: dict[Any, Value] = {}
+    found = []
+    for step in tiled.steps:
+        out = step.outs[0]
+        if step.fn in _SLOW_SCALAR and all(
+            (each.dtype == out.dtype and each.strides is not None and each.shape == tiled.shape)
+            if each.__class__ is Value
+            else isinstance(each, np.generic) and each.dtype == out.dtype
+            and (each != 0 or zeros_alike(step.fn, each.dtype, bool(np.signbit(each))))
+            for each in step.args
+        ):  # fmt: skip
+            args = [each if each.__class__ is Value else _number(full, each) for each in step.args]
+            step = dataclasses.replace(step, args=tuple(args))
+        found.append(step)
+    return found, {value.array: value for value in full.values()}
+
+
+@functools.cache
+def zeros_alike(ufunc: np.ufunc, dtype: np.dtype[Any], negative: bool) -> bool:
+    """Whether this machine's loops give the same zero for an array of zeros as for a number.
+
+    Of two zeros either is the smaller one. All other numbers differ, or are the same to the bit.
+    """
+    number = dtype.type(-0.0 if negative else 0)
+    if dtype.kind in "iu":
+        return True
+    x = np.where(np.arange(200) % 3 == 0, -0.0, 0.0).astype(dtype)
+    return all(
+        np.array_equal(np.signbit(one), np.signbit(other))
+        for part in (x[begin:end] for begin in (0, 1) for end in (*range(2, 20), 33, 70, 200))
+        for full in (np.full(len(part), number),)
+        for one, other in ((ufunc(part, number), ufunc(part, full)),
+                           (ufunc(number, part), ufunc(full, part)))
+    )  # fmt: skip
+
+
+def _number(full: dict[Any, Value], each: Any) -> Value:
+    key = (each.dtype, each.tobytes())
+    return full.setdefault(key, Value(-1, each, None, None))
 
 
 def _cut(w: Writer, tiled: Tiled, value: Value, cut: list[tuple[str, str]]) -> None:
@@ -84,14 +150,42 @@ def _tile_step(w: Writer, step: Step, tiled: Tiled) -> None:
 
 
 def tiles(
-    arena: Any, extent: int, size: int, inner: tuple[int, ...], kinds: list[tuple[int, Any]]
+    arena: Any, extent: int, size: int, inner: tuple[int, ...], kinds: list[tuple[int | None, Any]]
 ) -> list[tuple[Any, ...]]:
-    """For each tile its begin and end, and its arrays in the arena."""
-    whole = [np.ndarray((size, *inner), dtype, arena, at) for at, dtype in kinds]
+    """For each tile its begin and end, and its arrays.
+
+    Args:
+        kinds: Where in the arena an array stands, and its dtype; or None, and the number that it is
+            full of.
+    """
+    whole = [
+        np.full((size, *inner), each) if at is None else
+        np.ndarray((size, *inner), each, arena, at) for at, each in kinds
+    ]  # fmt: skip
     found: list[tuple[Any, ...]] = [
         (i, i + size, *whole) for i in range(0, extent - size + 1, size)
     ]
     rest = extent % size
     if rest:
         found.append((extent - rest, extent, *(each[:rest] for each in whole)))
+    return found
+
+
+def split(
+    whole: list[tuple[Any, ...]], count: int, kinds: list[tuple[int | None, Any]]
+) -> list[list[tuple[Any, ...]]]:
+    """The tiles for each of several threads, with temporaries of its own."""
+    first = whole[0][2:]
+    sizes = [0 if at is None else at + each.nbytes
+             for (at, _), each in zip(kinds, first, strict=True)]  # fmt: skip
+    low = min((at for at, _ in kinds if at is not None), default=0)
+    found = [whole]
+    for _ in range(min(count, len(whole)) - 1):
+        arena = np.empty(max([low, *sizes]) - low, np.uint8)
+        own = [
+            # Some take the place of others in the arena, and do so here.
+            each if at is None else np.ndarray(each.shape, each.dtype, arena, at - low)
+            for (at, _), each in zip(kinds, first, strict=True)
+        ]
+        found.append([(i, j, *(each[: j - i] for each in own)) for i, j, *_ in whole])
     return found

@@ -26,7 +26,8 @@ from nodescope.engine.codegen.numpy_backend.steps import (
 )
 
 _RESERVED = re.compile(
-    r"[a-z]\d+(_\d+)?|(first|tiles)\d+|F|T|_|i|j|run|bind|arena|map|zip|range|list"
+    r"[a-z]\d+(_\d+)?|(first|tiles|share)\d+|F|T|_|i|j|run|bind|arena|map|zip|range|list"
+    r"|part|turns|split|run_shares"
 )
 
 

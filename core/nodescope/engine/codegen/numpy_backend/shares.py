@@ -1,0 +1,94 @@
+"""Shares: the tiles of a large kernel on several threads at once.
+
+Each thread has temporaries of its own and takes one tile after the other, so that a thread whose
+core is busy with something else holds nobody up. The calling thread takes part, and waits for
+nobody who has not begun: not for a thread that waits for it. Ufuncs let go of the interpreter's
+lock while they compute.
+
+Invariant: bit-equal to one share; threads are made by the first large kernel, not before, and a
+forked process makes its own.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextvars
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from nodescope.engine.codegen.c_backend.pool import threads
+
+SHARED_FROM = 1 << 20
+"""Elements from which on a kernel runs in shares: milliseconds, beside which waking a thread is
+nothing."""
+
+_pool: ThreadPoolExecutor | None = None
+_lock = threading.Lock()
+
+
+def shares(elements: int) -> int:
+    """How many threads a kernel of so many elements may use."""
+    return threads(os.environ) if elements >= SHARED_FROM else 1
+
+
+def run_shares(work: Callable[[Any, Iterator[int]], None], parts: Sequence[Sequence[Any]]) -> None:
+    """Call ``work`` with each part and the numbers of the tiles that fall to it, at the same time.
+
+    It runs with the caller's `numpy.errstate`.
+
+    Raises:
+        What ``work`` raises; of several, for the first tile. By then none runs any more.
+    """
+    left = iter(range(len(parts[0])))  # taking the next number is one step of the interpreter
+    errors: dict[int, BaseException] = {}
+
+    def share(part: Sequence[Any]) -> None:
+        now = -1
+
+        def taken() -> Iterator[int]:
+            nonlocal now
+            for each in left:
+                now = each
+                yield each
+
+        try:
+            work(part, taken())
+        except BaseException as error:
+            errors[now] = error
+            collections.deque(left, 0)  # the others stop, too
+
+    later = [_begun(share, part) for part in parts[1:]]
+    share(parts[0])
+    for each in later:
+        if each is not None and not each.cancel():
+            each.result()
+    if errors:
+        raise errors[min(errors)]
+
+
+def _begun(share: Callable[[Any], None], part: Sequence[Any]) -> Future[None] | None:
+    try:
+        return _threads().submit(contextvars.copy_context().run, share, part)
+    except RuntimeError:  # the interpreter is about to end
+        return None
+
+
+def _threads() -> ThreadPoolExecutor:
+    global _pool
+    with _lock:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(max(threads(os.environ) - 1, 1), "nodescope share")
+        return _pool
+
+
+def _forked() -> None:
+    """Threads stay behind when a process forks."""
+    global _pool, _lock
+    _pool, _lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
