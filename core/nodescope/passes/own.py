@@ -58,9 +58,9 @@ def own_results(draft: Draft) -> None:
         touched = before[position] != now[position]
         loose = _may_copy(before[position][1])
         leaf = draft.producer(root)
-        if touched and (leaf is None or leaf.op in _LEAVES):
+        if touched and not is_own(leaf):
             first = made.get(before[position][0])
-            if loose or not (first is None or first.op in _LEAVES):
+            if loose or is_own(first):
                 _copy(draft, layouts, "of_leaf", position)
                 continue
         others = taken.setdefault(root, [])
@@ -89,6 +89,20 @@ def _chain(producer: Callable[[int], Node | None], value: int) -> Chain:
         steps.append((node.op, repr(node.attrs)))
         value = source
     return value, tuple(steps)
+
+
+def root_of(producer: Callable[[int], Node | None], value: int) -> int:
+    """The value whose memory a value may be.
+
+    Args:
+        producer: Of a value: the node that makes it, None for what is fed.
+    """
+    return _chain(producer, value)[0]
+
+
+def is_own(node: Node | None) -> bool:
+    """Whether what a node makes is memory of its own, and no input's or constant's."""
+    return node is not None and node.op not in _LEAVES
 
 
 def _viewed(node: Node) -> int | None:

@@ -6,6 +6,7 @@ the program as it was (but for donated arguments, which are gone).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ from nodescope.engine.trees import unflatten
 from nodescope.errors import NodescopeError
 from nodescope.ir.graph import Graph
 from nodescope.ops.calls import Scalar
+from nodescope.passes.own import is_own, root_of
 
 _new = Tensor.__new__
 _ndarray = np.ndarray
@@ -112,6 +114,7 @@ class Entry:
             for binding, after in traced.grads
         ]
         self.writes = [(self._place(binding), value) for binding, value in traced.writes]
+        self._shared = _shared(self.plan, self.outputs[len(traced.tensors) :])
         self._freed = tuple(i for i, each in enumerate(traced.tensors) if freed_root(traced, each))
         self.results: list[tuple[str, Any]] = [
             (kind, self.order[each] if kind == "leaf" else each) for kind, each in traced.results
@@ -250,7 +253,8 @@ class Entry:
         if self.writes:
             for i, (place, _) in enumerate(self.writes, count):
                 target = _of(place, leaves)
-                _store(target, arrays[i])
+                array = arrays[i]
+                _store(target, array.copy(order="K") if i - count in self._shared else array)
                 if ids:
                     settled(target)._vid = ids[i]
         if self._gradients:
@@ -282,8 +286,8 @@ class Entry:
             elif kind == "leaf":
                 found.append(leaves[each])
             elif kind == "made":
-                result = _new(Tensor)
-                result.data, result.edge = each.data, each.edge
+                result = _new(Tensor)  # each call makes one, as the function does
+                result.data, result.edge = each.data.copy(order="K"), each.edge
                 found.append(result)
             elif kind == "static" and each.__class__ is _ndarray:
                 found.append(each.copy())
@@ -362,9 +366,9 @@ class Entry:
             tensors.append(tensor)
         for i in self._freed:
             tensors[i].edge = FREED
-        for place, value in self.writes:
-            target = _of(place, leaves)
-            _store(target, values[value].data)
+        for i, (place, value) in enumerate(self.writes):
+            target, array = _of(place, leaves), values[value].data
+            _store(target, array.copy(order="K") if i in self._shared else array)
             settled(target)._vid = values[value]._vid
         self._set_grads(leaves, tensors)
         if self.donated:
@@ -422,6 +426,20 @@ def _emptied(feeds: list[Any]) -> Iterator[Any]:
     feeds.reverse()
     while feeds:
         yield feeds.pop()
+
+
+def _shared(plan: Plan, written: Sequence[int]) -> frozenset[int]:
+    """Which of the values that become state are another's memory as well, by position.
+
+    State has memory of its own, as `nodescope.assign` gives it: what is written into it later must
+    not change an argument, a result, or what a derivative will need.
+    """
+    made = {value: node for node in plan.graph.nodes for value in node.outputs}
+    held = Counter(root_of(made.get, each) for each in plan.outputs)
+    roots = [root_of(made.get, each) for each in written]
+    return frozenset(
+        i for i, each in enumerate(roots) if held[each] > 1 or not is_own(made.get(each))
+    )
 
 
 def _store(target: Tensor, array: Any) -> None:
