@@ -189,5 +189,23 @@ def test_a_failing_kernel_is_a_failed_node_at_the_users_line() -> None:
     assert _counted(events) == 1
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_plan_that_runs_at_once_and_fails_says_where(backend: str) -> None:
+    f = ns.compile(lambda x, i: np.tanh(x)[i] + 1.0, backend=backend)
+    x, i = ns.tensor(np.ones(3), name="x"), ns.tensor(np.array([0]), name="i")
+
+    def run() -> None:
+        for step in ns.steps(range(3)):
+            i.data = np.array([9 * (step == 2)])
+            f(x, i)
+
+    with observed() as events:
+        events.bus.values = False
+        with pytest.raises(BoundsError, match=r"test_compile_watched\.py"):
+            run()
+    failed = events.of(NodeFailed)
+    assert [(each.node.op, each.step) for each in failed] == [("getitem", 3)]
+
+
 def _counted(events: Events) -> int:
     return len(events.of(NodeFailed))

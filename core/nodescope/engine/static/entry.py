@@ -302,19 +302,14 @@ class Entry:
         if watched is None:
             return self._played(leaves)
         before = self._steps()
-        feeds: list[Any] = []
         try:
             given = self._tensors(leaves)
             tensors = watched.run(observer, given)
-            feeds = [each.data if each.__class__ is Tensor else each for each in given]
-        except BaseException as error:
+        except BaseException:
             for owner, steps in before:
                 owner.steps = steps
-            if feeds and isinstance(error, Exception) and not isinstance(error, Stale):
-                said = self._located(error, feeds)
-                if said is not error:
-                    raise said from error
             raise
+        feeds = [each.data if each.__class__ is Tensor else each for each in given]
         ids = [each._vid for each in tensors]
         known = {
             value: getattr(each, "_vid", 0)

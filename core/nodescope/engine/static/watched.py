@@ -209,15 +209,17 @@ class _Run:
             known = watched.entered.get(self.key)
             bus = tracer.bus
             if not (bus.values or bus.starts or bus.opened) and known and known[0] == given:
-                return self._timed(known[1], values)
+                found = self._timed(known[1], values)
+                if found is not None:
+                    return found
             for step in watched.steps:
                 args = tuple(each.value if isinstance(each, Scalar) else values[each]
                              for each in step.call.args)  # fmt: skip
                 if self._opened(step):
                     self._open(step, args)
                 self._place(step.node)
-                found: Any = tracer.run(step.op, args, step.attrs)
-                outputs = found if found.__class__ is tuple else (found,)
+                made: Any = tracer.run(step.op, args, step.attrs)
+                outputs = made if made.__class__ is tuple else (made,)
                 for value, each in zip(step.node.outputs, outputs, strict=True):
                     values[value] = each
                     for of in watched.gradients.get(value, ()):
@@ -231,15 +233,21 @@ class _Run:
             (state.scope, state.phase, state.cursor, state.forward, state.source,
              state.recording, state.cursors) = saved  # fmt: skip
 
-    def _timed(self, entries: Sequence[Entry], values: Mapping[int, Any]) -> list[Any]:
-        """All nodes in one call, where nobody looks at what they compute: only times are told."""
+    def _timed(self, entries: Sequence[Entry], values: Mapping[int, Any]) -> list[Any] | None:
+        """All nodes in one call, where nobody looks at what they compute: only times are told.
+
+        None if something in it fails: node by node it is seen what, and at which line.
+        """
         watched, tracer, bus = self.watched, self.tracer, self.tracer.bus
         runner = watched.lowering.runner
         assert runner is not None
         stamps = np.zeros(2 * len(entries), np.int64)
         feeds = [each.data if (each := values[value]).__class__ is Tensor else each
                  for value in watched.graph.inputs]  # fmt: skip
-        arrays = runner.run_timed(feeds, stamps)
+        try:
+            arrays = runner.run_timed(feeds, stamps)
+        except Exception:
+            return None
         times = (stamps - bus.origin_ns).tolist()
         step, thread = tracer.step, self.state.thread
         ids: dict[int, int] = {}
