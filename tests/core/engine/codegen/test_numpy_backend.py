@@ -16,7 +16,7 @@ from nodescope import ops
 from nodescope.engine.codegen import backend
 from nodescope.engine.codegen.backend import Runner
 from nodescope.engine.codegen.interpret import PLAIN
-from nodescope.engine.codegen.numpy_backend import NUMPY, place
+from nodescope.engine.codegen.numpy_backend import NUMPY, observe, place
 from nodescope.engine.codegen.numpy_backend.runner import LAYOUTS, NumpyRunner
 from nodescope.engine.control.body import constants_of, graph_of
 from nodescope.ir.graph import Graph, Node, TensorSpec, Value
@@ -157,6 +157,23 @@ def test_large_kernels_run_in_tiles(name: str, monkeypatch: pytest.MonkeyPatch) 
     with np.errstate(all="ignore"):
         fast = check(function, *inputs, passes=None)
     assert "in tiles" in fast.source
+
+
+@pytest.mark.parametrize("name", sorted(n for n in numpy_programs.PROGRAMS if "scan" in n))
+def test_a_loop_runs_by_its_text_while_it_is_observed(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, ran = observe.Recorder._run_loop, []
+    monkeypatch.setattr(observe, "_LONG", 1)
+    monkeypatch.setattr(
+        observe.Recorder, "_run_loop", lambda self, loop: (ran.append(loop), run(self, loop))
+    )
+    function, inputs = numpy_programs.PROGRAMS[name]
+    plain, fast = runners(function, inputs)
+    for one, other in zip(fast.run(inputs), plain.run(inputs), strict=True):
+        assert same(one, other), fast.source
+    assert ran or "for " not in fast.source
+    check(function, *inputs)
 
 
 def test_one_program_for_each_layout_and_then_none() -> None:

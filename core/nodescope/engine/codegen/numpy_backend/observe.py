@@ -38,6 +38,7 @@ from nodescope.ops.calls import Call, Scalar, call_of
 from nodescope.ops.op import Array
 
 _SHORT = 3  # loops of fewer iterations are not worth a body of their own
+_LONG = 800  # calls in all iterations, from which on a text of its own is made to run them
 
 
 class Program:
@@ -58,10 +59,15 @@ class Program:
 
 
 class Recorder:
-    """Runs nodes and notes their steps. What expansions of ops are written with."""
+    """Runs nodes and notes their steps. What expansions of ops are written with.
 
-    def __init__(self) -> None:
+    Args:
+        once: Runs a program on feeds; long loops run by it as soon as they are known.
+    """
+
+    def __init__(self, once: Callable[[Program, list[Any]], list[Array]]) -> None:
         self.program = Program()
+        self._once = once
         self._count = 0
         self._steps: list[Step | Loop] = []
         self._loops: list[Loop] = []
@@ -289,6 +295,12 @@ class Recorder:
             np.empty((length, *specs[v].shape), e.dtype)
             for v, e in zip(body.outputs[carries:], loop.results, strict=True)
         ]
+        if not self._loops and not loop.unsure and length * len(plan.calls) >= _LONG:
+            loop.finals = tuple(self.value(each) for each in second[:carries])
+            loop.stacks = tuple(self.value(each) for each in stacks)
+            self._run_loop(loop)
+            self._steps.append(loop)
+            return loop.outs
         now: Sequence[Any] = first
         for at, i in enumerate(order):
             if at == 1:
@@ -301,6 +313,19 @@ class Recorder:
         loop.stacks = tuple(self.value(each) for each in stacks)
         self._steps.append(loop)
         return (*loop.finals, *loop.stacks)
+
+    def _run_loop(self, loop: Loop) -> None:
+        """Run a loop as it will run from now on."""
+        program, known = Program(), self.program.constants
+        reads = dict.fromkeys(loop.reads)
+        program.constants = {each: known[each] for each in reads if each in known}
+        program.feeds = [each for each in reads if each not in known]
+        program.groups = [Group(0, "a loop", [loop], loop.outs)]
+        program.outputs = [*loop.outs]
+        _drop_unused(program)
+        found = self._once(program, [each.array for each in program.feeds])
+        for value, array in zip(loop.outs, found, strict=True):
+            value.array = array
 
 
 def _drop_unused(program: Program) -> None:

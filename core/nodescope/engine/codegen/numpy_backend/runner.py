@@ -17,7 +17,6 @@ from nodescope.engine.codegen.backend import Kernel, MemoryReport
 from nodescope.engine.codegen.interpret import PlainRunner, kernels_of
 from nodescope.engine.codegen.numpy_backend.observe import Program, Recorder
 from nodescope.engine.codegen.numpy_backend.place import Placed, place
-from nodescope.engine.codegen.numpy_backend.steps import Step
 from nodescope.engine.codegen.numpy_backend.text import compiled, text_of
 from nodescope.engine.codegen.numpy_backend.writer import OtherLayout
 from nodescope.engine.execution.plan import Plan
@@ -44,12 +43,7 @@ class Variant:
         self._program, self._name = program, name
         self.placed: Placed = place(program)
         self.memory: MemoryPlan = self.placed.memory
-        self._unsure = any(
-            step.unsure
-            for group in program.groups
-            for step in group.steps
-            if isinstance(step, Step)
-        )
+        self._unsure = any(step.unsure for group in program.groups for step in group.steps)
         self._most = KEPT_SETS if self.memory.arena_bytes <= KEPT_BYTES else 0
         self.source, space = text_of(program, self.placed)
         self._bind = compiled(self.source, space, name)
@@ -150,7 +144,7 @@ class NumpyRunner:
         key = tuple(strides)
         if len(self._variants) >= LAYOUTS:
             return self._plain.run(feeds)
-        recorder = Recorder()
+        recorder = Recorder(self._once)
         found = recorder.run(self._plan, feeds)
         with self._lock:
             if key not in self._variants and len(self._variants) < LAYOUTS:
@@ -163,3 +157,7 @@ class NumpyRunner:
                     plan.arena_bytes, plan.unplanned_peak, plan.total_bytes, len(plan.in_place)
                 )  # fmt: skip
         return found
+
+    def _once(self, program: Program, feeds: list[Any]) -> list[Array]:
+        """Run a part of a program that is still observed."""
+        return Variant(program, f"graph {self._lowered.graph.id} loop").run(feeds)

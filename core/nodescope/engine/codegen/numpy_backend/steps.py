@@ -156,6 +156,11 @@ class Loop:
         return (*self.finals, *self.stacks)
 
     @property
+    def unsure(self) -> bool:
+        """Whether a step is."""
+        return any(step.unsure for step in self.steps)
+
+    @property
     def reads(self) -> list[Value]:
         """What it takes from outside."""
         inner = [v for step in self.steps for v in step.reads if v.loop is not self]
