@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -258,3 +259,30 @@ def test_a_derivative_is_right_when_the_first_arguments_are_gone() -> None:
         later.clear()
         total.backward()
         np.testing.assert_array_equal(w.grad.numpy(), expected)
+
+
+@pytest.mark.parametrize("observing", [False, True])
+@pytest.mark.parametrize("present", [(0,), (1,), (0, 1)])
+def test_cotangents_for_some_results_of_an_op_of_several(
+    present: tuple[int, ...], observing: bool
+) -> None:
+    def f(x: Any) -> tuple[Any, Any]:
+        total, seen = ns.scan(lambda c, row: (np.tanh(c + row), c * row), x[0], x)
+        return total, seen
+
+    def gradients(f: Any) -> list[Any]:
+        found = []
+        for rows in (4, 3, 5, 6, 6):
+            x = ns.tensor(np.resize(X, (rows, 3)), requires_grad=True)
+            results = f(x)
+            sum((results[i] * results[i]).sum() for i in present).backward()
+            found.append(x.grad.numpy())
+            first = ns.grad(lambda v: sum((f(v)[i] ** 2).sum() for i in present))
+            found.append(ns.grad(lambda v, first=first: first(v).sum())(x.detach()).numpy())
+        return found
+
+    expected = gradients(f)
+    with observed() if observing else contextlib.nullcontext():
+        found = gradients(ns.compile(f))
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from nodescope import ops
 from nodescope.engine import modes
 from nodescope.engine.autodiff.tape import alias_of, pull_many
@@ -27,6 +29,7 @@ from nodescope.engine.static.watched import watched_of
 from nodescope.engine.tensor import Bundle, Tensor, make, next_seq, settled, spec_of
 from nodescope.errors import GradientError
 from nodescope.ir.graph import Graph, Node
+from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Op
 
 
@@ -226,21 +229,23 @@ class Joint:
     ) -> Any:
         found = self.backward(tuple(each is not None for each in ct))
         given = [each for each in ct if each is not None]
+        kept = {each: saved[each] if each in saved else _blank(found, each)
+                for each in found.residuals}  # fmt: skip
         if F is ops.RAW:
-            arrays = iter(found.lowering.run([*(saved[each] for each in found.residuals), *given]))
+            arrays = iter(found.lowering.run([*kept.values(), *given]))
             return tuple(None if each is None else next(arrays) for each in found.outputs)
         again, observer = current().recording, modes.observer()
         if not again and observer is not None:
             watched = watched_of(found.lowering, self.traced.builder.gradients, self.forward)
             if watched is not None:
-                feeds = [*(_tensor(saved[each], known.get(each, 0)) for each in found.residuals)]
+                feeds = [_tensor(array, known.get(each, 0)) for each, array in kept.items()]
                 given_back = iter(watched.run(observer, [*feeds, *given]))
                 return tuple(None if each is None else next(given_back) for each in found.outputs)
         if again:
             behind = {value for node in found.nodes for value in node.inputs}
             values = self._again(inputs, saved, behind)
         else:
-            values = {each: _tensor(saved[each]) for each in found.residuals}
+            values = {each: _tensor(array) for each, array in kept.items()}
         values.update(zip(found.cotangents, given, strict=True))
         constants = [node for node in found.graph.nodes if node.op == "constant"]
         own = {node.id for node in found.nodes}
@@ -303,6 +308,17 @@ def _without_hooks(tensors: Mapping[int, Tensor]) -> Iterator[None]:
     finally:
         for each, hooks in saved:
             each._hooks = hooks
+
+
+def _blank(found: Backward, value: int) -> Any:
+    """Any array of a value's shape, for a value that the derivative for all results does not need.
+
+    An op of several results whose cotangents do not all come takes zeros like the others.
+    """
+    users = {node.op for node in found.nodes if value in node.inputs}
+    assert users <= {"zeros_like"}, f"value {value} was not kept"
+    spec = found.graph.values[value - 1].spec
+    return np.broadcast_to(np.zeros((), as_dtype(spec.dtype)), spec.shape)
 
 
 def _tensor(value: Any, known: int = 0) -> Any:
