@@ -108,7 +108,7 @@ def lower(
 
     Args:
         graph: Nodes in topological order.
-        arrays: The graph's constants by value id.
+        arrays: The graph's constants by value id; others are left out.
         chosen: Names of passes, which run in this order; the usual ones if None.
         options: What is asked of them.
 
@@ -122,6 +122,8 @@ def lower(
     # Its specs are what the ops gave when it was traced, or were checked when it was read.
     _verified(graph, graph, "before the first pass")
     stages: list[Stage] = []
+    made = {value for node in graph.nodes for value in node.outputs}
+    arrays = {value: array for value, array in arrays.items() if value in made}
     now, constants = graph, dict(arrays)
     usual = [each for each in passes.all_passes() if each.default]
     names = tuple(each.name for each in usual) if chosen is None else tuple(chosen)

@@ -207,5 +207,16 @@ def test_a_plan_that_runs_at_once_and_fails_says_where(backend: str) -> None:
     assert [(each.node.op, each.step) for each in failed] == [("getitem", 3)]
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_constants_of_the_derivative_alone_are_not_the_functions(backend: str) -> None:
+    f = ns.compile(lambda x: tuple(ns.linalg.eigh(x)), backend=backend)
+    x = ns.tensor(np.diag([1.0, 2.0, 4.0]) + 0.5, requires_grad=True)
+    f(x)[0].sum().backward()
+    with observed() as events:
+        f(x)[0].sum().backward()
+    assert {"eigh"} <= {each.node.op for each in events.of(NodeFinished) if each.node.graph}
+    assert {each.backend for each in f.explain().traces[0].compiled} == {backend}
+
+
 def _counted(events: Events) -> int:
     return len(events.of(NodeFailed))
