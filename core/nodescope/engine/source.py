@@ -5,6 +5,7 @@ Invariant: called only when a node is new or something failed, never per executi
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ _OURS = (
 )
 
 
+@functools.lru_cache(maxsize=1024)
 def is_ours(file: str) -> bool:
     """Whether a file belongs to nodescope or NumPy."""
     return file.startswith(_OURS)
@@ -30,7 +32,7 @@ def user_source() -> SourceLocation | None:
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if not code.co_filename.startswith(_OURS):
+        if not is_ours(code.co_filename):
             return SourceLocation(code.co_filename, frame.f_lineno, code.co_qualname)
         frame = frame.f_back  # type: ignore[assignment]
     return None

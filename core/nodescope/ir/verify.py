@@ -31,11 +31,13 @@ def verify(graph: Graph, infer: Infer | None = None, known: Container[int] = fro
             double; a control edge leads to an unknown node or goes round; specs are not what the op
             gives; an attribute is missing.
     """
-    specs: dict[int, TensorSpec] = {}
-    for listed in graph.values:
-        if listed.id in specs:
-            raise GraphError(f"value %{listed.id} is listed twice")
-        specs[listed.id] = listed.spec
+    specs = {each.id: each.spec for each in graph.values}
+    if len(specs) < len(graph.values):
+        seen: set[int] = set()
+        for listed in graph.values:
+            if listed.id in seen:
+                raise GraphError(f"value %{listed.id} is listed twice")
+            seen.add(listed.id)
     makers = {value: node for node in graph.nodes for value in node.outputs}
     ids = {node.id for node in graph.nodes}
     done: set[int] = set()
@@ -58,12 +60,13 @@ def verify(graph: Graph, infer: Infer | None = None, known: Container[int] = fro
                 _fault(node, f"it waits for node @{each}, which is unknown")
             if each not in done:
                 _fault(node, f"it waits for node @{each}, which comes later: a cycle")
-        for value in node.outputs:
+        for value in node.outputs:  # this is run for every node after every pass
+            if value in specs and value not in ready:
+                ready.add(value)
+                continue
             if value not in specs:
                 _fault(node, f"its output %{value} is not among the graph's values")
-            if value in ready:
-                _fault(node, f"its output %{value} is made by another node, too")
-            ready.add(value)
+            _fault(node, f"its output %{value} is made by another node, too")
         done.add(node.id)
         if infer is not None and id(node) not in known:
             _check_specs(node, specs, infer)

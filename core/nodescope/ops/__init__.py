@@ -34,7 +34,8 @@ def register(op: Op) -> Op:
 
 def get(name: str) -> Op:
     """The op of that name. Raises `RegistryError`, with near names."""
-    _load()
+    if not _loaded:
+        _load()
     return _registry.get(name)
 
 

@@ -13,9 +13,7 @@ from nodescope.passes.draft import Draft
 def eliminate_dead(draft: Draft) -> None:
     """Remove pure nodes whose values are neither used nor given out, from the end on."""
     for node in reversed(list(draft)):
-        if not draft.is_pure(node) and node.op != "constant":
+        if any(map(draft.is_used, node.outputs)):
             continue
-        if any(draft.users(value) or draft.is_output(value) for value in node.outputs):
-            continue
-        if not draft.waiting(node.id):
+        if (draft.is_pure(node) or node.op == "constant") and not draft.waiting(node.id):
             draft.rewrite("unused", "eliminated", [node])

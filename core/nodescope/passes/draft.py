@@ -8,6 +8,7 @@ Invariant: every change is recorded; a graph that no pass touched comes out as t
 
 from __future__ import annotations
 
+import functools
 import heapq
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -125,6 +126,10 @@ class Draft:
         """Whether the graph gives the value out."""
         return value in self.outputs
 
+    def is_used(self, value: int) -> bool:
+        """Whether a node takes the value, or the graph gives it out."""
+        return bool(self._users.get(value)) or value in self.outputs
+
     def only_user(self, value: int) -> Node | None:
         """The one node that takes a value, if there is one alone and it is not given out."""
         found = self._users.get(value, {})
@@ -146,8 +151,7 @@ class Draft:
 
     def is_pure(self, node: Node) -> bool:
         """Whether the node is a function of its inputs and nothing else, and changes nothing."""
-        family = ops.get(node.op).family
-        return family != "leaf" and node.op not in UPDATES
+        return _pure(node.op)
 
     # Changing
 
@@ -418,6 +422,11 @@ class Draft:
         self._names.discard(node.name)
         self._order = None
         self._changed = True
+
+
+@functools.cache
+def _pure(op: str) -> bool:
+    return ops.get(op).family != "leaf" and op not in UPDATES
 
 
 def scalar_of(node: Node, port: int) -> Any:
