@@ -231,7 +231,7 @@ class Walk:
             strides[i] = step
         kind = "u8" if v.dtype == "bool" else CTYPES[v.dtype]
         if self.length <= _STACK:
-            name = f"b{v.id}"
+            name = f"buf{v.id}"  # b8 is a type
             self.lines.insert(0, f"{kind} {name}[{max(self.length, 1)}];")
         else:
             name = self.pointer(self.scratch((self.length,), v.dtype))

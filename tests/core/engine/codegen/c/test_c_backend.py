@@ -356,3 +356,20 @@ def lowerings(compiled: Any) -> list[Any]:
     """The lowerings of a compiled function."""
     every = [each for entries in compiled._entries.values() for each in entries]
     return [lowering for each in every for _, lowering in each.lowerings()]
+
+
+@pytest.mark.parametrize("count", range(3))
+def test_rows_are_called_like_no_type(count: int) -> None:
+    """Numbers of values stand in names of C, and there are types of a letter and a number."""
+    chosen = np.tril(np.ones((4, 4), bool))
+
+    def f(q: Any, k: Any) -> Any:
+        z = q @ np.swapaxes(k, -1, -2)
+        for _ in range(count):
+            z = z / np.sqrt(8.0)
+        z = np.where(chosen, z, -np.inf)
+        e = np.exp(z - np.max(z, axis=-1, keepdims=True))
+        p = e / np.sum(e, axis=-1, keepdims=True)
+        return p @ k, p
+
+    compare(f, f32(2, 3, 4, 8), f32(2, 3, 4, 8))
