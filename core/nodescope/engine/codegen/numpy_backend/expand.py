@@ -8,6 +8,7 @@ included; where an impl looks at dtypes or layouts, so does the expansion.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -257,8 +258,8 @@ def _relu(rec: Any, x: Value) -> Value:
 
 
 def _sigmoid(rec: Any, x: Value) -> Value:
-    half = rec.into(np.tanh, rec.into(np.multiply, x, 0.5))
-    return rec.into(np.add, rec.into(np.multiply, half, 0.5), 0.5)  # type: ignore[no-any-return]
+    half = _then(rec, np.tanh, rec.into(np.multiply, x, 0.5))
+    return _then(rec, np.add, _then(rec, np.multiply, half, 0.5), 0.5)
 
 
 def _silu(rec: Any, x: Value) -> Value:
@@ -296,25 +297,37 @@ def _keeps(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
     )  # fmt: skip
 
 
+def _then(rec: Any, ufunc: np.ufunc, x: Value, *others: Any) -> Value:
+    """A ufunc of what nothing else reads."""
+    found: Value = rec.into(ufunc, x, *others)
+    rec.free(x)
+    return found
+
+
 def _gelu(rec: Any, x: Value, approximate: str) -> Value:
     inner = rec.into(np.multiply, x, x)
     for how, by in ((np.multiply, GELU * GELU_CUBIC), (np.add, GELU), (np.multiply, x)):
-        inner = rec.into(how, inner, by)
-    inner = rec.into(np.add, rec.into(np.tanh, inner), 1.0)
-    return rec.into(np.multiply, rec.into(np.multiply, inner, x), 0.5)  # type: ignore[no-any-return]
+        inner = _then(rec, how, inner, by)
+    inner = _then(rec, np.add, _then(rec, np.tanh, inner), 1.0)
+    return _then(rec, np.multiply, _then(rec, np.multiply, inner, x), 0.5)
 
 
 def _gelu_grad(rec: Any, ct: Value, x: Value, approximate: str) -> Value:
-    into, times, plus = rec.into, np.multiply, np.add
+    into, then, times, plus = rec.into, functools.partial(_then, rec), np.multiply, np.add
     square = into(times, x, x)
-    t = into(plus, into(times, square, GELU * GELU_CUBIC), GELU)
-    t = into(np.tanh, into(times, t, x))
-    slope = into(plus, into(times, square, 1.5 * GELU * GELU_CUBIC), 0.5 * GELU)
-    slope = into(times, slope, x)
-    bend = into(np.subtract, 1.0, into(times, t, t))
-    bend = into(times, bend, slope)
-    bend = into(plus, bend, into(plus, into(times, t, 0.5), 0.5))
-    return into(times, bend, ct)  # type: ignore[no-any-return]
+    t = then(plus, into(times, square, GELU * GELU_CUBIC), GELU)
+    t = then(np.tanh, then(times, t, x))
+    slope = then(plus, then(times, square, 1.5 * GELU * GELU_CUBIC), 0.5 * GELU)
+    slope = then(times, slope, x)
+    squared = into(times, t, t)
+    bend = into(np.subtract, 1.0, squared)
+    rec.free(squared)
+    bend = then(times, bend, slope)
+    rec.free(slope)
+    half = then(plus, then(times, t, 0.5), 0.5)
+    bend = then(plus, bend, half)
+    rec.free(half)
+    return then(times, bend, ct)
 
 
 def _tanh_form(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
@@ -333,14 +346,16 @@ def _drops(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
 
 
 def _softmax(rec: Any, x: Value, axis: int) -> Value:
-    raised = rec.into(np.exp, rec.into(np.subtract, x, _max(rec, x, axis, True)))
-    return rec.into(np.divide, raised, _sum(rec, raised, axis, True))  # type: ignore[no-any-return]
+    raised = _then(rec, np.exp, rec.into(np.subtract, x, _max(rec, x, axis, True)))
+    return _then(rec, np.divide, raised, _sum(rec, raised, axis, True))
 
 
 def _log_softmax(rec: Any, x: Value, axis: int) -> Value:
     shifted = rec.into(np.subtract, x, _max(rec, x, axis, True))
-    total = _sum(rec, rec.into(np.exp, shifted), axis, True)
-    return rec.into(np.subtract, shifted, rec.into(np.log, total))  # type: ignore[no-any-return]
+    raised = rec.into(np.exp, shifted)
+    total = _sum(rec, raised, axis, True)
+    rec.free(raised)
+    return _then(rec, np.subtract, shifted, rec.into(np.log, total))
 
 
 def _normed(centred: bool) -> Expansion:
@@ -348,12 +363,16 @@ def _normed(centred: bool) -> Expansion:
         axes = tuple(range(len(x.shape) - dims, len(x.shape)))
         if centred:
             x = rec.into(np.subtract, x, _mean(rec, x, axes, True))
-        variance = _mean(rec, rec.into(np.square, x), axes, True)
+        squares = rec.into(np.square, x)
+        variance = _mean(rec, squares, axes, True)
+        rec.free(squares)
         inverse = rec.into(np.divide, 1.0, rec.into(np.sqrt, rec.into(np.add, variance, eps)))
-        found = rec.into(np.multiply, x, inverse)
+        found: Value = rec.into(np.multiply, x, inverse)
+        if centred:
+            rec.free(x)
         for how, each in zip((np.multiply, np.add), params, strict=False):
-            found = rec.into(how, found, each)
-        return found  # type: ignore[no-any-return]
+            found = _then(rec, how, found, each)
+        return found
 
     return expand
 

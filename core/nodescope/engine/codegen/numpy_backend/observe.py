@@ -109,6 +109,13 @@ class Recorder:
         self._steps.append(Step(OVER, fn, fn.__name__, (x, *others), {}, (made,)))
         return made
 
+    def free(self, *values: Value) -> None:
+        """Let go of what no later step of the node reads: the next may have its memory, which is
+        in the caches, and which the system need not provide first."""
+        for each in values:
+            if each not in self.program.constants:
+                each.array = None
+
     def put(self, fn: Any, args: tuple[Any, ...], boxes: tuple[tuple[Box, Value], ...], *,
             plus: bool, **keywords: Any) -> Value:  # fmt: skip
         """Values beside each other among zeros, as ``fn(*args)`` gives it.
@@ -241,9 +248,14 @@ class Recorder:
         env: dict[int, Value] = dict(zip(body.inputs, args, strict=True))
         for value, array in constants_of(body).items():
             env[value] = self.constant(array)
+        last = {value: node.id for node in body.nodes for value in (*node.inputs, *node.outputs)}
+        kept = {*body.inputs, *body.outputs}
         for node in body.nodes:
             if node.op not in LEAVES:
                 env.update(zip(node.outputs, self.node(call_of(node), env), strict=True))
+                for value in (*node.inputs, *node.outputs):
+                    if last[value] == node.id and value not in kept:
+                        self.free(env[value])
         return tuple(env[each] for each in body.outputs)
 
     # Loops
