@@ -8,7 +8,6 @@ Invariant: results are the caller's own; two calls never share buffers.
 
 from __future__ import annotations
 
-import concurrent.futures
 import ctypes
 import functools
 import math
@@ -78,7 +77,7 @@ class CRunner:
         self.plan = plan = plan_for(lowered)
         self.threads = pool.threads(os.environ)
         more = [pool.source()] if self.threads > 1 and "ns_share(" in "".join(plan.texts) else []
-        self.libraries = _built((*plan.texts, *more))[: len(plan.texts)]
+        self.libraries = toolchain.build_all((*plan.texts, *more))[: len(plan.texts)]
         graph = lowered.graph
         specs = {each.id: each.spec for each in graph.values}
         self.constants = {
@@ -289,14 +288,6 @@ class CRunner:
             flat[spot.offset :], spot.spec.shape, tuple(s * size for s in spot.strides)
         )
         return np.array(view, order="C")
-
-
-def _built(texts: Sequence[str]) -> tuple[toolchain.Library, ...]:
-    """The libraries of texts, which are compiled side by side. Raises `CompilerError`."""
-    if sum(not toolchain.present(each) for each in texts) < 2:
-        return tuple([toolchain.build(each) for each in texts])
-    with concurrent.futures.ThreadPoolExecutor(len(texts)) as pool:
-        return tuple(pool.map(toolchain.build, texts))
 
 
 def _bytes(spec: TensorSpec) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _ctypes
 import atexit
+import concurrent.futures
 import ctypes
 import hashlib
 import json
@@ -17,7 +18,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,14 @@ def build(source: str, *, openmp: bool = False) -> Library:
         if library is None:
             library = _state.libraries[key] = _find_or_build(source, tool, openmp, key, start)
     return library
+
+
+def build_all(sources: Sequence[str]) -> tuple[Library, ...]:
+    """The libraries of several texts, compiled side by side. Raises `CompilerError`."""
+    if sum(not present(each) for each in sources) < 2:
+        return tuple([build(each) for each in sources])
+    with concurrent.futures.ThreadPoolExecutor(len(sources)) as pool:
+        return tuple(pool.map(build, sources))
 
 
 def present(source: str) -> bool:
