@@ -312,3 +312,11 @@ def test_it_is_found_by_name() -> None:
     assert found is NUMPY
     assert found.exact
     assert found.missing() == ""
+
+
+def test_what_is_computed_over_an_operand_is_not_let_go_with_it() -> None:
+    f = ns.compile(lambda x: np.concatenate([x, x * 2.0], axis=1).mean(axis=0), backend="numpy")
+    x = np.random.default_rng(0).standard_normal((2, 1 << 15))
+    expected = np.concatenate([x, x * 2.0], axis=1).mean(axis=0)
+    for _ in range(3):
+        np.testing.assert_array_equal(f(ns.tensor(x)).numpy(), expected)

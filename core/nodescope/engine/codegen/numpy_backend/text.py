@@ -75,7 +75,10 @@ def _group(
         w.line(f"T[{2 * stamp + 1}] = clock()")
     gone = [v for v, end in last.items() if end == at and v not in w.bound]
     if gone:
-        names = " = ".join(dict.fromkeys(w.names[v] for v in gone if v in w.names))
+        # What was computed in the place of an operand goes by the operand's name.
+        held = {w.names[v] for item in items for v in item.outs if v in w.names and v not in gone}
+        gone_by = dict.fromkeys(w.names[v] for v in gone if v in w.names)
+        names = " = ".join(each for each in gone_by if each not in held)
         if names:
             w.body.append(f"{w.indent}{names} = None")
 
