@@ -150,7 +150,8 @@ def _divided(loops: Loops, text: list[str], parts: list[list[str]]) -> list[str]
         return text
     parts.append(text)
     count = f"(n + {loops.grain - 1}) / {loops.grain}" if loops.flat else str(loops.parts)
-    return [*loops.before, f"ns_split(@k_{len(parts) - 1}, p, w, {count});"]
+    call = f"ns_split(@k_{len(parts) - 1}, p, w, {count});"
+    return [*loops.before, call, *loops.after]
 
 
 def staged(

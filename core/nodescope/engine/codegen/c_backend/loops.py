@@ -5,12 +5,11 @@ Invariant: elementwise results do not depend on how the loops are cut; sums depe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
+from nodescope.engine.codegen.c_backend.divided import Divided
 from nodescope.engine.codegen.c_backend.expressions import CTYPES, literal
 from nodescope.engine.codegen.c_backend.pieces import cut, staged
-from nodescope.engine.codegen.c_backend.pool import PART
 from nodescope.engine.codegen.c_backend.reductions import (
     BLOCK,
     CLAUSE,
@@ -24,27 +23,20 @@ from nodescope.engine.codegen.c_backend.reductions import (
     wide,
 )
 from nodescope.engine.codegen.c_backend.unit import Arg, Map, Reduce, Val
-from nodescope.engine.codegen.c_backend.walk import DEAR, Access, Walk
+from nodescope.engine.codegen.c_backend.walk import Access
 
 _FLAT = 16  # elements; smaller loops are unrolled
-LARGE, LARGE_DEAR = 1 << 18, 1 << 16
-"""Elements from which a loop is divided; fewer where functions are computed."""
 
 
-class Loops(Walk):
+class Loops(Divided):
     """The C text of one group.
 
     Attributes:
         flat: It is one loop over so many elements, without sums; else 0.
-        parts: Into how many parts, which threads may share, it is divided; else 0.
-        grain: How far the divided loop goes in a part.
-        before: What must run before the parts.
+        before, after: What must run before the parts, and after them.
     """
 
     flat = 0
-    parts = grain = 0
-    _symbol = ""
-    _cut = ""
 
     def text(self, *, alone: bool = False, divide: bool = False) -> list[str]:
         """Lines of C.
@@ -55,6 +47,7 @@ class Loops(Walk):
         """
         self._prepare()
         self.before: list[str] = []
+        self.after: list[str] = []
         single = not self._walk_rows and len(self._walk_inner) == 1 and not self.sums
         if alone and single and self._walk_inner[0][0] >= _FLAT:
             self.flat = self._walk_inner[0][0]
@@ -63,6 +56,10 @@ class Loops(Walk):
         lines.append("{")
         if divide:
             self._divide()
+            if self._fold:
+                rest = Loops(self.group, self.needed, self.pointer, self.scratch)
+                rest._fold, rest.partial, rest.parts = "rest", self.partial, self.parts
+                self.after = rest.text()
         self._begin()
         depth = 0
         for d, (size, _) in enumerate(self._walk_rows):
@@ -74,43 +71,6 @@ class Loops(Walk):
         self._end()
         lines.append("}")
         return lines
-
-    # Parts
-
-    def _bounds(self, name: str, size: int) -> tuple[str, str]:
-        if name == self._cut:
-            return "first", "last"
-        return "0", self._symbol or str(size)
-
-    def _divide(self) -> None:
-        """Choose the outermost loop of which each part works on memory of its own."""
-        total = math.prod(self.space)
-        dear = any(isinstance(m, Map) and DEAR.search(m.how.text) for m in self.members)
-        if total < (LARGE_DEAR if dear else LARGE) or self.scratched:
-            return
-        written = [place for _, place, _, _ in self.stores]
-        written += [target for _, target in self.sums if target is not None]
-        if any(target is None and self.level[each.out] == 3 for each, target in self.sums):
-            return
-        reduced = any(self.level[each.out] == 1 or self._within(each) for each, _ in self.sums)
-        loops = [(f"r{d}", size, walk) for d, (size, walk) in enumerate(self._walk_rows)]
-        if not reduced:
-            loops += [(f"i{d}", size, walk) for d, (size, walk) in enumerate(self._walk_inner)]
-        for name, size, walk in loops:
-            innermost = name[0] == "i" and int(name[1:]) == len(self._walk_inner) - 1
-            grain = max(1, PART * size // total)
-            if innermost:
-                grain = max(grain // 64, 1) * 64  # of whole vectors
-            if size >= 2 * grain and all(walk[id(each)] for each in written):
-                self._cut = "j" if innermost else name
-                self.parts = -(-size // grain)
-                size_of = self._symbol or str(size)
-                self.grain = grain
-                self.lines.append(
-                    f"const i64 first = part * {grain}, "
-                    f"last = first + {grain} < {size_of} ? first + {grain} : {size_of};"
-                )
-                return
 
     # Before, within and after the rows
 
@@ -175,6 +135,8 @@ class Loops(Walk):
                 if level < 2 and not inside and at == phase and not (single and level == 0):
                     self._write(value, place, self._row_index(place), plus)
             self._sweep(phase)
+            if self._fold == "part":
+                break
 
     def _row_index(self, access: Access) -> str:
         steps = [
@@ -205,7 +167,7 @@ class Loops(Walk):
                     default=0)  # fmt: skip
         nested = len(self._walk_inner) > 1
         last = self._walk_inner[-1][0] if self._walk_inner else 1
-        blocks = nested or (0 < block < last)
+        blocks = nested or (0 < block < last) or self._fold != ""
         for each, _ in rows:
             lines.append(f"{wide(each) if blocks else CTYPES[each.out.dtype]} "
                          f"w{each.out.id} = {start(each)};")  # fmt: skip
@@ -213,6 +175,11 @@ class Loops(Walk):
                 lines.append(f"u{bits(each)} n{each.out.id} = 0;")
             if blocks and each.how == "sum" and each.out.dtype == "float64":
                 lines.append(f"f64 c{each.out.id} = 0;")
+        if self._fold == "rest" and phase == 0:
+            lines += self._joined_parts()
+            for each, target in rows:
+                self._finished(each, target, blocks)
+            return
         depth = 0
         for d, (size, _) in enumerate(self._walk_inner[:-1]):
             low, high = self._bounds(f"i{d}", size)
@@ -227,8 +194,8 @@ class Loops(Walk):
                 self.done = outer
                 return
         if 0 < block < last:
-            lines.append(f"for (i64 j0 = 0; j0 < {last}; j0 += {block}) {{")
-            lines.append(f"const i64 j1 = j0 + {block} < {last} ? j0 + {block} : {last};")
+            lines.append(f"for (i64 j0 = {low}; j0 < {high}; j0 += {block}) {{")
+            lines.append(f"const i64 j1 = j0 + {block} < {high} ? j0 + {block} : {high};")
             low, high = "j0", "j1"
             depth += 1
         clauses = []
@@ -262,6 +229,9 @@ class Loops(Walk):
             lines += [carried(each, f"a{each.out.id}") for each, _ in rows]
         lines += ["}"] * depth
         self.done = outer
+        if self._fold == "part":
+            lines += self._kept_part()
+            return
         for each, target in rows:
             self._finished(each, target, blocks)
 
@@ -280,10 +250,6 @@ class Loops(Walk):
             self.done = done
         self.lines = lines
         return cuts
-
-    def _within(self, each: Reduce) -> bool:
-        """Whether all of a row goes into one element."""
-        return set(self.inner) <= self.group.reduced[each.out]
 
     def _finished(self, each: Reduce, target: Access | None, blocks: bool) -> None:
         kind, number = CTYPES[each.out.dtype], each.out.id

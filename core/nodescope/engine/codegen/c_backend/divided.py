@@ -1,0 +1,132 @@
+"""Divided: which of a group's loops is run in parts, and where.
+
+A part works on memory of its own, or it gives its share of sums over everything, which are then
+added up in order.
+
+Invariant: where a loop is divided depends on shapes alone, never on the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+
+from nodescope.engine.codegen.c_backend.pool import PART
+from nodescope.engine.codegen.c_backend.reductions import bits, carried, of_floats, wide
+from nodescope.engine.codegen.c_backend.unit import Map, Reduce, Val
+from nodescope.engine.codegen.c_backend.walk import DEAR, Walk
+
+LARGE, LARGE_DEAR = 1 << 18, 1 << 16
+"""Elements from which a loop is divided; fewer where functions are computed."""
+
+
+class Divided(Walk):
+    """A walk that may be divided.
+
+    Attributes:
+        parts: Into how many parts, which threads may share, it is divided; else 0.
+        grain: How far the divided loop goes in a part.
+        partial: Where parts leave what they found of a sum: value, rounding error, whether NaN.
+    """
+
+    parts = grain = 0
+    _symbol = ""
+    _cut = ""
+    partial: dict[Reduce, tuple[str, str, str]]
+    _fold = ""  # "part": only a part of all sums; "rest": what follows when all parts are there
+
+    def _bounds(self, name: str, size: int) -> tuple[str, str]:
+        if name == self._cut:
+            return "first", "last"
+        return "0", self._symbol or str(size)
+
+    def _divide(self) -> None:
+        """Choose the outermost loop of which each part works on memory of its own."""
+        total = math.prod(self.space)
+        dear = any(isinstance(m, Map) and DEAR.search(m.how.text) for m in self.members)
+        if total < (LARGE_DEAR if dear else LARGE) or self.scratched:
+            return
+        written = [place for _, place, _, _ in self.stores]
+        written += [target for _, target in self.sums if target is not None]
+        fold = self._foldable()
+        if fold:
+            written = [each for each in written if any(each.strides[i] for i in self.inner)]
+        elif any(target is None and self.level[each.out] == 3 for each, target in self.sums):
+            return
+        reduced = any(self.level[each.out] == 1 or self._within(each) for each, _ in self.sums)
+        loops = [(f"r{d}", size, walk) for d, (size, walk) in enumerate(self._walk_rows)]
+        if not reduced or fold:
+            loops += [(f"i{d}", size, walk) for d, (size, walk) in enumerate(self._walk_inner)]
+        for name, size, walk in loops:
+            innermost = name[0] == "i" and int(name[1:]) == len(self._walk_inner) - 1
+            grain = max(1, PART * size // total)
+            if innermost:
+                grain = max(grain // 64, 1) * 64  # of whole vectors
+            if size >= 2 * grain and all(walk[id(each)] for each in written):
+                self._cut = "j" if innermost else name
+                self.parts = -(-size // grain)
+                self.grain = grain
+                end = self._symbol or str(size)
+                self.lines.append(
+                    f"const i64 first = part * {grain}, "
+                    f"last = first + {grain} < {end} ? first + {grain} : {end};"
+                )
+                if fold:
+                    self._fold = "part"
+                    self.partial = {each: self._partial(each) for each, _ in self.sums}
+                return
+            if fold:
+                return  # sums have their order from the outermost loop
+
+    # Sums over everything
+
+    def _foldable(self) -> bool:
+        """Whether one sweep gives sums over everything, after which single numbers are left."""
+        if self._walk_rows or not self.sums or self.keep:
+            return False
+        if any(self.level[each.out] != 1 or self.phase[each.out] != 1 for each, _ in self.sums):
+            return False
+        for each in self.members:
+            if isinstance(each, Map) and self.level[each.out] == 2 and self.phase[each.out]:
+                return False
+        for value, place, _, _ in self.stores:
+            inside = any(place.strides[i] for i in self.inner)
+            if inside is not (self._at(value)[1] == 0):
+                return False
+        return True
+
+    def _within(self, each: Reduce) -> bool:
+        """Whether all of a row goes into one element."""
+        return set(self.inner) <= self.group.reduced[each.out]
+
+    def _partial(self, each: Reduce) -> tuple[str, str, str]:
+        def memory(dtype: str) -> str:
+            found: Val = self.scratch((self.parts,), dtype)
+            return self.pointer(found)
+
+        total = memory("float64" if wide(each) == "f64" else each.out.dtype)
+        error = memory("float64") if each.how == "sum" and each.out.dtype == "float64" else ""
+        nan = memory(f"uint{bits(each)}") if each.how in ("max", "min") and of_floats(each) else ""
+        return total, error, nan
+
+    def _kept_part(self) -> list[str]:
+        """Leave what a part found."""
+        lines = []
+        for each, (total, error, nan) in self.partial.items():
+            number = each.out.id
+            lines.append(f"{total}[part] = w{number};")
+            if error:
+                lines.append(f"{error}[part] = c{number};")
+            if nan:
+                lines.append(f"{nan}[part] = n{number};")
+        return lines
+
+    def _joined_parts(self) -> list[str]:
+        """Put together what all parts found, in order."""
+        lines = [f"for (i64 part = 0; part < {self.parts}; part++) {{"]
+        for each, (total, error, nan) in self.partial.items():
+            lines.append(carried(each, f"{total}[part]"))
+            if error:
+                lines.append(f"c{each.out.id} += {error}[part];")
+            if nan:
+                lines.append(f"n{each.out.id} |= {nan}[part];")
+        return [*lines, "}"]
