@@ -320,3 +320,12 @@ def test_what_is_computed_over_an_operand_is_not_let_go_with_it() -> None:
     expected = np.concatenate([x, x * 2.0], axis=1).mean(axis=0)
     for _ in range(3):
         np.testing.assert_array_equal(f(ns.tensor(x)).numpy(), expected)
+
+
+def test_whole_numbers_beyond_what_a_dtype_holds() -> None:
+    x = np.array([0.0, 1.0, -2.0, 65504.0], np.float16)
+    f = ns.compile(lambda x: x / 2**100 + 1.0, backend="numpy")
+    with np.errstate(all="ignore"):
+        expected = (lambda x: x / 2**100 + 1.0)(ns.tensor(x)).numpy()
+        for _ in range(2):
+            np.testing.assert_array_equal(f(ns.tensor(x)).numpy(), expected)

@@ -241,8 +241,9 @@ def _box(number: Any, dtype: np.dtype[Any], kinds: tuple[Any, ...]) -> Any:
     except (OverflowError, ValueError):
         return number
     if dtype.kind == "f":
-        finite = np.isfinite(made) or not np.isfinite(number)
-        return made if finite else number
+        # Whole numbers may be too large for NumPy to ask about; they are finite.
+        exact = np.isfinite(made) or (number.__class__ is float and not math.isfinite(number))
+        return made if exact else number
     return made if made == number else number
 
 
