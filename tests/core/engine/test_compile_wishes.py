@@ -68,3 +68,20 @@ def test_a_wrong_back_end_in_the_environment_is_said_to_be_there(
     monkeypatch.setenv("NODESCOPE_BACKEND", "AUTO")
     with pytest.raises(UsageError, match="NODESCOPE_BACKEND: no back end named 'AUTO'"):
         ns.compile(doubled)(ns.tensor(np.ones(3)))
+
+
+def test_a_fault_while_it_runs_is_told_once_and_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    f = ns.compile(lambda x: np.exp(x) * 3.0, backend="numpy")
+    x = ns.tensor(np.ones(3))
+    expected = f(x).tolist()
+
+    def fail(self: Any, feeds: Any) -> Any:
+        raise TypeError("a fault of the back end")
+
+    monkeypatch.setattr("nodescope.engine.codegen.numpy_backend.runner.NumpyRunner.run", fail)
+    with pytest.warns(UserWarning, match="runs as it was traced, .* a fault of the back end"):
+        assert f(x).tolist() == expected
+    assert f(x).tolist() == expected
+    assert "a fault of the back end" in str(f.explain())

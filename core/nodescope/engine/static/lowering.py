@@ -155,7 +155,20 @@ class Lowering:
             runner = self.ready()
             if runner is None:
                 return self.plan.run(feeds)
-        return runner.run(feeds)
+        try:
+            return runner.run(feeds)
+        except Exception as error:
+            if not isinstance(feeds, list) or isinstance(error, MemoryError):
+                raise  # what is fed is gone, or there is no room for another try
+            fault = error
+        arrays = self.plan.run(feeds)  # raises the error if it is the program's own
+        self._give_up(fault)
+        return arrays
+
+    def _give_up(self, error: Exception) -> None:
+        self._given_up, self.runner, self.watched = True, None, None
+        self.reason = f"{type(error).__name__}: {error}"
+        _warn(f"{self.name} runs as it was traced, because compiling it failed: {self.reason}")
 
     def ready(self) -> Runner | None:
         """The runner, made now if need be; None if the plan runs as traced."""
@@ -184,9 +197,7 @@ class Lowering:
             self.lowered = lowered
             self.runner = runner
         except Exception as error:
-            self._given_up = True
-            self.reason = f"{type(error).__name__}: {error}"
-            _warn(f"{self.name} runs as it was traced, because compiling it failed: {self.reason}")
+            self._give_up(error)
 
     def _built(self, chosen: backends.Backend, lowered: Lowered) -> tuple[str, Runner]:
         """By another back end if this one fails; the graph is right for any."""
