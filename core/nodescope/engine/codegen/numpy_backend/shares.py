@@ -15,11 +15,11 @@ import collections
 import contextvars
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from nodescope.engine.codegen.c_backend.pool import threads
+from nodescope.engine.execution.parallel import cores
 
 SHARED_FROM = 1 << 20
 """Elements from which on a kernel runs in shares: milliseconds, beside which waking a thread is
@@ -27,6 +27,15 @@ nothing."""
 
 _pool: ThreadPoolExecutor | None = None
 _lock = threading.Lock()
+
+
+def threads(environ: Mapping[str, str]) -> int:
+    """How many threads a kernel may use: by the same variables as in C, with nothing loaded."""
+    for name in ("NODESCOPE_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        said = environ.get(name, "").split(",")[0].strip()
+        if said.isdigit() and int(said):
+            return min(cores(), int(said))
+    return cores()
 
 
 def shares(elements: int) -> int:
