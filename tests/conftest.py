@@ -1,6 +1,6 @@
-"""Options of the tests: ``--planted NAME`` puts a fault into the compiler for a whole run.
+"""What all tests share: ``--planted NAME`` puts a fault into the compiler for a whole run.
 
-Invariant: without it nothing is changed.
+Invariant: no test leaves the program's mode other than it found it.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
+import nodescope as ns
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,3 +32,11 @@ def planted_fault(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         PLANTED.get(name).plant(patch)
         yield
+
+
+@pytest.fixture(autouse=True)
+def mode_as_before() -> Iterator[None]:
+    """Samples that run in this process set the mode of the program."""
+    before = ns.get_mode()
+    yield
+    ns.set_mode(before)

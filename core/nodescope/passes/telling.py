@@ -89,8 +89,19 @@ def about_of(lowered: Lowered) -> dict[str, Any]:
         "origins": {str(node.id): found.origin(node.id) for node in lowered.graph.nodes},
         "values": values,
         "inside": inside,
-        "unfused": [note for stage in lowered.stages for note in stage.notes],
+        "unfused": [*reasons_of(lowered), *(n for stage in lowered.stages for n in stage.notes)],
     }
+
+
+def reasons_of(lowered: Lowered) -> Iterator[str]:
+    """Why neighbours are not one kernel, by name: ``add → sum: ...``."""
+    names: dict[int, str] = {}
+    for graph in (*(stage.before for stage in lowered.stages), lowered.graph):
+        names.update((node.id, node.name) for node in graph.nodes)
+    for stage in lowered.stages:
+        for each in stage.unfused:
+            producer, consumer = (names.get(i, f"@{i}") for i in (each.producer, each.consumer))
+            yield f"{producer} → {consumer}: {each.reason}"
 
 
 def _with(traced: Graph, graph: Graph, done: list[Rewrite], id: int) -> Graph:

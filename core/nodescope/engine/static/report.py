@@ -6,15 +6,16 @@ Invariant: describes what happened; nothing is compiled or run for it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from nodescope.engine.codegen.backend import MemoryReport
 from nodescope.engine.static.lowering import Lowering
-from nodescope.ir.graph import Graph, Node
+from nodescope.ir.graph import Graph
 from nodescope.passes.cost import Machine, node_work, roof, this_machine
 from nodescope.passes.pipeline import Lowered, Stage
+from nodescope.passes.telling import reasons_of
 
 _MOST_KERNELS = 24  # lines that are printed; the data holds all
 _MOST_REASONS = 8
@@ -166,7 +167,7 @@ def report_of(lowering: Lowering, of: str) -> Report:
         fates=dict(Counter(fate.kind for fate in lowered.provenance.fates.values()).most_common()),
         kernels=tuple(sorted(_kernels(lowered, machine), key=lambda each: -each.least_us)),
         memory=runner.memory,
-        unfused=tuple(_reasons(lowered)),
+        unfused=tuple(reasons_of(lowered)),
         lower_ms=lowering.lower_ns / 1e6,
         build_ms=lowering.build_ns / 1e6,
         machine=machine,
@@ -209,20 +210,6 @@ def _kernels(lowered: Lowered, machine: Machine) -> Iterable[Kernel]:
             work.flops, work.moved, work.intensity, where.bound, where.least_s * 1e6,
             str(node.source or ""),
         )  # fmt: skip
-
-
-def _reasons(lowered: Lowered) -> Iterable[str]:
-    names: dict[int, str] = {}
-    for graph in (*(stage.before for stage in lowered.stages), lowered.graph):
-        names.update(_names(graph.nodes))
-    for stage in lowered.stages:
-        for each in stage.unfused:
-            producer, consumer = (names.get(i, f"@{i}") for i in (each.producer, each.consumer))
-            yield f"{producer} → {consumer}: {each.reason}"
-
-
-def _names(nodes: Sequence[Node]) -> Mapping[int, str]:
-    return {node.id: node.name for node in nodes}
 
 
 # Text
