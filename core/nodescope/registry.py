@@ -6,7 +6,8 @@ Invariant: entries are added while modules load and are never replaced.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from nodescope.errors import RegistryError
@@ -62,6 +63,36 @@ class Registry(Generic[T]):
     def items(self) -> Iterator[tuple[str, T]]:
         """Names and entries in order of registration."""
         return iter(self._entries.items())
+
+
+class Once:
+    """Does something when it is first called, once, however many threads call.
+
+    Args:
+        run: What to do. Calls from within it return at once.
+
+    Attributes:
+        done: Whether it has been done.
+    """
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        self._run, self._lock = run, threading.RLock()
+        self._begun = self.done = False
+
+    def __call__(self) -> None:
+        """Return when it has been done. Raises what it raises, and tries again the next time."""
+        if self.done:
+            return
+        with self._lock:
+            if self._begun:
+                return
+            self._begun = True
+            try:
+                self._run()
+            except BaseException:
+                self._begun = False
+                raise
+            self.done = True
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

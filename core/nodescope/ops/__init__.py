@@ -11,19 +11,16 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import pkgutil
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 from nodescope.ops.lowprecision import admitting
 from nodescope.ops.op import Op, Sample
-from nodescope.registry import Registry
+from nodescope.registry import Once, Registry
 
 __all__ = ["RAW", "Op", "Sample", "all_ops", "get", "register"]
 
 _registry: Registry[Op] = Registry("op")
-_loading = threading.RLock()
-_loaded = False
 _SHARED = {"op", "shapes", "rules", "ufunc", "lowprecision", "checking", "calls", "dtypes"}
 
 
@@ -34,7 +31,7 @@ def register(op: Op) -> Op:
 
 def get(name: str) -> Op:
     """The op of that name. Raises `RegistryError`, with near names."""
-    if not _loaded:
+    if not _load.done:
         _load()
     return _registry.get(name)
 
@@ -45,21 +42,15 @@ def all_ops() -> Iterator[Op]:
     return iter([op for _, op in _registry.items()])
 
 
+@Once
 def _load() -> None:
-    global _loaded
-    if _loaded:
-        return
-    with _loading:
-        if _loaded:
-            return
-        for module in pkgutil.iter_modules(__path__):
-            if module.name not in _SHARED:
-                importlib.import_module(f"{__name__}.{module.name}")
-        _loaded = True  # before plugins, which may look ops up themselves
-        for entry in importlib.metadata.entry_points(group="nodescope.op"):
-            found = entry.load()
-            if isinstance(found, Op) and found.name not in _registry:
-                register(found)
+    for module in pkgutil.iter_modules(__path__):
+        if module.name not in _SHARED:
+            importlib.import_module(f"{__name__}.{module.name}")
+    for entry in importlib.metadata.entry_points(group="nodescope.op"):
+        found = entry.load()
+        if isinstance(found, Op) and found.name not in _registry:
+            register(found)
 
 
 class _Raw:

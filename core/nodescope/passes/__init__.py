@@ -11,18 +11,15 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import pkgutil
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from nodescope.passes.draft import Draft
-from nodescope.registry import Registry
+from nodescope.registry import Once, Registry
 
 __all__ = ["Draft", "GraphPass", "Rule", "all_passes", "get", "graph_pass"]
 
 _registry: Registry[GraphPass] = Registry("pass")
-_loading = threading.RLock()
-_loaded = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +94,9 @@ def all_passes() -> tuple[GraphPass, ...]:
     return tuple(sorted((each for _, each in _registry.items()), key=lambda p: (p.stage, p.name)))
 
 
+@Once
 def _load() -> None:
-    global _loaded
-    if _loaded:
-        return
-    with _loading:
-        if _loaded:
-            return
-        for module in pkgutil.walk_packages(__path__, f"{__name__}."):
-            importlib.import_module(module.name)
-        _loaded = True
-        for entry in importlib.metadata.entry_points(group="nodescope.pass"):
-            entry.load()
+    for module in pkgutil.walk_packages(__path__, f"{__name__}."):
+        importlib.import_module(module.name)
+    for entry in importlib.metadata.entry_points(group="nodescope.pass"):
+        entry.load()

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from nodescope.ops.op import Array
 from nodescope.passes.pipeline import Lowered
-from nodescope.registry import Registry
+from nodescope.registry import Once, Registry
 
 Kernel = Callable[..., tuple[Array, ...]]
 """Inputs of one node to its outputs, in fresh memory."""
@@ -101,8 +101,6 @@ class Backend(Protocol):
 
 
 _registry: Registry[Backend] = Registry("back end")
-_loading = threading.RLock()
-_loaded = False
 _OURS = ("interpret", "numpy_backend", "c_backend")
 
 
@@ -123,15 +121,9 @@ def all_backends() -> tuple[Backend, ...]:
     return tuple(each for _, each in _registry.items())
 
 
+@Once
 def _load() -> None:
-    global _loaded
-    if _loaded:
-        return
-    with _loading:
-        if _loaded:
-            return
-        for name in _OURS:
-            importlib.import_module(f"nodescope.engine.codegen.{name}")
-        _loaded = True
-        for entry in importlib.metadata.entry_points(group="nodescope.backend"):
-            entry.load()
+    for name in _OURS:
+        importlib.import_module(f"nodescope.engine.codegen.{name}")
+    for entry in importlib.metadata.entry_points(group="nodescope.backend"):
+        entry.load()
