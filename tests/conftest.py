@@ -34,9 +34,10 @@ def planted_fault(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+MODE = ns.get_mode()
+
+
 @pytest.fixture(autouse=True)
-def mode_as_before() -> Iterator[None]:
-    """Samples that run in this process set the mode of the program."""
-    before = ns.get_mode()
-    yield
-    ns.set_mode(before)
+def mode_as_at_first() -> None:
+    """Samples that run in this process, perhaps in a fixture, set the mode of the program."""
+    ns.set_mode(MODE)
