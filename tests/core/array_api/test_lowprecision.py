@@ -76,7 +76,7 @@ def outputs(op: Op, sample: Sample, dtype: Any) -> Any:
 
 
 # Control flow takes what its branches were traced with.
-ALL = [op for op in ops.all_ops() if op.family not in ("control", "leaf", "random")]
+ALL = [op for op in ops.all_ops() if op.family not in ("control", "kernel", "leaf", "random")]
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
