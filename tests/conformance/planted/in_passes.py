@@ -15,7 +15,6 @@ import numpy as np
 
 from nodescope.passes import (
     cse,
-    draft,
     fold,
     own,
     patterns,
@@ -201,7 +200,7 @@ def _(patch: Patch) -> None:
 
 @planted("dce_output", found_by="passes", help="the producer of a result goes")
 def _(patch: Patch) -> None:
-    patch.setattr(Draft, "is_output", lambda self, value: False)
+    patch.setattr(Draft, "is_used", lambda self, value: bool(self.users(value)))
 
 
 @planted("dce_waited_for", found_by="passes", help="a node that others wait for goes")
@@ -211,7 +210,7 @@ def _(patch: Patch) -> None:
 
 @planted("effects_merge", found_by="passes", help="two assignments of the same become one")
 def _(patch: Patch) -> None:
-    patch.setattr(draft, "UPDATES", frozenset())
+    patch.setattr(Draft, "is_pure", lambda self, node: node.family != "leaf")
 
 
 @planted("no_order", found_by="passes", help="nodes come out in the order in which they were made")
