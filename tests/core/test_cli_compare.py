@@ -79,7 +79,7 @@ def test_two_recordings_in_either_order(tmp_path: Path) -> None:
     ("args", "text", "said"),
     [
         (("script.py",), "import nodescope as ns\nns.tensor([1.0]) + 1\n",
-         "script.py calls no compiled function, so there is nothing to compare"),
+         "no compiled function ran in script.py, so there is nothing to compare"),
         (("script.py",), "raise SystemExit(3)\n",
          "script.py ended before it called a compiled function"),
         (("none.py",), "", "no script or recording 'none.py'"),

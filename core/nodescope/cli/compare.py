@@ -115,9 +115,9 @@ def _check(path: Path, name: str, status: int) -> None:
         if status:
             raise UsageError(f"{name} ended before it called a compiled function")
         raise UsageError(
-            f"{name} calls no compiled function, so there is nothing to compare",
-            hint="decorate its training step with @ns.compile; "
-            "'nodescope run' shows a program that has none",
+            f"no compiled function ran in {name}, so there is nothing to compare",
+            hint="decorate its training step with @ns.compile; if one is, a warning above tells "
+            "why it ran as it was written",
         )
 
 

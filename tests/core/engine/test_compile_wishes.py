@@ -54,7 +54,7 @@ def test_what_is_wrong_is_said_at_once(asked: dict[str, Any], said: str) -> None
         {"unsafe": "add_zero, divide_any"},
         {"memory_bytes": np.int64(1 << 20)},
     ],
-    ids=repr,
+    ids=["text", "list", "iterator", "without", "rules", "number"],
 )
 def test_lists_of_names_may_be_text_or_any_iterable(asked: dict[str, Any]) -> None:
     f = ns.compile(doubled, **asked)

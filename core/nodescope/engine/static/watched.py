@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -86,8 +87,9 @@ class Watched:
         self.forward = forward
         self.entered: dict[str, tuple[tuple[int, ...], tuple[Entry, ...]]] = {}
         """By key of a call: ids of what it was given, and the nodes that ran."""
-        self.latest: _Run | None = None
-        self._told: tuple[Any, int] = (None, 0)
+        self.latest: tuple[str, str] | None = None
+        """Key and scope of the last call."""
+        self._told: tuple[weakref.ref[Tracer] | None, int] = (None, 0)
         self._calls: tuple[Any, int] = (None, 0)
 
     def run(self, tracer: Tracer, feeds: Sequence[Any]) -> list[Any]:
@@ -97,8 +99,9 @@ class Watched:
             tracer: What observes the engine.
             feeds: For each input of the graph a tensor, or a Python float.
         """
-        self.latest = _Run(self, tracer, current(), self._nth(tracer))
-        return self.latest.run(feeds)
+        run = _Run(self, tracer, current(), self._nth(tracer))
+        self.latest = run.key, run.base
+        return run.run(feeds)
 
     def _nth(self, tracer: Tracer) -> int:
         """How many calls there were in this step before this one."""
@@ -110,7 +113,7 @@ class Watched:
     def told(self, tracer: Tracer) -> int:
         """Tell the run once what was compiled; gives the run's id of the compiled graph."""
         known, graph = self._told
-        if known is not tracer:
+        if known is None or known() is not tracer:
             lowering = self.lowering
             assert lowering.lowered is not None
             taken: list[int] = []
@@ -127,8 +130,25 @@ class Watched:
             ):  # fmt: skip
                 tracer.bus.emit(event)
             graph = taken[-1]
-            self._told = (tracer, graph)
+            self._told = (weakref.ref(tracer), graph)
         return graph
+
+    def entries(self, node: Node, tracer: Tracer, key: str, base: str) -> list[Entry]:
+        """What was entered in a run for a node, in the call of that key and scope."""
+        return tracer.identity.entries(place(node, base), f"{key}/{node.id}", node.phase)
+
+    def stands_for(self, traced: int, tracer: Tracer, key: str, base: str) -> int | None:
+        """The id, in a run, of the node that does the work of a traced one in a call."""
+        assert self.lowering.lowered is not None
+        fate = self.lowering.lowered.provenance.fates.get(traced)
+        for each in () if fate is None else fate.into:
+            known = self.entries(self.by_id[each], tracer, key, base)
+            if known:
+                return known[0].node.id
+        before = self.forward
+        if before is None or before.latest is None:
+            return None
+        return before.stands_for(traced, tracer, *before.latest)
 
 
 def watched_of(
@@ -264,11 +284,10 @@ class _Run:
     # Standing where a node stands
 
     def _entries(self, node: Node) -> list[Entry]:
-        key = f"{self.key}/{node.id}"
-        return self.tracer.identity.entries(place(node, self.base), key, node.phase)
+        return self.watched.entries(node, self.tracer, self.key, self.base)
 
     def _place(self, node: Node) -> None:
-        state, tracer = self.state, self.tracer
+        state, tracer, watched = self.state, self.tracer, self.watched
         scope = place(node, self.base)
         cursor = Cursor(tracer.identity, scope, node.phase)
         cursor.step = tracer.epoch
@@ -278,24 +297,12 @@ class _Run:
         cursor.control = tuple(
             known[0].node.id
             for each in node.control_inputs
-            if each in self.watched.by_id and (known := self._entries(self.watched.by_id[each]))
+            if each in watched.by_id and (known := self._entries(watched.by_id[each]))
         )
         state.cursor, state.scope, state.phase = cursor, scope, node.phase
         state.source, state.forward = node.source, None
         if node.forward is not None:
-            state.forward = self.stands_for(node.forward)
-
-    def stands_for(self, traced: int) -> int | None:
-        """The id, in this run, of the node that does the work of a traced one."""
-        watched = self.watched
-        assert watched.lowering.lowered is not None
-        fate = watched.lowering.lowered.provenance.fates.get(traced)
-        for each in () if fate is None else fate.into:
-            known = self._entries(watched.by_id[each])
-            if known:
-                return known[0].node.id
-        before = watched.forward
-        return None if before is None or before.latest is None else before.latest.stands_for(traced)
+            state.forward = watched.stands_for(node.forward, tracer, self.key, self.base)
 
     def _leaves(self, feeds: Sequence[Any]) -> dict[int, Any]:
         """Tensors of inputs and constants, entered where they stand in the graph."""
