@@ -18,7 +18,7 @@ import pytest
 
 import nodescope as ns
 from nodescope import nn, optim
-from nodescope.errors import DomainError, UsageError
+from nodescope.errors import BoundsError, DomainError, UsageError
 from tests.core.engine.events_of import observed
 
 Pair = namedtuple("Pair", "left right")
@@ -240,6 +240,20 @@ def test_donated_arguments_are_let_go() -> None:
         with pytest.raises(UsageError, match=r"donated to f, which let its array go.*test_compile"):
             use()
     assert f(params, 1.0)["w"].numpy().max() == -1.0
+
+
+@pytest.mark.parametrize("backend", ["plain", "numpy", "auto"])
+def test_an_index_outside_is_said_where_arguments_are_donated(backend: str) -> None:
+    @ns.compile(donate="x", backend=backend)
+    def picked(x: Any, i: Any) -> Any:
+        return (x * 2.0)[i] + x[0]
+
+    assert picked(ones(3), ns.tensor(np.array([1]))).tolist() == [3.0]
+    with pytest.raises(
+        BoundsError, match=r"^picked: .*, in getitem at .*test_compile\.py:\d+ \("
+    ) as raised:
+        picked(ones(3), ns.tensor(np.array([7])))
+    assert "donate" in raised.value.hint
 
 
 # Methods, modes, nesting

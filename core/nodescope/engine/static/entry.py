@@ -27,7 +27,7 @@ from nodescope.engine.static.watched import watched_of
 from nodescope.engine.tensor import FREED, Tensor, changed, make, settled
 from nodescope.engine.trees import LEAF as TREE_LEAF
 from nodescope.engine.trees import unflatten
-from nodescope.errors import NodescopeError
+from nodescope.errors import BoundsError, NodescopeError
 from nodescope.ir.graph import Graph
 from nodescope.ops.calls import Scalar
 from nodescope.passes.own import is_own, root_of
@@ -214,8 +214,8 @@ class Entry:
         except BaseException as error:
             for owner, steps in before:
                 owner.steps = steps
-            if isinstance(error, Exception) and not isinstance(error, Stale) and not self.donated:
-                said = self._located(error, feeds)
+            if isinstance(error, Exception) and not isinstance(error, Stale):
+                said = self._suspected(error) if self.donated else self._located(error, feeds)
                 if said is not error:
                     raise said from error
             raise
@@ -393,6 +393,28 @@ class Entry:
                 raise Stale("the optimizer has other settings than when it was traced")
             found.append(rates)
         return found
+
+    def _suspected(self, error: Exception) -> Exception:
+        """The error with the lines that may have raised it: the arguments are gone for a retry."""
+        if type(error) is not IndexError:
+            return error
+        integers = {
+            each.id for each in self.plan.graph.values if np.dtype(each.spec.dtype).kind in "iu"
+        }
+        lines = [f"{call.op.name} at {call.node.source}" for call in self.plan.calls
+                 if call.op.family == "index" and not integers.isdisjoint(call.node.inputs)
+                 and call.node.source is not None]  # fmt: skip
+        if not lines:
+            return error
+        first, *more = dict.fromkeys(lines)
+        said = f"{self.name}: {error}, in {first}" + (
+            f" or one of {len(more)} more" if more else ""
+        )
+        return BoundsError(
+            said, source=where(),
+            hint="its arguments were donated, so it cannot be run again to tell more: leave "
+            "donate= out for that; np.clip keeps indices inside",
+        )  # fmt: skip
 
     def _located(self, error: Exception, feeds: list[Any]) -> Exception:
         """The error saying which node it comes from; they run once more until it is met."""
