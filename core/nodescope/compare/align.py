@@ -1,8 +1,10 @@
 """Which node of an eager run is which node of a traced graph.
 
 A traced graph's nodes stand under the names that the eager run gives them, inside the scope in
-which the function is called. So they are matched by scope path, op, phase and how-many-th; what
-does not fit that way by the order of ops and shapes; leaves by who takes them. The reason is kept.
+which the function is called. So they are matched by scope path, op, phase and how-many-th, among
+those of the same line of the program and the same shape where there are such, behind those of the
+calls before; what does not fit that way by the order of ops and shapes; leaves by who takes them.
+The reason is kept.
 
 Invariant: pure; a node is matched at most once, and never with a node of another op unless both are
 leaves.
@@ -13,7 +15,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -25,6 +27,8 @@ LEAF = "leaf"
 _MOST_BASES = 64
 
 Key = tuple[str, str, str]
+Line = tuple[str, int] | None
+Sign = tuple[Key, Line, tuple[TensorSpec | None, ...] | None]
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -48,8 +52,20 @@ class Alignment(msgspec.Struct, frozen=True):
     matches: dict[int, Match]
 
 
+class Called(NamedTuple):
+    """A call in the step that is looked at: what was traced, and the scope around the call."""
+
+    traced: Graph
+    base: str | None
+
+
 def align(
-    traced: Graph, eager: Sequence[Node], specs: Mapping[int, TensorSpec] | None = None
+    traced: Graph,
+    eager: Sequence[Node],
+    specs: Mapping[int, TensorSpec] | None = None,
+    *,
+    base: str | None = None,
+    before: Sequence[Called] = (),
 ) -> Alignment:
     """Match the nodes of a traced graph with those of an eager run.
 
@@ -57,26 +73,93 @@ def align(
         traced: Before the first pass.
         eager: The nodes that ran, in the order of their first execution in one step.
         specs: Of the eager run's values by id; without them shapes are not looked at.
+        base: The scope in which the function was called, if known.
+        before: The calls of compiled functions before this one in the step: their nodes come
+            first where several calls have nodes alike.
     """
     inner = [node for node in traced.nodes if node.family != LEAF]
     outer = [node for node in eager if node.family != LEAF]
     by_key: dict[Key, list[Node]] = defaultdict(list)
     for node in outer:
         by_key[_key(node)].append(node)
-    base = _base(inner, outer, by_key)
+    if base is None:
+        base = _base(inner, outer, by_key)
     matches: dict[int, Match] = {}
-    groups: dict[Key, list[Node]] = defaultdict(list)
-    for node in inner:
-        groups[placed(node, base)].append(node)
-    for key, nodes in groups.items():
-        there = by_key.get(key, [])
-        # Called several times in a step: the first call is the one that is looked at.
-        if there and len(there) % len(nodes) == 0:
-            for node, other in zip(nodes, there, strict=False):
-                matches[node.id] = Match(node.id, other.id, "name")
+    _by_name(traced, by_key, specs or {}, base, before, matches)
     _by_order(traced, inner, outer, specs or {}, matches)
-    _leaves(traced, eager, base, matches)
+    _leaves(traced, eager, specs or {}, base, matches)
     return Alignment(base, matches)
+
+
+def _by_name(
+    traced: Graph,
+    by_key: Mapping[Key, Sequence[Node]],
+    specs: Mapping[int, TensorSpec],
+    base: str,
+    before: Sequence[Called],
+    matches: dict[int, Match],
+) -> None:
+    """By key, line and shape; of the rest by key and line; of the rest by key alone.
+
+    The shapes of an eager run are those of a value's first execution, so they need not fit.
+    """
+    taken: set[int] = set()
+    for level in (2, 1, 0):
+        earlier: Counter[Sign] = Counter()
+        for call in before:
+            there = _signs(call.traced, base if call.base is None else call.base, level)
+            earlier.update(sign for sign, _ in there)
+        groups: dict[Sign, list[Node]] = defaultdict(list)
+        for sign, node in _signs(traced, base, level):
+            if node.id not in matches:
+                groups[sign].append(node)
+        for sign, nodes in groups.items():
+            found = [
+                other
+                for other in by_key.get(sign[0], ())
+                if other.id not in taken and _fits(other, sign, specs)
+            ]
+            skip = earlier[sign]
+            start = skip if skip + len(nodes) <= len(found) else 0
+            # Called several times in a step: the first call is the one that is looked at.
+            if len(found) >= len(nodes) and (start or len(found) % len(nodes) == 0):
+                for node, other in zip(nodes, found[start:], strict=False):
+                    matches[node.id] = Match(node.id, other.id, "name")
+                    taken.add(other.id)
+
+
+def _signs(traced: Graph, base: str, level: int) -> list[tuple[Sign, Node]]:
+    """What alike nodes have in common, leaves left out: the key, the line (1), the shapes (2)."""
+    specs = {each.id: each.spec for each in traced.values}
+    return [
+        (
+            (
+                placed(node, base),
+                _line(node) if level > 0 else None,
+                tuple(specs.get(each) for each in node.outputs) if level > 1 else None,
+            ),
+            node,
+        )
+        for node in traced.nodes
+        if node.family != LEAF
+    ]
+
+
+def _fits(node: Node, sign: Sign, specs: Mapping[int, TensorSpec]) -> bool:
+    _, line, results = sign
+    if line is not None and _line(node) != line:
+        return False
+    if results is None:
+        return True
+    known = tuple(specs.get(each) for each in node.outputs)
+    return len(known) == len(results) and all(
+        one is None or other is None or one == other
+        for one, other in zip(known, results, strict=True)
+    )
+
+
+def _line(node: Node) -> Line:
+    return (node.source.file, node.source.line) if node.source is not None else None
 
 
 def placed(node: Node, base: str) -> Key:
@@ -146,7 +229,13 @@ def _by_order(
             matches[node.id] = Match(node.id, right[other + k].id, "order")
 
 
-def _leaves(traced: Graph, eager: Sequence[Node], base: str, matches: dict[int, Match]) -> None:
+def _leaves(
+    traced: Graph,
+    eager: Sequence[Node],
+    specs: Mapping[int, TensorSpec],
+    base: str,
+    matches: dict[int, Match],
+) -> None:
     """Leaves that feed the same port of matched nodes are the same."""
     makers = {value: node for node in eager for value in node.outputs}
     by_id = {node.id: node for node in eager}
@@ -164,10 +253,13 @@ def _leaves(traced: Graph, eager: Sequence[Node], base: str, matches: dict[int, 
                 matches[leaf.id] = Match(leaf.id, there.id, "inputs")
                 taken.add(there.id)
     names = {node.name: node for node in eager if node.family == LEAF}
+    shapes = {each.id: each.spec for each in traced.values}
     for node in traced.nodes:
         if node.family != LEAF or node.id in matches:
             continue
         found = names.get(join(base, node.name)) or names.get(node.name)
-        if found is not None and found.id not in taken:
+        results = tuple(shapes.get(each) for each in node.outputs)
+        alike = found is not None and _fits(found, (_key(node), None, results), specs)
+        if found is not None and alike and found.id not in taken:
             matches[node.id] = Match(node.id, found.id, "name")
             taken.add(found.id)

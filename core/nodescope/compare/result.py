@@ -6,7 +6,7 @@ Invariant: read from two recordings and from nothing else; the same files give t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -170,7 +170,7 @@ def compare(eager: Recording, compiled: Recording, *, samples: int = 3) -> Compa
     return Comparison(
         eager.run().id,
         compiled.run().id,
-        tuple(_function(each, reader, samples) for each in found),
+        tuple(_function(each, reader, found, samples) for each in found),
     )
 
 
@@ -182,21 +182,24 @@ def history(
     Raises:
         UsageError: There is no such function or node.
     """
-    function = next((each for each in functions(compiled) if each.owner == owner), None)
+    found = functions(compiled)
+    function = next((each for each in found if each.owner == owner), None)
     traced = None
     if function is not None:
         traced = next((each for each in function.traced.nodes if each.id == node), None)
     if function is None or traced is None:
         raise UsageError(f"there is no node {node} in a compiled function {owner!r}")
     reader = Reader(eager, compiled)
-    sides = Sides(function, reader)
+    sides = Sides(function, reader, found)
     pair = sides.pair(traced, 0)
     chosen = sampled(sides.steps, samples) if pair.compiled is not None else ()
     return ErrorHistory(node, chosen, tuple(reader.measure(pair, step) for step in chosen))
 
 
-def _function(function: Function, reader: Reader, samples: int) -> ComparedFunction:
-    sides = Sides(function, reader)
+def _function(
+    function: Function, reader: Reader, beside: Sequence[Function], samples: int
+) -> ComparedFunction:
+    sides = Sides(function, reader, beside)
     measured = reader.to_measure(sides.steps, samples)
     about = function.about
     fates = {each["node"]: each for each in about.get("fates", ())}
@@ -285,6 +288,9 @@ def _kernels(sides: Sides, reader: Reader) -> tuple[Kernel, ...]:
 def _value(pair: Pair, reader: Reader, steps: tuple[int, ...]) -> ComparedValue:
     there = pair.eager is not None and pair.compiled is not None
     measures = [reader.measure(pair, step) for step in steps] if there else []
+    why = pair.why or ("" if pair.eager else "no node of the eager run was found for it")
+    if there and not steps:
+        why = "nothing of the function runs, so there is no step to measure it at"
     return ComparedValue(
         port=pair.port,
         eager=pair.eager_value,
@@ -292,5 +298,5 @@ def _value(pair: Pair, reader: Reader, steps: tuple[int, ...]) -> ComparedValue:
         spec=pair.spec,
         worst=worst_of(measures),
         steps=steps if measures else (),
-        why=pair.why or ("" if pair.eager else "no node of the eager run was found for it"),
+        why=why,
     )

@@ -6,10 +6,11 @@ Invariant: built once per function; every question is a look-up.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nodescope.compare.align import LEAF, align
+from nodescope.compare.align import LEAF, Called, align
+from nodescope.compare.calls import calls
 from nodescope.compare.values import Pair, Reader
 from nodescope.ir.graph import Node
 from nodescope.record.captured import Function
@@ -26,14 +27,17 @@ class Sides:
         run: The node of the compiled run by final node id.
     """
 
-    def __init__(self, function: Function, reader: Reader) -> None:
+    def __init__(self, function: Function, reader: Reader, beside: Sequence[Function]) -> None:
+        """Of ``function``; ``beside`` are all functions of the compiled run."""
         self.function = function
         ran = reader.run_nodes(function.final.id)
         self.steps = reader.steps(ran)
         self.eager = reader.eager_nodes(self.steps[0] if self.steps else None)
-        self.alignment = align(function.traced, self.eager, reader.specs)
+        base, before = _calls_before(function, reader, self.steps, beside)
+        self.alignment = align(function.traced, self.eager, reader.specs, base=base, before=before)
         self.run = _running(function, ran)
         self._reader = reader
+        self._fed = _fed(function, self.run)
         self._made = {value: node for node in function.final.nodes for value in node.outputs}
         self._names = {node.id: node.name for node in function.final.nodes}
         self._traced = {value: node for node in function.traced.nodes for value in node.outputs}
@@ -75,9 +79,38 @@ class Sides:
 
     def _leaf(self, leaf: Node, found: Any) -> Pair:
         eager = self.eager_of(leaf.id)
-        there = self._reader.compiled_leaf(eager.name) if eager is not None else None
+        there = self._reader.compiled_leaf(self._fed.get(leaf.outputs[0], 0))
+        if there is None and eager is not None:
+            there = self._reader.leaf_like(eager)
         why = "" if there is not None else "an input that was not recorded"
         return found(there, 0, why)  # type: ignore[no-any-return]
+
+
+def _calls_before(
+    function: Function, reader: Reader, steps: Sequence[int], beside: Sequence[Function]
+) -> tuple[str | None, list[Called]]:
+    """The scope of the function's first call, and the calls before it in that step."""
+    if not steps:
+        return None, []
+    traced = {each.final.id: each.traced for each in beside}
+    finals = {each.final.id: each.final for each in beside}
+    before: list[Called] = []
+    for call in calls(reader.compiled_nodes(steps[0]), finals):
+        if call.graph == function.final.id:
+            return call.base, before
+        before.append(Called(traced[call.graph], call.base))
+    return None, before
+
+
+def _fed(function: Function, run: Mapping[int, Node]) -> dict[int, int]:
+    """Values of the run by final value, as far as nodes that ran take them."""
+    found: dict[int, int] = {}
+    for node in function.final.nodes:
+        ran = run.get(node.id)
+        if ran is not None and len(ran.inputs) == len(node.inputs):
+            for final, value in zip(node.inputs, ran.inputs, strict=True):
+                found.setdefault(final, value)
+    return found
 
 
 def _running(function: Function, ran: Iterable[Node]) -> dict[int, Node]:

@@ -40,7 +40,10 @@ class Reader:
         self._left = BUDGET_BYTES
         self._eager_nodes = {row.node.id: row.node for row in eager.nodes()}
         self._rows = [row.node for row in compiled.nodes()]
-        self._leaves = {node.name: node for node in self._rows if node.family == "leaf"}
+        leaves = [node for node in self._rows if node.family == "leaf"]
+        self._leaves = {node.name: node for node in leaves}
+        self._leaf_of = {value: node for node in leaves for value in node.outputs}
+        self._by_id = {node.id: node for node in self._rows}
         self.specs = {row.value.id: row.value.spec for row in eager.values()}
         self.eager_times = {node: float(median(found)) for node, found in _durations(eager).items()}
         self.compiled_durations = _durations(compiled)
@@ -69,9 +72,18 @@ class Reader:
         """A node of the eager run."""
         return self._eager_nodes.get(node)
 
-    def compiled_leaf(self, name: str) -> Node | None:
-        """A leaf of the compiled run by name."""
-        return self._leaves.get(name)
+    def compiled_nodes(self, step: int) -> list[Node]:
+        """What the compiled run executed in a step, in order."""
+        return [self._by_id[node] for node, _ in self._compiled.ran_in(step) if node in self._by_id]
+
+    def compiled_leaf(self, value: int) -> Node | None:
+        """The leaf of the compiled run that gives a value."""
+        return self._leaf_of.get(value)
+
+    def leaf_like(self, eager: Node) -> Node | None:
+        """The leaf of the compiled run that has the name and the line of an eager one."""
+        found = self._leaves.get(eager.name)
+        return found if found is not None and found.source == eager.source else None
 
     def to_measure(self, steps: Sequence[int], samples: int) -> tuple[int, ...]:
         """Which steps to look at: those of which both runs keep arrays, if there are any."""

@@ -6,7 +6,7 @@ earlier release opens as it did.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import msgspec
@@ -58,12 +58,14 @@ def functions(recording: Recording) -> list[Function]:
     """
     found: list[_Growing] = []
     latest: dict[str, _Growing] = {}
+    owners: set[str] = set()
     told = [(seq, _read(recording, kind, data)) for kind in _DECODERS
             for seq, data in recording.documents(kind)]  # fmt: skip
     for _, each in sorted(told, key=lambda one: one[0]):
         if isinstance(each, GraphCaptured) and each.stage == "traced":
-            count = sum(one.name == each.owner for one in found)
-            latest[each.owner] = _Growing(each.owner, count)
+            owner = _owner(each.owner, owners)
+            owners.add(owner)
+            latest[each.owner] = _Growing(owner)
             found.append(latest[each.owner])
         function = latest.get(each.owner)
         if function is not None:
@@ -71,13 +73,21 @@ def functions(recording: Recording) -> list[Function]:
     return [each.done() for each in found]
 
 
+def _owner(name: str, taken: Container[str]) -> str:
+    """The function's name, with the number of its trace from the second on; no two are the same."""
+    number = 1
+    owner = name
+    while owner in taken:
+        number += 1
+        owner = f"{name}#{number}"
+    return owner
+
+
 class _Growing:
     """A function while its documents come."""
 
-    def __init__(self, name: str, before: int) -> None:
-        self.name = name
-        # Traces that do not say their number are told apart all the same.
-        self._owner = f"{name}#{before + 1}" if before else name
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
         self._graphs: list[tuple[str, Graph]] = []
         self._passes: list[PassApplied] = []
         self._about: dict[str, Any] = {}

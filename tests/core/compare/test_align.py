@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from nodescope.compare.align import align
-from nodescope.ir.graph import Graph, Node, TensorSpec, Value
+import msgspec
+
+from nodescope.compare.align import Called, align
+from nodescope.ir.graph import Graph, Node, SourceLocation, TensorSpec, Value
 
 SPEC = TensorSpec((2,), "float64")
 
@@ -86,3 +88,47 @@ def test_nothing_is_matched_twice() -> None:
 
 def test_an_op_is_never_matched_with_another() -> None:
     assert matched(chain("exp"), chain("log", first=11)) == {1: (11, "name")}
+
+
+def at(nodes: list[Node], line: int) -> list[Node]:
+    """The same nodes, from a line of a program."""
+    source = SourceLocation("program.py", line)
+    return [msgspec.structs.replace(node, source=source) for node in nodes]
+
+
+def test_another_function_with_the_same_ops_is_no_match() -> None:
+    traced = at(chain("exp", "log"), 8)
+    eager = [*at(chain("exp", "log", first=11), 5), *at(chain("exp", "log", first=21), 8)]
+    found = matched(traced, eager)
+    assert (found[2], found[3]) == ((22, "name"), (23, "name"))
+
+
+def test_the_call_with_the_shapes_of_the_trace() -> None:
+    traced = at(chain("exp"), 8)
+    eager = at([*chain("exp", first=11), *chain("exp", first=21)], 8)
+    found = align(graph(traced), eager, {12: TensorSpec((5,), "float64"), 22: SPEC})
+    assert found.matches[2].eager == 22
+    # shapes are those of a first execution: where none fits, the line decides
+    found = align(graph(traced), eager, {12: TensorSpec((5,), "float64"), 22: TensorSpec((), "")})
+    assert found.matches[2].eager == 12
+
+
+def test_behind_the_calls_that_came_before() -> None:
+    traced, other = at(chain("exp", "log", "exp"), 8), at(chain("exp"), 8)
+    calls = [chain("exp", first=11), chain("exp", "log", "exp", first=21), chain("exp", first=31)]
+    eager = at([node for call in calls for node in call], 8)
+    specs = {each.outputs[0]: SPEC for each in eager}
+    found = align(graph(traced), eager, specs, base="", before=[Called(graph(other), "")])
+    assert [found.matches[each].eager for each in (2, 3, 4)] == [22, 23, 24]
+
+
+def test_the_scope_of_the_call_may_be_known() -> None:
+    traced = chain("exp")
+    eager = [*chain("exp", scope="a", first=11), *chain("exp", scope="b", first=21)]
+    assert align(graph(traced), eager).matches[2].eager == 12
+    assert align(graph(traced), eager, base="b").matches[2].eager == 22
+
+
+def test_a_leaf_of_another_shape_is_not_matched_by_its_name() -> None:
+    found = align(graph(chain()), chain(first=11), {11: TensorSpec((9,), "float64")})
+    assert not found.matches

@@ -1,0 +1,71 @@
+"""Which compiled functions ran in a step, in which order and in which scope.
+
+Invariant: pure; told from the nodes of the compiled run, whose scopes begin with that of the call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from nodescope.ir.graph import Graph, Node
+
+BACKWARD = "backward"
+
+
+class Call(NamedTuple):
+    """One call: the captured graph that ran, and the scope around it; None if nothing tells."""
+
+    graph: int
+    base: str | None
+
+
+def calls(ran: Iterable[Node], finals: Mapping[int, Graph]) -> list[Call]:
+    """The calls behind some nodes of a compiled run, in order.
+
+    Args:
+        ran: In order of execution; each call makes nodes of its own.
+        finals: The graphs that run, by id.
+    """
+    found: list[Call] = []
+    latest: dict[int, int] = {}
+    openers: dict[int, object] = {}
+    seen: Counter[int] = Counter()
+    scopes = {
+        graph: {(node.op, node.origin): node for node in reversed(final.nodes)}
+        for graph, final in finals.items()
+    }
+    alike = {
+        graph: Counter((node.op, node.origin) for node in final.nodes)
+        for graph, final in finals.items()
+    }
+    for node in ran:
+        if node.graph not in finals:
+            continue
+        key = node.op, node.origin
+        if openers.setdefault(node.graph, key) == key:
+            # A graph may hold several nodes of one op and origin.
+            if seen[node.graph] % max(1, alike[node.graph][key]) == 0:
+                latest[node.graph] = len(found)
+                found.append(Call(node.graph, None))
+            seen[node.graph] += 1
+        at = latest[node.graph]
+        if found[at].base is None and key in scopes[node.graph]:
+            found[at] = Call(node.graph, base_of(node, scopes[node.graph][key]))
+    return found
+
+
+def base_of(ran: Node, final: Node) -> str | None:
+    """The scope of the call, by what stands before a node's own scope."""
+    scope, inside = ran.scope, final.scope
+    if final.phase == "optimizer":
+        return None
+    if final.phase == "backward":
+        scope = scope.removeprefix(BACKWARD).removeprefix("/")
+        inside = inside.removeprefix(BACKWARD).removeprefix("/")
+    if scope == inside:
+        return ""
+    if not inside:
+        return scope
+    return scope[: -len(inside) - 1] if scope.endswith("/" + inside) else None

@@ -1,0 +1,120 @@
+"""Several functions, traces and calls in one step: each trace is compared with its own call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+import nodescope as ns
+from nodescope.compare.calls import Call, calls
+from nodescope.compare.result import ComparedFunction, Comparison
+from nodescope.ir.graph import Graph, Node
+from tests.core.compare.programs import compared
+
+
+def worst(found: Comparison) -> list[tuple[str, str]]:
+    """Measured values that are not bit-equal, or could not be measured."""
+    return [
+        (function.owner, node.name)
+        for function in found.functions
+        for node in function.nodes
+        for value in node.values
+        if value.compiled and (value.worst is None or not value.worst.equal)
+    ]
+
+
+def eager_of(function: ComparedFunction) -> set[int]:
+    return {node.eager for node in function.nodes if node.family != "leaf"}
+
+
+def test_traces_and_functions_of_one_step_are_kept_apart(tmp_path: Path) -> None:
+    def program() -> None:
+        @ns.compile
+        def first(x: ns.Tensor) -> ns.Tensor:
+            return np.sum(np.exp(x) + 1)
+
+        @ns.compile
+        def second(x: ns.Tensor, k: float) -> ns.Tensor:
+            return np.sum(np.exp(x) * k + 2)
+
+        first(ns.tensor([1.0, 2.0], np.float32))
+        for size, factor in ((3, 2.0), (4, 2.0), (4, 3.0)):
+            second(ns.tensor(np.arange(size), np.float32), factor)
+        first(ns.tensor([4.0], np.float32))
+
+    found = compared(tmp_path, program)
+    assert len(found.functions) == 5
+    assert worst(found) == []
+    taken = [each for function in found.functions for each in eager_of(function)]
+    assert 0 not in taken
+    assert len(taken) == len(set(taken))
+
+
+def test_each_call_is_found_in_its_scope(tmp_path: Path) -> None:
+    def program() -> None:
+        @ns.compile
+        def f(x: ns.Tensor, k: float) -> ns.Tensor:
+            with ns.name_scope("inner"):
+                return np.tanh(x) * k
+
+        for scope, factor in (("a", 2.0), ("b", 3.0)):
+            with ns.name_scope(scope):
+                f(ns.tensor([1.0, 2.0]), factor)
+
+    found = compared(tmp_path, program)
+    assert [each.base for each in found.functions] == ["a", "b"]
+    assert worst(found) == []
+
+
+def test_functions_that_run_nothing(tmp_path: Path) -> None:
+    def program() -> None:
+        @ns.compile
+        def same(x: ns.Tensor) -> ns.Tensor:
+            return x
+
+        @ns.compile
+        def unused(x: ns.Tensor) -> ns.Tensor:
+            np.exp(x)
+            return x
+
+        @ns.compile
+        def number(x: ns.Tensor) -> float:
+            return 3.0
+
+        for f in (same, unused, number):
+            f(ns.tensor([1.0]))
+
+    found = compared(tmp_path, program)
+    assert [each.owner for each in found.functions] == ["same", "unused", "number"]
+    for function in found.functions:
+        assert function.kernels == ()
+        assert function.steps == ()
+        assert all(value.why for node in function.nodes for value in node.values)
+    assert found.functions[1].fates == {"eliminated": 1}
+
+
+def test_a_name_like_that_of_a_trace_is_told_apart(tmp_path: Path) -> None:
+    def program() -> None:
+        twin = ns.compile(lambda x: x * 2, name="f#2")
+        f = ns.compile(lambda x: x + 1, name="f")
+        twin(ns.tensor([1.0]))
+        f(ns.tensor([1.0]))
+        f(ns.tensor([1.0, 2.0]))
+
+    owners = [each.owner for each in compared(tmp_path, program).functions]
+    assert owners == ["f#2", "f", "f#3"]
+
+
+def test_calls_are_counted_by_the_node_that_opens_them() -> None:
+    def node(number: int, scope: str, origin: int, graph: int = 0) -> Node:
+        return Node(number, f"{scope}/add_{number}", "add", "elementwise", scope=scope,
+                    origin=(origin,), graph=graph)  # fmt: skip
+
+    final = Graph(7, "static", nodes=(node(1, "net", 1), node(2, "net", 1), node(3, "", 2)))
+    ran = [
+        node(11, "a/net", 1, 7), node(12, "a/net", 1, 7), node(13, "a", 2, 7),
+        node(14, "other", 1),
+        node(15, "net", 1, 7), node(16, "net", 1, 7), node(17, "", 2, 7),
+    ]  # fmt: skip
+    assert calls(ran, {7: final}) == [Call(7, "a"), Call(7, "")]
