@@ -21,7 +21,10 @@ from nodescope.registry import Once, Registry
 __all__ = ["RAW", "Op", "Sample", "all_ops", "get", "register"]
 
 _registry: Registry[Op] = Registry("op")
-_SHARED = {"op", "shapes", "rules", "ufunc", "lowprecision", "checking", "calls", "dtypes"}
+_SHARED = {
+    "op", "shapes", "rules", "ufunc", "lowprecision", "checking", "calls", "dtypes", "dependence",
+    "reading",
+}  # fmt: skip
 
 
 def register(op: Op) -> Op:

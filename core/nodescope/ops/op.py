@@ -93,6 +93,9 @@ class Op:
             operands, converted to the dtype of NumPy's loop; ``{T}`` is that dtype in C (``f32``,
             ``i64``, ``b8`` …), and ``{name}`` or ``{name|default}`` an attribute. Functions
             ``ns_…`` are those of the C back end's prelude; a dtype that they lack has no C.
+        reads: Which elements of the inputs an element of an output is made from: a kind of
+            `nodescope.ops.reading`. ``""`` is what `nodescope.ops.dependence` knows of the op, or
+            else of its family.
     """
 
     name: str
@@ -114,6 +117,7 @@ class Op:
     smooth: bool = True
     flops: Callable[[tuple[Operand, ...], TensorSpec], int] = no_flops
     c: str = ""
+    reads: str = ""
 
     special: bool = field(init=False, default=False)
     """Whether the tape has more to do than to call a rule per input."""

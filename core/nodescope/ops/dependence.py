@@ -1,0 +1,148 @@
+"""Dependence: which input elements an element of an output is made from.
+
+`made_from` answers for one element of one call. How an op reads is its `Op.reads`, or follows from
+its family; the kinds are functions of `nodescope.ops.reading`.
+
+Invariant: asks the op's own ``impl`` and ``vjp``, so that no op is written down a second time. What
+is listed is what matters at these very values: of a maximum the winner. A list that may be too long
+says so (`Made.exact`); it is never too short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nodescope.ir.graph import Graph
+from nodescope.ops import reading
+from nodescope.ops.calls import Scalar, call_of
+from nodescope.ops.op import Array, Op
+from nodescope.ops.reading import Asked, Kind, Made, Read
+
+__all__ = ["Made", "Read", "kind_of", "made_from"]
+
+_BY_FAMILY = {
+    "elementwise": "elementwise", "activation": "elementwise", "update": "elementwise",
+    "leaf": "elementwise", "layout": "moved", "index": "moved", "reduction": "linear",
+    "matmul": "linear", "norm": "smooth", "loss": "smooth", "random": "drawn",
+    "control": "everything", "kernel": "body",
+}  # fmt: skip
+
+_BY_NAME = {
+    name: kind
+    for kind, names in {
+        "nothing": "zeros_like ones_like",
+        "chosen": "where choose dropout",
+        "replaced": "assign",
+        "elementwise": "astype gelu_grad real imag conjugate",
+        "local": "prelu",
+        "linear": "index_add add_along_axis embedding_grad",
+        "along": "any all argmax argmin nanargmax nanargmin argsort argpartition",
+        "extreme": "max min",
+        "ordered": "sort",
+        "winner": "cummax cummin max_pool1d max_pool2d adaptive_max_pool1d adaptive_max_pool2d",
+        "given": "max_pool1d_grad max_pool2d_grad max_pool1d_pick max_pool2d_pick"
+        " adaptive_max_pool1d_grad adaptive_max_pool2d_grad adaptive_max_pool1d_pick"
+        " adaptive_max_pool2d_pick",
+        "product": "prod",
+        "smooth": "var std logsumexp vector_norm cumprod fft ifft rfft irfft",
+        "solved": "solve solve_triangular",
+        "matrices": "inv det slogdet cholesky qr svd svdvals eigh eigvalsh eig eigvals pinv",
+        "everything": "nonzero argwhere unique unique_all searchsorted lexsort bincount histogram"
+        " histogram_bin_edges lstsq receive send no_op",
+        "branch": "cond",
+    }.items()
+    for name in names.split()
+}
+
+MOST_INSIDE = 20_000
+"""Elements followed inside of a body; beyond, all of its inputs are listed."""
+
+
+def kind_of(op: Op) -> str:
+    """How an op reads: a name of `nodescope.ops.reading.KINDS`, ``body`` or ``branch``."""
+    if op.reads or op.name in _BY_NAME:
+        return op.reads or _BY_NAME[op.name]
+    return "elementwise" if op.elementwise else _BY_FAMILY.get(op.family, "everything")
+
+
+def made_from(
+    op: Op,
+    inputs: Sequence[Any],
+    attrs: dict[str, Any],
+    outputs: Sequence[Array],
+    position: int,
+    port: int = 0,
+) -> Made:
+    """The elements of its inputs that an element of an output is made from.
+
+    Args:
+        op: What ran.
+        inputs: Arrays and Python scalars, by port, as ``impl`` takes them.
+        attrs: Its attributes.
+        outputs: What it gave.
+        position: Which element, counted in C order.
+        port: Of which output.
+    """
+    asked = Asked(op, tuple(inputs), attrs, tuple(outputs), port, position)
+    with np.errstate(all="ignore"):
+        kind = kind_of(op)
+        if kind == "body":
+            return _inside(attrs["body"], asked.inputs, 0, asked)
+        if kind == "branch":
+            chosen = attrs["then" if bool(np.asarray(inputs[0])) else "otherwise"]
+            found = _inside(chosen, asked.inputs[1:], 1, asked)
+            return Made((Read(0, np.zeros(1, np.int64), True), *found.reads), found.exact)
+        return _asked(reading.KINDS[kind], asked)
+
+
+def _asked(kind: Kind, asked: Asked) -> Made:
+    try:
+        return kind(asked)
+    except Exception:  # an op whose impl refuses stand-ins is read as a whole
+        return reading.everything(asked)
+
+
+def _inside(body: Graph, arrays: Sequence[Any], first: int, asked: Asked) -> Made:
+    """Follow an element through the nodes of a body to the body's inputs."""
+    values: dict[int, Any] = dict(zip(body.inputs, arrays, strict=True))
+    makers: dict[int, tuple[Any, int]] = {}
+    for node in body.nodes:
+        call = call_of(node)
+        if call.op.family == "leaf" and not call.args:
+            if node.op == "constant":
+                return reading.everything(asked)
+            continue
+        given = [each.value if isinstance(each, Scalar) else values[each] for each in call.args]
+        data = call.op.impl(*given, **call.attrs)
+        results = data if isinstance(data, tuple) else (data,)
+        for i, (value, each) in enumerate(zip(node.outputs, results, strict=True)):
+            values[value] = np.asarray(each)
+            makers[value] = (call, i)
+    wanted: dict[int, set[int]] = {body.outputs[asked.port]: {asked.position}}
+    exact, followed = True, 0
+    for node in reversed(body.nodes):
+        call = call_of(node)
+        if not call.args:
+            continue
+        given = [each.value if isinstance(each, Scalar) else values[each] for each in call.args]
+        outs = [values[each] for each in node.outputs]
+        for i, value in enumerate(node.outputs):
+            for position in sorted(wanted.pop(value, ())):
+                followed += 1
+                if followed > MOST_INSIDE:
+                    return reading.everything(asked)
+                found = made_from(call.op, given, call.attrs, outs, position, i)
+                exact = exact and found.exact
+                for read in found.reads:
+                    source = call.args[read.port]
+                    if not isinstance(source, Scalar):
+                        wanted.setdefault(source, set()).update(read.at.tolist())
+    reads = [
+        Read(i + first, np.array(sorted(wanted[value]), np.int64))
+        for i, value in enumerate(body.inputs)
+        if wanted.get(value)
+    ]
+    return Made(tuple(reads), exact)

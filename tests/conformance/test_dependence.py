@@ -1,0 +1,151 @@
+"""Every registered op: an output element that changes with an input element lists it, and what is
+listed exactly matters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nodescope import ops
+from nodescope.ops.dependence import Made, kind_of, made_from
+from nodescope.ops.op import Op, Sample
+from nodescope.ops.reading import KINDS, flat
+from tests.conformance.op_cases import values
+
+ALL = list(ops.all_ops())
+# They compute nothing: they order nodes, or are the two ends of a wire.
+SIGNALS = {"no_op", "send", "receive"}
+# An element of these that is listed exactly can be without effect at one place, not at all places:
+# they have flat parts (steps, comparisons, the loser of a maximum, what is clipped).
+FLAT = {
+    "floor", "ceil", "rint", "trunc", "round", "sign", "heaviside", "isnan", "isinf", "isfinite",
+    "signbit", "logical_not", "logical_and", "logical_or", "logical_xor", "greater", "keep",
+    "greater_equal", "less", "less_equal", "equal", "not_equal", "isclose", "maximum", "minimum",
+    "fmax", "fmin", "clip", "floor_divide", "divmod", "remainder", "fmod", "copysign", "modf",
+    "frexp", "relu", "relu6", "hardtanh", "hardsigmoid", "hardswish", "spacing", "nextafter",
+    "ldexp", "imag", "conjugate", "real", "nan_to_num", "bitwise_count", "gcd", "lcm",
+    "bitwise_and", "bitwise_or", "left_shift", "right_shift",
+}  # fmt: skip
+STEP = 1e-4
+
+
+def samples(op: Op) -> list[Sample]:
+    rng = np.random.default_rng(5)
+    found = list(op.samples(rng))
+    if not found:
+        kind = "f" if op.vjp is not None else "i"
+        for count in ((2, 3), (1,)):
+            full = tuple(
+                np.asarray(values(op, port, (2, 3) if not port else count, rng, kind))
+                for port in range(len(op.ports))
+            )
+            found.append(Sample(full, {}))
+    return found
+
+
+def run(op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[np.ndarray, ...]:
+    with np.errstate(all="ignore"):
+        data = op.impl(*inputs, **attrs)
+    return tuple(map(np.asarray, data)) if isinstance(data, tuple) else (np.asarray(data),)
+
+
+def moved_by(op: Op, sample: Sample, port: int, at: int) -> Any:
+    """The inputs with one element a little different; None where it cannot be."""
+    array = np.asarray(sample.inputs[port])
+    changed = array.copy()
+    index = np.unravel_index(at, array.shape)
+    if array.dtype.kind == "b":
+        changed[index] = not array[index]
+    elif array.dtype.kind in "iu":
+        least, most = array.min(), array.max()
+        changed[index] = array[index] - 1 if array[index] > least else array[index] + 1
+        if changed[index] > most and op.family != "random":
+            return None
+    else:
+        changed[index] = array[index] * (1 + STEP) + STEP / 7
+    return (*sample.inputs[:port], changed, *sample.inputs[port + 1 :])
+
+
+def table(op: Op, sample: Sample, outs: tuple[np.ndarray, ...]) -> list[list[Made]]:
+    return [
+        [made_from(op, sample.inputs, sample.attrs, outs, i, port) for i in range(out.size)]
+        for port, out in enumerate(outs)
+    ]
+
+
+def listed(made: Made, port: int) -> set[int]:
+    return {at for read in made.reads if read.port == port for at in read.at.tolist()}
+
+
+@pytest.mark.parametrize("op", [op for op in ALL if op.name not in SIGNALS], ids=lambda op: op.name)
+def test_what_changes_is_listed(op: Op) -> None:
+    assert kind_of(op) in {*KINDS, "body", "branch"}
+    for sample in samples(op):
+        outs = run(op, *sample)
+        made = table(op, sample, outs)
+        for port, each in enumerate(sample.inputs):
+            if not isinstance(each, np.ndarray):
+                continue
+            effects = np.zeros(each.size, bool)
+            for at in range(each.size):
+                inputs = moved_by(op, sample, port, at)
+                if inputs is None:
+                    continue
+                try:
+                    after = run(op, inputs, sample.attrs)
+                except Exception:
+                    continue  # this op refuses such a value
+                for out, new, rows in zip(outs, after, made, strict=True):
+                    if out.shape != new.shape:
+                        assert all(at in listed(row, port) for row in rows)
+                        continue
+                    same = (out == new) | ((out != out) & (new != new))
+                    for i in np.flatnonzero(~same.reshape(-1)).tolist():
+                        effects[at] = True
+                        assert at in listed(rows[i], port), (sample, port, at, i, rows[i])
+            check_tight(op, sample, port, outs, made)
+
+
+def check_tight(
+    op: Op, sample: Sample, port: int, outs: tuple[np.ndarray, ...], made: list[list[Made]]
+) -> None:
+    """What is listed exactly, and not as a selector, changes the element."""
+    array = sample.inputs[port]
+    if any(np.any(np.asarray(each) == 0) for each in sample.inputs):
+        return  # a factor of zero hides the others
+    if op.name in FLAT or array.dtype.kind not in "fc" or kind_of(op) == "drawn":
+        return
+    for out_port, rows in enumerate(made):
+        if outs[out_port].dtype.kind not in "fc":
+            continue
+        for i, row in enumerate(rows):
+            reads = [r for r in row.reads if r.port == port and not r.selects]
+            if not row.exact or not reads:
+                continue
+            for at in reads[0].at.tolist():
+                inputs = moved_by(op, sample, port, at)
+                new = run(op, inputs, sample.attrs)[out_port]
+                old = outs[out_port]
+                assert flat(old, np.array([i]))[0] != flat(new, np.array([i]))[0], (
+                    sample, port, at, i, row,
+                )  # fmt: skip
+
+
+@pytest.mark.parametrize("op", [op for op in ALL if op.name not in SIGNALS], ids=lambda op: op.name)
+def test_terms_make_the_element(op: Op) -> None:
+    for sample in samples(op):
+        outs = run(op, *sample)
+        for out, rows in zip(outs, table(op, sample, outs), strict=True):
+            for i, row in enumerate(rows):
+                if row.terms is None:
+                    continue
+                made = np.sum(row.terms) if row.how == "sum" else np.prod(row.terms)
+                element = flat(out, np.array([i]))[0]
+                if out.dtype.kind != "c":
+                    made = np.real(made)
+                np.testing.assert_allclose(made, element, rtol=1e-6, atol=1e-9)
+                for port in row.paired:
+                    read = next(r for r in row.reads if r.port == port)
+                    assert read.at.size == row.terms.size
