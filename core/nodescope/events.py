@@ -133,6 +133,8 @@ class NodeFinished(msgspec.Struct, frozen=True, tag=True, gc=False):
             them copies them before `Bus.emit` returns.
         outputs: Live arrays by output port; the same rule.
         start_ns, end_ns: Nanoseconds since the run began.
+        attrs: The attributes of this execution, where they differ from those of the node: a scalar
+            operand that changes from step to step. Else None.
     """
 
     node: Node
@@ -142,6 +144,7 @@ class NodeFinished(msgspec.Struct, frozen=True, tag=True, gc=False):
     thread: int
     start_ns: int
     end_ns: int
+    attrs: dict[str, Any] | None = None
 
 
 class NodeFailed(msgspec.Struct, frozen=True, tag=True):
@@ -160,6 +163,23 @@ class GradientComputed(msgspec.Struct, frozen=True, tag=True):
 
     value: int
     gradient: int
+
+
+class GradientReached(msgspec.Struct, frozen=True, tag=True):
+    """The gradient of a value is there, this time. Emitted only while `Bus.gradients` is set.
+
+    Attributes:
+        value, gradient: As of `GradientComputed`.
+        array: The gradient, live; the rule of `NodeFinished.outputs`.
+        start_ns: When.
+    """
+
+    value: int
+    gradient: int
+    array: Array
+    step: int
+    thread: int
+    start_ns: int
 
 
 class Logged(msgspec.Struct, frozen=True, tag=True):
@@ -191,6 +211,7 @@ Event = (
     | NodeFinished
     | NodeFailed
     | GradientComputed
+    | GradientReached
     | Logged
     | RunFinished
 )
@@ -209,6 +230,7 @@ class Bus:
     Attributes:
         probes: Recorder first, gate last. Replaced as a whole, never changed in place.
         starts: Whether `NodeStarted` is wanted now; the gate sets it while it may stop there.
+        gradients: Whether `GradientReached` is wanted now; the gate sets it, as `starts`.
         values: Whether some probe looks at arrays. Without, who runs many nodes at once may leave
             them out of `NodeFinished`, and say only when each ran.
         opened: Say of a node whether somebody wants to see it. Compiled kernels that are wanted, or
@@ -217,11 +239,21 @@ class Bus:
         on_fault: Called with the probe and its exception when a probe was removed.
     """
 
-    __slots__ = ("_lock", "on_fault", "opened", "origin_ns", "probes", "starts", "values")
+    __slots__ = (
+        "_lock",
+        "gradients",
+        "on_fault",
+        "opened",
+        "origin_ns",
+        "probes",
+        "starts",
+        "values",
+    )
 
     def __init__(self) -> None:
         self.probes: tuple[Probe, ...] = ()
         self.starts = False
+        self.gradients = False
         self.values = True
         self.opened: tuple[Callable[[Node], bool], ...] = ()
         self.origin_ns = time.perf_counter_ns()

@@ -21,7 +21,7 @@ CONTROLLER_GRACE_S = 5.0
 SessionPhase = Literal["running", "stopped", "finished", "detached"]
 StopReason = Literal["entry", "breakpoint", "step", "pause", "run_to", "exception"]
 When = Literal["before", "after"]
-BreakpointKind = Literal["node", "glob", "op", "scope"]
+BreakpointKind = Literal["node", "glob", "regex", "op", "scope", "source"]
 
 
 class Breakpoint(msgspec.Struct, frozen=True):
@@ -29,12 +29,21 @@ class Breakpoint(msgspec.Struct, frozen=True):
 
     Attributes:
         id: Chosen by the session, from 1 up; 0 in a request for a new one.
-        kind: ``node`` is an exact name, ``glob`` a shell pattern over names, ``op`` an op's name,
-            ``scope`` a scope path (stops at the first node inside, each time it is entered).
-        target: The name, pattern, op or path.
+        kind: ``node`` is an exact name, ``glob`` a shell pattern and ``regex`` a regular expression
+            over whole names, ``op`` an op's name, ``scope`` a scope path (stops at the first node
+            inside, each time it is entered), ``source`` a line of the program, ``model.py:42``.
+        target: The name, pattern, op, path or line.
         when: Before or after the node runs. A condition on ``value`` needs ``after``.
-        condition: Expression that must be true, or ``""``.
+        condition: Expression that must be true, or ``""``. One that names ``grad`` is asked when
+            the gradient of the node's output becomes known.
         enabled: Kept but not armed when false.
+        phase: Only nodes of this phase of training; ``""`` for any.
+        first_step, last_step: Only in these training steps, both inclusive; None has no end.
+        hits: Which of the times that everything else holds count: ``== 3``, ``>= 3``, ``% 5``
+            (every fifth); ``""`` for each. DAP's ``hitCondition``.
+        log: A line to log instead of stopping; ``{expression}`` is evaluated. ``""`` stops.
+        once: Is disabled by its first stop.
+        group: A name that several share, so that they can be switched together; or ``""``.
     """
 
     kind: BreakpointKind
@@ -43,6 +52,13 @@ class Breakpoint(msgspec.Struct, frozen=True):
     when: When = "after"
     condition: str = ""
     enabled: bool = True
+    phase: Literal["", "forward", "backward", "optimizer", "recompute", "other"] = ""
+    first_step: int = 0
+    last_step: int | None = None
+    hits: str = ""
+    log: str = ""
+    once: bool = False
+    group: str = ""
 
 
 class BreakpointStatus(msgspec.Struct, frozen=True):
@@ -50,8 +66,9 @@ class BreakpointStatus(msgspec.Struct, frozen=True):
 
     Attributes:
         verified: Something in the graph matches it. False is "not seen yet", not an error.
-        hits: How often it has stopped the program.
-        message: Why it is unverified or was disabled, with near names; or ``""``.
+        hits: How often all that it asks for held, its ``hits`` apart.
+        message: Why it is unverified or was disabled, with near names; what became of its node in
+            a compiled function; or ``""``.
     """
 
     breakpoint: Breakpoint

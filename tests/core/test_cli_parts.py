@@ -9,7 +9,7 @@ import pytest
 
 from nodescope.cli import parser, port, size
 from nodescope.cli.script import MAX_LINE, Tee
-from nodescope.debug.breakpoints import describe, parse_breakpoint
+from nodescope.debug.spelling import describe, parse_breakpoint
 from nodescope.errors import BreakpointError, ConditionError
 from nodescope.protocol import Breakpoint
 

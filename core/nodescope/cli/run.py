@@ -14,7 +14,7 @@ from pathlib import Path
 from nodescope import api
 from nodescope.cli.script import INTERRUPTED, Ending, load, run_script
 from nodescope.cli.server import Server
-from nodescope.debug.breakpoints import parse_breakpoint
+from nodescope.debug.spelling import parse_breakpoint
 from nodescope.errors import NodescopeError
 from nodescope.protocol import Detach
 

@@ -9,7 +9,8 @@ from typing import Final
 
 import msgspec
 
-from nodescope.debug.breakpoints import Catalog, covers, describe, validate
+from nodescope.debug.breakpoints import Became, Catalog, covers, validate
+from nodescope.debug.spelling import describe
 from nodescope.errors import BreakpointError
 from nodescope.ir.graph import Node
 from nodescope.protocol import Breakpoint, BreakpointStatus
@@ -39,7 +40,9 @@ def replaced(
             each = msgspec.structs.replace(each, id=next_id)
             next_id += 1
         seen = catalog.matches(each)
-        message = "" if seen or not catalog.nodes else catalog.near(each)
+        message = catalog.fate(each)
+        if not message and not seen and catalog.nodes:
+            message = catalog.near(each)
         hits = known.hits if known is not None else 0
         statuses.append(BreakpointStatus(each, verified=seen, hits=hits, message=message))
     return tuple(statuses), next_id
@@ -59,6 +62,22 @@ def verified(statuses: Statuses, nodes: tuple[Node, ...]) -> Statuses:
             status, verified=True, message="" if status.breakpoint.enabled else status.message
         )
         if status.breakpoint.id in fresh
+        else status
+        for status in statuses
+    )
+
+
+def replaced_by(statuses: Statuses, became: tuple[Became, ...]) -> Statuses:
+    """Say of each what a compiler made of the nodes that it is about."""
+    if not became:
+        return statuses
+    catalog = Catalog()
+    catalog.add((), became)
+    return tuple(
+        msgspec.structs.replace(
+            status, verified=status.verified or catalog.matches(status.breakpoint), message=message
+        )
+        if status.breakpoint.enabled and (message := catalog.fate(status.breakpoint))
         else status
         for status in statuses
     )

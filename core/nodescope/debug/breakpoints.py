@@ -5,15 +5,17 @@ Invariant: pure functions over nodes and breakpoints; a catalog only ever grows.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from fnmatch import translate
 from functools import lru_cache
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 
 from nodescope.debug.conditions import Condition, compile_condition
+from nodescope.debug.messages import Message, compile_message
 from nodescope.errors import BreakpointError, ConditionError
 from nodescope.ir.graph import Node
 from nodescope.ir.scopes import ancestors, is_within
@@ -23,9 +25,12 @@ from nodescope.registry import did_you_mean
 # Ops that hold data rather than compute: stepping passes over them.
 LEAF_OPS: Final = frozenset({"parameter", "tensor", "constant"})
 
-_KINDS: Final[tuple[BreakpointKind, ...]] = ("node", "glob", "op", "scope")
-_CONDITION: Final = re.compile(r"(?:^|\s+)if\s+")
+KINDS: Final[tuple[BreakpointKind, ...]] = get_args(BreakpointKind)
 _MAX_TARGET: Final = 1000
+_MAX_PATTERN: Final = 200
+_LINE: Final = re.compile(r"(?P<file>.+):(?P<line>\d+)")
+_HITS: Final = re.compile(r"(?P<test>==|>=|%)\s*(?P<count>[1-9]\d{0,8})")
+_NESTED: Final = re.compile(r"[*+}]\s*\)\s*[*+{]|\(\?[^:]|\\\d")
 
 
 def is_leaf(node: Node) -> bool:
@@ -35,6 +40,8 @@ def is_leaf(node: Node) -> bool:
 
 def covers(breakpoint: Breakpoint, node: Node) -> bool:
     """Whether the breakpoint is about this node (for ``scope``: whether it lies inside)."""
+    if breakpoint.phase and node.phase != breakpoint.phase:
+        return False
     match breakpoint.kind:
         case "node":
             return node.name == breakpoint.target
@@ -44,11 +51,88 @@ def covers(breakpoint: Breakpoint, node: Node) -> bool:
             return is_within(node.scope, breakpoint.target) and not is_leaf(node)
         case "glob":
             return _glob(breakpoint.target).match(node.name) is not None
+        case "regex":
+            return _regex(breakpoint.target).fullmatch(node.name) is not None
+        case "source":
+            return node.source is not None and not is_leaf(node) and _at(breakpoint.target, node)
+
+
+def _at(target: str, node: Node) -> bool:
+    """Whether a node was made at a line; a path may be given by its last parts."""
+    file, line = line_of(target)
+    assert node.source is not None
+    if node.source.line != line:
+        return False
+    made, wanted = (each.replace("\\", "/") for each in (node.source.file, file))
+    return made == wanted or made.endswith(f"/{wanted.removeprefix('./')}")
+
+
+@lru_cache(maxsize=256)
+def line_of(target: str) -> tuple[str, int]:
+    """File and line of ``model.py:42``.
+
+    Raises:
+        BreakpointError: It is something else.
+    """
+    found = _LINE.fullmatch(target.strip())
+    if found is None:
+        raise BreakpointError(f"{target!r} is no line of a file", hint="source:model.py:42")
+    return found["file"], int(found["line"])
 
 
 @lru_cache(maxsize=256)
 def _glob(pattern: str) -> re.Pattern[str]:
     return re.compile(translate(pattern))
+
+
+@lru_cache(maxsize=256)
+def _regex(pattern: str) -> re.Pattern[str]:
+    if len(pattern) > _MAX_PATTERN:
+        raise BreakpointError(f"the pattern is longer than {_MAX_PATTERN} characters")
+    if _NESTED.search(pattern):
+        # Such a pattern can take longer over one name than the program over all its nodes.
+        raise BreakpointError(
+            f"{pattern!r} repeats a repetition, looks around or back", hint="write it plainly"
+        )
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise BreakpointError(f"{pattern!r} is no regular expression: {error}") from None
+
+
+@lru_cache(maxsize=256)
+def hits_of(text: str) -> tuple[str, int] | None:
+    """Test and count of ``== 3``, ``>= 3`` or ``% 5``; None for ``""``. A bare number is ``==``.
+
+    Raises:
+        BreakpointError: It is something else.
+    """
+    text = text.strip()
+    if not text:
+        return None
+    found = _HITS.fullmatch(f"== {text}" if text.isdecimal() else text)
+    if found is None:
+        raise BreakpointError(
+            f"{text!r} is no hit count", hint="== 3, >= 3, or % 5 for every fifth"
+        )
+    return found["test"], int(found["count"])
+
+
+def counts(breakpoint: Breakpoint, hits: int) -> bool:
+    """Whether the ``hits``-th time is one that counts."""
+    wanted = hits_of(breakpoint.hits)
+    if wanted is None:
+        return True
+    test, count = wanted
+    if test == "%":
+        return hits % count == 0
+    return hits == count if test == "==" else hits >= count
+
+
+def within(breakpoint: Breakpoint, step: int) -> bool:
+    """Whether the breakpoint is about this training step."""
+    last = breakpoint.last_step
+    return step >= breakpoint.first_step and (last is None or step <= last)
 
 
 @lru_cache(maxsize=256)
@@ -77,82 +161,114 @@ def validate(breakpoint: Breakpoint) -> None:
     Raises:
         BreakpointError, ConditionError: It makes no sense; the message says why.
     """
-    if breakpoint.kind not in _KINDS:
+    if breakpoint.kind not in KINDS:
         raise BreakpointError(f"unknown kind of breakpoint {breakpoint.kind!r}")
     if not breakpoint.target.strip():
         raise BreakpointError(f"a {breakpoint.kind} breakpoint needs a name")
     if len(breakpoint.target) > _MAX_TARGET:
         raise BreakpointError(f"the breakpoint's name is longer than {_MAX_TARGET} characters")
+    if breakpoint.kind == "regex":
+        _regex(breakpoint.target)
+    if breakpoint.kind == "source":
+        line_of(breakpoint.target)
+    first, last = breakpoint.first_step, breakpoint.last_step
+    if first < 0 or (last is not None and last < first):
+        raise BreakpointError(f"steps {first} to {last} are none", hint="step 3..7")
+    hits_of(breakpoint.hits)
     condition_of(breakpoint)
+    message = message_of(breakpoint)
+    if message is not None and breakpoint.when == "before" and "value" in message.names:
+        raise ConditionError("value is known only after the node has run",
+                             hint="log after the node, or log inputs")  # fmt: skip
 
 
-def parse_breakpoint(spec: str) -> Breakpoint:
-    """Read ``[node:|op:|scope:|glob:]NAME [if CONDITION]`` as the command line takes it.
-
-    A bare name is an exact node, or a glob if it has one of ``*?[``.
+@lru_cache(maxsize=256)
+def message_of(breakpoint: Breakpoint) -> Message | None:
+    """Compile what the breakpoint logs; None if it stops.
 
     Raises:
-        BreakpointError, ConditionError: It cannot be understood.
+        ConditionError: An expression in it cannot be parsed.
     """
-    parts = _CONDITION.split(spec.strip(), maxsplit=1)
-    head, condition = parts[0].strip(), parts[1].strip() if len(parts) == 2 else ""
-    if head.endswith(" if") or head == "if":
-        raise BreakpointError(f"{spec!r} has no condition after 'if'", hint="op:log if step > 3")
-    kind, colon, target = head.partition(":")
-    kind = kind.strip()
-    if not colon:
-        kind, target = ("glob" if any(char in head for char in "*?[") else "node"), head
-    elif kind not in _KINDS:
-        near = did_you_mean(kind, _KINDS) or f"known are {', '.join(_KINDS)}"
-        raise BreakpointError(f"{spec!r}: no kind of breakpoint is named {kind!r}", hint=near)
-    target = target.strip()
-    if kind == "scope":
-        target = target.strip("/")
-    breakpoint = Breakpoint(
-        kind=msgspec.convert(kind, BreakpointKind), target=target, condition=condition
-    )
-    validate(breakpoint)
-    return breakpoint
+    return compile_message(breakpoint.log) if breakpoint.log.strip() else None
 
 
-def describe(breakpoint: Breakpoint) -> str:
-    """The breakpoint as a person writes it: ``op:log if step > 3``."""
-    head = (
-        breakpoint.target
-        if breakpoint.kind == "node"
-        else (f"{breakpoint.kind}:{breakpoint.target}")
-    )
-    return f"{head} if {breakpoint.condition}" if breakpoint.condition else head
+def of_gradients(breakpoint: Breakpoint) -> bool:
+    """Whether it waits for the gradient of its nodes' outputs, rather than for the nodes."""
+    return breakpoint.condition.strip() != "" and "grad" in _names(breakpoint)
+
+
+def _names(breakpoint: Breakpoint) -> frozenset[str]:
+    condition = condition_of(breakpoint)
+    return frozenset() if condition is None else condition.names
+
+
+class Became(msgspec.Struct, frozen=True):
+    """What a compiler made of a node that does not run itself.
+
+    Attributes:
+        node: As it would be called if it ran by itself.
+        how: In words: ``fused into step/fused_2 (elementwise) by fuse``.
+        runs: Whether what it computes is computed while the program runs.
+    """
+
+    node: Node
+    how: str
+    runs: bool
 
 
 class Catalog:
-    """The nodes met so far, by id; the latest definition of each."""
+    """The nodes met so far, by id, the latest definition of each; and what became of others."""
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         self.nodes: dict[int, Node] = {}
+        self.became: dict[str, Became] = {}
         self.add(nodes)
 
-    def add(self, nodes: Iterable[Node]) -> None:
+    def add(self, nodes: Iterable[Node], became: Iterable[Became] = ()) -> None:
         """Take in new nodes, or new definitions of known ones."""
         for node in nodes:
             self.nodes[node.id] = node
+        for each in became:
+            self.became[each.node.name] = each
 
     def matches(self, breakpoint: Breakpoint) -> bool:
-        """Whether any node met so far is covered."""
-        return any(covers(breakpoint, node) for node in list(self.nodes.values()))
+        """Whether any node met so far is covered, or what does the work of one that is."""
+        return any(covers(breakpoint, node) for node in list(self.nodes.values())) or any(
+            each.runs and covers(breakpoint, each.node) for each in list(self.became.values())
+        )
+
+    def fate(self, breakpoint: Breakpoint) -> str:
+        """What compilers made of the nodes that it covers, in words, or ``""``."""
+        about = [each for each in list(self.became.values()) if covers(breakpoint, each.node)]
+        if not about:
+            return ""
+        first = next((each for each in about if each.runs), about[0])
+        more = f", and {len(about) - 1} more" if len(about) > 1 else ""
+        return f"{first.node.name} was {first.how}{more}"
 
     def near(self, breakpoint: Breakpoint) -> str:
         """``no node named 'x' so far; did you mean 'y'?`` for a breakpoint that matches nothing."""
+        if fate := self.fate(breakpoint):
+            return fate
         nodes = list(self.nodes.values())
         names: set[str] = set()
         match breakpoint.kind:
-            case "node" | "glob":
+            case "node" | "glob" | "regex":
                 names = {node.name for node in nodes}
             case "op":
                 names = {node.op for node in nodes}
             case "scope":
                 names = {path for node in nodes for path in ancestors(node.scope)}
-        noun = {"glob": "node like", "scope": "scope", "op": "op"}.get(breakpoint.kind, "node")
+            case "source":
+                names = {f"{os.path.basename(node.source.file)}:{node.source.line}"
+                         for node in nodes if node.source is not None}  # fmt: skip
+        noun = {
+            "glob": "node like",
+            "regex": "node like",
+            "scope": "scope",
+            "op": "op",
+            "source": "node made at",
+        }.get(breakpoint.kind, "node")
         hint = did_you_mean(breakpoint.target, names) or _by_last_part(breakpoint.target, names)
         return f"no {noun} {breakpoint.target!r} so far{'; ' + hint if hint else ''}"
 

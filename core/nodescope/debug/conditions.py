@@ -40,8 +40,8 @@ MAX_LENGTH: Final = 512
 MAX_DEPTH: Final = 20
 
 
-class Condition:
-    """A compiled condition; calling it with a `Scene` gives its truth.
+class Expression:
+    """A compiled expression; calling it with a `Scene` gives a number, an array or a tuple.
 
     Attributes:
         text: The text as it was given.
@@ -55,18 +55,39 @@ class Condition:
         self.names = names
         self._run = run
 
+    def __call__(self, scene: Scene) -> Any:
+        """Evaluate.
+
+        Raises:
+            ConditionError: It has no value here; nothing else is ever raised.
+        """
+        return self._found(scene)
+
+    def _found(self, scene: Scene) -> Any:
+        try:
+            with np.errstate(all="ignore"):
+                return self._run(scene)
+        except ConditionError:
+            raise
+        except Exception as error:
+            raise ConditionError(reason(error)) from None
+
+
+class Condition(Expression):
+    """A compiled condition; calling it with a `Scene` gives its truth."""
+
+    __slots__ = ()
+
     def __call__(self, scene: Scene) -> bool:
         """Evaluate.
 
         Raises:
             ConditionError: It does not give a truth value here; nothing else is ever raised.
         """
+        found = self._found(scene)
         try:
-            with np.errstate(all="ignore"):
-                return truth(self._run(scene))
-        except ConditionError:
-            raise
-        except Exception as error:
+            return truth(found)
+        except (TypeError, ValueError) as error:
             raise ConditionError(reason(error)) from None
 
 
@@ -76,6 +97,19 @@ def compile_condition(text: str) -> Condition:
     Raises:
         ConditionError: It is not a condition; ``column`` points at the fault.
     """
+    return Condition(*_compiled(text))
+
+
+def compile_expression(text: str) -> Expression:
+    """Compile an expression, as `compile_condition` does.
+
+    Raises:
+        ConditionError: It is not one; ``column`` points at the fault.
+    """
+    return Expression(*_compiled(text))
+
+
+def _compiled(text: str) -> tuple[str, frozenset[str], Eval]:
     if len(text) > MAX_LENGTH:
         raise ConditionError(
             f"the condition is too long ({len(text)} characters, at most {MAX_LENGTH})",
@@ -101,7 +135,7 @@ def compile_condition(text: str) -> Condition:
     compiler = _Compiler(body, indent)
     with np.errstate(all="ignore"):
         run, _ = compiler.compile(tree.body, 1)
-    return Condition(text, frozenset(compiler.names), run)
+    return text, frozenset(compiler.names), run
 
 
 # ---------------------------------------------------------------- compilation

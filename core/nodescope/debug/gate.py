@@ -16,8 +16,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from nodescope.debug.breakpoints import Catalog, condition_of, covers, is_leaf
-from nodescope.debug.conditions import Condition
+import msgspec
+
+from nodescope.debug.breakpoints import (
+    Catalog,
+    condition_of,
+    covers,
+    is_leaf,
+    message_of,
+    of_gradients,
+)
+from nodescope.debug.compilations import Compilations
 from nodescope.debug.session import armed, candidates, info_of, may_stop, meets, transition
 from nodescope.debug.stack import user_stack
 from nodescope.debug.state import (
@@ -45,7 +54,10 @@ from nodescope.errors import ConditionError
 from nodescope.events import (
     Array,
     Bus,
+    Compiled,
     Event,
+    GradientReached,
+    GraphCaptured,
     GraphExtended,
     Logged,
     NodeFailed,
@@ -60,7 +72,7 @@ from nodescope.protocol import Breakpoint, Command, SessionInfo, When
 # How long a waiting thread sleeps at most before it looks at the clock again.
 TICK_S: Final = 0.25
 
-Reached = NodeStarted | NodeFinished | NodeFailed
+Reached = NodeStarted | NodeFinished | NodeFailed | GradientReached
 
 
 Opens = Callable[[Node], bool]
@@ -106,6 +118,8 @@ class Gate:
             stop_on_exception=stop_on_exception,
         )
         self._catalog = Catalog()
+        self._compilations = Compilations()
+        self._makers: dict[int, Node] = {}  # by value
         self._unsaid: deque[str] = deque()
         # While a stop is being committed, nothing is announced: a page must find what it points at.
         self._committing = False
@@ -117,7 +131,7 @@ class Gate:
         self._calm = False
         self._tracking = False
         self._active: tuple[Breakpoint, ...] = ()
-        self._conditions: dict[int, Condition | None] = {}
+        self._gradients: tuple[Breakpoint, ...] = ()
         self._before: set[int] = set()
         self._after: set[int] = set()
         self._rearm()
@@ -147,8 +161,12 @@ class Gate:
             self._reach(event, "before")  # type: ignore[arg-type]
         elif isinstance(event, NodeFailed):
             self._reach(event, "after")
+        elif kind is GradientReached:
+            self._reach(event, "after")  # type: ignore[arg-type]
         elif isinstance(event, GraphExtended):
             self._extend(event)
+        elif isinstance(event, GraphCaptured | Compiled):
+            self._compilations.take(event)
         elif isinstance(event, StepFinished | RunFinished):
             self._settle(event)
 
@@ -164,48 +182,63 @@ class Gate:
         state = self._state
         if not may_stop(state):
             return
-        node = event.node
-        previous = self._places.get(event.thread)
-        if self._tracking and when == "after" and not is_leaf(node):
+        made = self._made(event)
+        if made is None:
+            return
+        node, gradient_of = made
+        reached = NodeReached(
+            node=node,
+            when=when,
+            step=event.step,
+            seq=0,
+            thread=event.thread,
+            previous=self._places.get(event.thread),
+            error=event.error if isinstance(event, NodeFailed) else "",
+            stands_for=self._compilations.stands_for(node),
+            gradient_of=gradient_of,
+        )
+        if self._tracking and when == "after" and gradient_of is None and not is_leaf(node):
             self._places[event.thread] = (node.scope, event.step)
         self._inside.held = True
         try:
-            while not self._offer(event, when, previous):
+            while not self._offer(event, reached):
                 self._wait()
         finally:
             self._inside.held = False
         self._say()
 
-    def _offer(self, event: Reached, when: When, previous: tuple[str, int] | None) -> bool:
+    def _made(self, event: Reached) -> tuple[Node, Node | None] | None:
+        """The node that an event is about; for a gradient what made it, and of what it is."""
+        if not isinstance(event, GradientReached):
+            return event.node, None
+        of = self._makers.get(event.value)
+        if of is None or not any(covers(each, of) for each in self._gradients):
+            return None
+        return self._makers.get(event.gradient, of), of
+
+    def _offer(self, event: Reached, reached: NodeReached) -> bool:
         """Offer a node to the session, and hold this thread if it stops.
 
         Returns:
             False if another thread stopped first, and this one has to ask again after that.
         """
-        state, node = self._state, event.node
-        found = candidates(state, node, when, event.step, previous)
-        verdicts = tuple(self._judge(each, event) for each in found if each.condition)
-        error = event.error if isinstance(event, NodeFailed) else ""
+        state, node = self._state, reached.node
+        found = candidates(state, reached)
+        asked = [each for each in found if each.condition.strip() or each.log.strip()]
+        verdicts = tuple(self._judge(each, event, reached) for each in asked)
         if (
             len(verdicts) == len(found)
             and not any(each.true or each.error for each in verdicts)
-            and not error
+            and not reached.error
             and state.lost_at is None
             and not (
-                state.goal is not None and meets(state.goal, node, when, event.step, event.thread)
+                state.goal is not None
+                and meets(state.goal, node, reached.when, event.step, event.thread)
             )
         ):
             return True  # On the way to somewhere else: no decision, no lock.
-        reached = NodeReached(
-            node=node,
-            when=when,
-            step=event.step,
-            seq=self._seq_source(),
-            thread=event.thread,
-            now_s=self._clock(),
-            previous=previous,
-            verdicts=verdicts,
-            error=error,
+        reached = msgspec.structs.replace(
+            reached, seq=self._seq_source(), now_s=self._clock(), verdicts=verdicts
         )
         with self._changed:
             if self._state.phase == "stopped":
@@ -213,31 +246,50 @@ class Gate:
             held = self._give(reached)
         if held:
             self._places[event.thread] = (node.scope, event.step)
-            self._hold(event)
+            self._hold(event, node)
         return True
 
-    def _judge(self, breakpoint: Breakpoint, event: Reached) -> Verdict:
+    def _judge(self, breakpoint: Breakpoint, event: Reached, reached: NodeReached) -> Verdict:
         if isinstance(event, NodeFailed):
             return Verdict(breakpoint.id)
+        scene = self._scene(event, reached)
+        try:
+            condition = condition_of(breakpoint)
+            if condition is not None and not condition(scene):
+                return Verdict(breakpoint.id)
+        except ConditionError as error:
+            return Verdict(breakpoint.id, error=str(error))
+        message, text = message_of(breakpoint), ""
+        if message is not None:
+            hits = {each.breakpoint.id: each.hits for each in self._state.breakpoints}
+            about = reached.gradient_of or reached.node
+            text = message.render(scene, about, hits.get(breakpoint.id, 0) + 1)
+        return Verdict(breakpoint.id, true=True, text=text)
+
+    def _scene(self, event: NodeStarted | NodeFinished | GradientReached,
+               reached: NodeReached) -> Scene:  # fmt: skip
+        elapsed = self._bus.now_ns() / 1e9
+        if isinstance(event, GradientReached):
+            array = event.array
+            name = (reached.gradient_of or reached.node).name
+            return Scene(array, step=event.step, elapsed=elapsed, node=name, grad=lambda: array)
         outputs = event.outputs if isinstance(event, NodeFinished) else ()
-        scene = Scene(
+        return Scene(
             outputs[0] if outputs else None,
             event.inputs,
             step=event.step,
-            elapsed=self._bus.now_ns() / 1e9,
-            node=event.node.name,
+            elapsed=elapsed,
+            node=reached.node.name,
         )
-        try:
-            condition = self._conditions.get(breakpoint.id) or condition_of(breakpoint)
-            return Verdict(breakpoint.id, true=condition is None or condition(scene))
-        except ConditionError as error:
-            return Verdict(breakpoint.id, error=str(error))
 
-    def _hold(self, event: Reached) -> None:
+    def _hold(self, event: Reached, node: Node) -> None:
         try:
-            self._live = dict(zip(event.node.inputs, event.inputs, strict=False))
+            if isinstance(event, GradientReached):
+                self._live = {event.gradient: event.array}
+            else:
+                self._live = dict(zip(node.inputs, event.inputs, strict=False))
             if isinstance(event, NodeFinished):
-                self._live.update(zip(event.node.outputs, event.outputs, strict=False))
+                self._live.update(zip(node.outputs, event.outputs, strict=False))
             stack = user_stack()
             self._flush()
             with self._changed:
@@ -267,11 +319,14 @@ class Gate:
 
     def _extend(self, event: GraphExtended) -> None:
         with self._changed:
-            self._catalog.add(event.nodes)
-            self._give(GraphKnown(event.nodes))
+            became = self._compilations.met(event.nodes)
+            self._catalog.add(event.nodes, became)
+            for node in event.nodes:
+                self._makers.update(dict.fromkeys(node.outputs, node))
+            self._give(GraphKnown(event.nodes, became))
             for breakpoint in self._active:
                 chosen = self._before if breakpoint.when == "before" else self._after
-                chosen.update(node.id for node in event.nodes if covers(breakpoint, node))
+                chosen.update(node.id for node in event.nodes if self._about(breakpoint, node))
         self._say()
 
     def _settle(self, event: StepFinished | RunFinished) -> None:
@@ -359,12 +414,13 @@ class Gate:
         self._tracking = tracking
         if active != self._active:
             self._active = active
-            self._conditions = {each.id: condition_of(each) for each in active if each.condition}
+            self._gradients = tuple(each for each in active if of_gradients(each))
             self._before = self._covered("before")
             self._after = self._covered("after")
             wanted = tuple(each for each in active if each.kind != "scope")
             opens: Opens = lambda node: any(covers(each, node) for each in wanted)  # noqa: E731
             self._bus.opened = (*self._opened, opens) if wanted else self._opened
+        self._bus.gradients = bool(self._gradients)
         entry = state.goal is not None and state.goal.kind == "entry"
         self._bus.starts = may_stop(state) and (
             entry or any(each.when == "before" for each in active)
@@ -377,8 +433,16 @@ class Gate:
         return {
             node.id
             for node in self._catalog.nodes.values()
-            if any(covers(each, node) for each in chosen)
+            if any(self._about(each, node) for each in chosen)
         }
+
+    def _about(self, breakpoint: Breakpoint, node: Node) -> bool:
+        """Whether a breakpoint is about a node, or one whose work it does."""
+        if of_gradients(breakpoint):
+            return False  # its nodes are met by their gradients
+        return covers(breakpoint, node) or any(
+            covers(breakpoint, each) for each in self._compilations.stands_for(node)
+        )
 
     def _say(self) -> None:
         """Emit what the session had to say, outside the lock and as an ordinary event."""

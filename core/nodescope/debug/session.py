@@ -13,8 +13,16 @@ from __future__ import annotations
 
 import msgspec
 
-from nodescope.debug.arming import replaced, settled, verified
-from nodescope.debug.breakpoints import Catalog, covers, describe, is_leaf
+from nodescope.debug.arming import replaced, replaced_by, settled, verified
+from nodescope.debug.breakpoints import (
+    Catalog,
+    counts,
+    covers,
+    is_leaf,
+    of_gradients,
+    within,
+)
+from nodescope.debug.spelling import describe
 from nodescope.debug.state import (
     Announce,
     BreakHere,
@@ -43,6 +51,7 @@ from nodescope.ir.scopes import is_within
 from nodescope.protocol import (
     CONTROLLER_GRACE_S,
     Breakpoint,
+    BreakpointStatus,
     Command,
     Continue,
     Detach,
@@ -100,25 +109,30 @@ def armed(state: SessionState) -> tuple[Breakpoint, ...]:
     return tuple(each.breakpoint for each in state.breakpoints if each.breakpoint.enabled)
 
 
-def candidates(
-    state: SessionState, node: Node, when: When, step: int, previous: tuple[str, int] | None
-) -> tuple[Breakpoint, ...]:
+def candidates(state: SessionState, at: NodeReached) -> tuple[Breakpoint, ...]:
     """The armed breakpoints that stop here if their conditions hold."""
+    gradient = at.gradient_of
+    about = (at.node, *at.stands_for) if gradient is None else (gradient,)
     return tuple(
         each
         for each in armed(state)
-        if each.when == when
-        and covers(each, node)
-        and (each.kind != "scope" or _enters(each.target, step, previous))
+        if each.when == at.when
+        and within(each, at.step)
+        and of_gradients(each) == (gradient is not None)
+        and any(covers(each, node) for node in about)
+        and (each.kind != "scope" or gradient is not None or _enters(each.target, at))
     )
 
 
-def _enters(scope: str, step: int, previous: tuple[str, int] | None) -> bool:
-    return previous is None or previous[1] != step or not is_within(previous[0], scope)
+def _enters(scope: str, at: NodeReached) -> bool:
+    previous = at.previous
+    return previous is None or previous[1] != at.step or not is_within(previous[0], scope)
 
 
 def _visible(state: SessionState) -> tuple[object, ...]:
-    return (state.phase, state.stop, state.breakpoints, state.controllers > 0)
+    # Hits of what only logs may come by the thousand: they are told with the next change.
+    said = tuple((each.breakpoint, each.verified, each.message) for each in state.breakpoints)
+    return (state.phase, state.stop, said, state.controllers > 0)
 
 
 def _take(state: SessionState, given: Input) -> Result:
@@ -127,8 +141,8 @@ def _take(state: SessionState, given: Input) -> Result:
             return _reach(_expire(state, given.now_s), given)
         case Commanded(command=command, catalog=catalog):
             return _command(state, command, catalog)
-        case GraphKnown(nodes=nodes):
-            statuses = verified(state.breakpoints, nodes)
+        case GraphKnown(nodes=nodes, became=became):
+            statuses = replaced_by(verified(state.breakpoints, nodes), became)
             return msgspec.structs.replace(state, breakpoints=statuses), ()
         case GraphSettled(catalog=catalog):
             statuses, messages = settled(state.breakpoints, catalog)
@@ -167,13 +181,7 @@ def _reach(state: SessionState, at: NodeReached) -> Result:
         return state, ()
     effects: list[Effect] = []
     state = _disable_failed(state, at, effects)
-    failed = {verdict.breakpoint for verdict in at.verdicts if verdict.error}
-    truth = {verdict.breakpoint: verdict.true for verdict in at.verdicts}
-    hits = [
-        each
-        for each in candidates(state, at.node, at.when, at.step, at.previous)
-        if each.id not in failed and (not each.condition.strip() or truth.get(each.id, False))
-    ]
+    state, hits = _count(state, at, effects)
     name = at.node.name
     if at.error and state.stop_on_exception:
         reason: StopReason = "exception"
@@ -182,10 +190,12 @@ def _reach(state: SessionState, at: NodeReached) -> Result:
         return state, tuple(effects)
     elif hits:
         reason, first = "breakpoint", hits[0]
-        what = "" if first.kind == "node" else f" ({first.kind}:{first.target})"
-        where = f"{first.condition} on {name}" if first.condition else f"{name}{what}"
-        text = f"Breakpoint {first.id}: {where}"
-    elif state.goal is not None and meets(state.goal, at.node, at.when, at.step, at.thread):
+        text = f"Breakpoint {first.id}: {_why(first, at)}"
+    elif (
+        state.goal is not None
+        and at.gradient_of is None
+        and meets(state.goal, at.node, at.when, at.step, at.thread)
+    ):
         reason, text = _goal_reason(state.goal, name)
     else:
         return state, tuple(effects)
@@ -201,17 +211,56 @@ def _reach(state: SessionState, at: NodeReached) -> Result:
         breakpoint=hits[0].id if reason == "breakpoint" else 0,
         text=text,
     )
-    counted = {each.id for each in hits} if reason == "breakpoint" else set()
-    statuses = tuple(
-        msgspec.structs.replace(each, hits=each.hits + 1, verified=True, message="")
-        if each.breakpoint.id in counted
-        else each
-        for each in state.breakpoints
-    )
-    after = msgspec.structs.replace(
-        state, phase="stopped", stop=stop, goal=None, breakpoints=statuses
-    )
+    after = msgspec.structs.replace(state, phase="stopped", stop=stop, goal=None)
     return after, (*effects, Hold(stop))
+
+
+def _why(breakpoint: Breakpoint, at: NodeReached) -> str:
+    """What was hit, in words."""
+    name = at.node.name
+    if at.gradient_of is not None:
+        name = f"gradient of {at.gradient_of.name}"
+    elif not covers(breakpoint, at.node):
+        stands = next(each for each in at.stands_for if covers(breakpoint, each))
+        name = f"{name}, which does the work of {stands.name}"
+    if breakpoint.condition:
+        return f"{breakpoint.condition} on {name}"
+    return name if breakpoint.kind == "node" else f"{name} ({breakpoint.kind}:{breakpoint.target})"
+
+
+def _count(
+    state: SessionState, at: NodeReached, effects: list[Effect]
+) -> tuple[SessionState, list[Breakpoint]]:
+    """Count what holds here, log what only logs; which breakpoints stop the program."""
+    verdicts = {verdict.breakpoint: verdict for verdict in at.verdicts}
+    held: set[int] = set()
+    for each in candidates(state, at):
+        verdict = verdicts.get(each.id)
+        if (verdict is None and not each.condition.strip()) or (
+            verdict is not None and verdict.true and not verdict.error
+        ):
+            held.add(each.id)
+    if not held:
+        return state, []
+    stops: list[Breakpoint] = []
+    statuses: list[BreakpointStatus] = []
+    for status in state.breakpoints:
+        each = status.breakpoint
+        if each.id in held:
+            hits, message = status.hits + 1, status.message
+            if counts(each, hits) and not at.error:
+                if each.log.strip():
+                    effects.append(Log(verdicts[each.id].text if each.id in verdicts else each.log))
+                else:
+                    stops.append(each)
+                if each.once:
+                    each = msgspec.structs.replace(each, enabled=False)
+                    message = "done: it was to count once"
+            status = msgspec.structs.replace(
+                status, breakpoint=each, hits=hits, verified=True, message=message
+            )
+        statuses.append(status)
+    return msgspec.structs.replace(state, breakpoints=tuple(statuses)), stops
 
 
 def _disable_failed(state: SessionState, at: NodeReached, effects: list[Effect]) -> SessionState:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from nodescope.debug.breakpoints import Catalog
+from nodescope.debug.breakpoints import Became, Catalog
 from nodescope.ir.graph import Node
 from nodescope.protocol import (
     BreakpointStatus,
@@ -88,11 +88,18 @@ def new_session(
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What the condition of a breakpoint gave at a node; ``error`` if it could not be evaluated."""
+    """What the condition of a breakpoint gave at a node.
+
+    Attributes:
+        true: It holds, or there is none.
+        error: It could not be evaluated.
+        text: What the breakpoint logs if it counts.
+    """
 
     breakpoint: int
     true: bool = False
     error: str = ""
+    text: str = ""
 
 
 class NodeReached(msgspec.Struct, frozen=True):
@@ -101,8 +108,10 @@ class NodeReached(msgspec.Struct, frozen=True):
     Attributes:
         seq: The execution's seq, or before the node the last one recorded.
         previous: Where this thread's previous node was: (scope, step), or None if unknown.
-        verdicts: One for each candidate that has a condition.
+        verdicts: One for each candidate that has a condition or logs.
         error: The node raised this; ``""`` otherwise.
+        stands_for: Nodes that were merged into it by a compiler, or otherwise replaced by it.
+        gradient_of: The node whose output's gradient it has just given.
     """
 
     node: Node
@@ -114,6 +123,8 @@ class NodeReached(msgspec.Struct, frozen=True):
     previous: tuple[str, int] | None = None
     verdicts: tuple[Verdict, ...] = ()
     error: str = ""
+    stands_for: tuple[Node, ...] = ()
+    gradient_of: Node | None = None
 
 
 class StackRead(msgspec.Struct, frozen=True):
@@ -130,9 +141,10 @@ class Commanded(msgspec.Struct, frozen=True):
 
 
 class GraphKnown(msgspec.Struct, frozen=True):
-    """Nodes were met for the first time."""
+    """Nodes were met for the first time, or it is known what a compiler made of them."""
 
     nodes: tuple[Node, ...]
+    became: tuple[Became, ...] = ()
 
 
 class GraphSettled(msgspec.Struct, frozen=True):

@@ -28,6 +28,7 @@ from nodescope.errors import UsageError
 from nodescope.events import (
     Bus,
     GradientComputed,
+    GradientReached,
     GraphExtended,
     NodeFailed,
     NodeFinished,
@@ -165,11 +166,17 @@ class Tracer:
                 result.edge = (next_seq(), op, inputs, attrs)
             else:
                 result.edge = None
+        said: Any = None
+        if attrs or len(live) != len(inputs):
+            given = entry.given
+            if given is None or given[0] != attrs or given[1] != _scalars(inputs):
+                said = plain_attrs(op, inputs, attrs)
         bus.emit(
             NodeFinished(
-                entry.node, live, arrays, self.step, state.thread, start - origin, end - origin
+                entry.node, live, arrays, self.step, state.thread, start - origin, end - origin,
+                said,
             )
-        )
+        )  # fmt: skip
         return result  # type: ignore[no-any-return]
 
     def operator(self, op: Op) -> Callable[[Tensor, Any], Tensor]:
@@ -241,6 +248,7 @@ class Tracer:
         state: State,
         data: tuple[Any, ...] = (),
     ) -> Entry:
+        plain = plain_attrs(op, inputs, attrs)
         entry, values = self.identity.define(
             entries,
             nth,
@@ -248,7 +256,7 @@ class Tracer:
             family=op.family,
             inputs=ids,
             specs=_specs(op, inputs, attrs, data),
-            attrs=plain_attrs(op, inputs, attrs),
+            attrs=plain,
             scope=cursor.scope,
             phase=cursor.phase,
             source=state.source or user_source(),
@@ -259,6 +267,8 @@ class Tracer:
             origin=cursor.origin,
             graph=cursor.graph,
         )
+        if entry.node.attrs is plain:
+            entry.given = (attrs, _scalars(inputs))
         if values is not None:
             self.bus.emit(GraphExtended((entry.node,), values, self.identity.version))
         return entry
@@ -337,6 +347,10 @@ class Tracer:
         if self._pairs.get(value) != found:
             self._pairs[value] = found
             self.bus.emit(GradientComputed(value, found))
+        bus = self.bus
+        if bus.gradients:
+            thread = current().thread
+            bus.emit(GradientReached(value, found, gradient.data, self.step, thread, bus.now_ns()))
 
     def node_id(self, tensor: Tensor) -> int | None:
         """The id of the node that made a tensor, if it was observed."""
@@ -382,6 +396,11 @@ def _specs(
     ):  # it will fail, or its shape depends on values; the node is needed all the same
         first = specs[0] if specs and isinstance(specs[0], TensorSpec) else None
         return (TensorSpec((), first.dtype if first else "float64"),) * max(op.outputs, 1)
+
+
+def _scalars(inputs: tuple[Any, ...]) -> list[Any]:
+    """Operands that are no tensors, each with its class: 1 is not 1.0."""
+    return [(each.__class__, each) for each in inputs if each.__class__ is not Tensor]
 
 
 def plain_attrs(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> dict[str, Any]:

@@ -25,3 +25,20 @@ def ancestors(scope: str) -> list[str]:
     """``ancestors("a/b/c") == ["a", "a/b", "a/b/c"]``."""
     parts = scope.split("/") if scope else []
     return ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
+
+
+def placed(scope: str, phase: str, base: str) -> str:
+    """The scope of a node of a graph that runs inside of scope ``base``, as if it ran by itself."""
+    if not base or phase == "optimizer":
+        return scope or base
+    if phase == "backward":
+        inner = _without_backward(scope)
+        outer = _without_backward(base)
+        return join("backward", join(outer, inner) if outer and inner else outer or inner)
+    return join(base, scope) if scope else base
+
+
+def _without_backward(scope: str) -> str:
+    if scope == "backward" or scope.startswith("backward/"):
+        return scope.removeprefix("backward").removeprefix("/")
+    return scope

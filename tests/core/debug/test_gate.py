@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from nodescope.debug.breakpoints import parse_breakpoint
 from nodescope.debug.gate import Gate
+from nodescope.debug.spelling import parse_breakpoint
 from nodescope.errors import NodescopeError, UsageError
 from nodescope.events import (
     Bus,

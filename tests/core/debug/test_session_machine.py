@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -17,8 +19,10 @@ from nodescope.debug.state import (
     Input,
     Interrupted,
     LinkChanged,
+    Log,
     NodeReached,
     Release,
+    SessionState,
     Tick,
     Verdict,
     new_session,
@@ -43,19 +47,26 @@ from nodescope.protocol import (
 SCOPES = ("", "a", "a/b", "c", "backward/a")
 OPS = ("exp", "log", "parameter")
 NODES = tuple(
-    Node(number, f"{scope}/{op}".lstrip("/"), op, "elementwise", scope=scope)
+    Node(number, f"{scope}/{op}".lstrip("/"), op, "elementwise", scope=scope,
+         phase="backward" if scope.startswith("backward") else "forward")
     for number, (scope, op) in enumerate(((s, o) for s in SCOPES for o in OPS), 1)
-)
+)  # fmt: skip
 CATALOG = Catalog(NODES)
 
 breakpoints = st.builds(
     Breakpoint,
-    kind=st.sampled_from(["node", "op", "scope", "glob"]),
-    target=st.sampled_from(["a/exp", "exp", "log", "a", "c", "*/exp", "no/such"]),
+    kind=st.sampled_from(["node", "op", "scope", "glob", "regex"]),
+    target=st.sampled_from(["a/exp", "exp", "log", "a", "c", "*/exp", ".*/log", "no/such"]),
     id=st.integers(0, 4),
     when=st.sampled_from(["before", "after"]),
     condition=st.sampled_from(["", "step > 1"]),
     enabled=st.booleans(),
+    phase=st.sampled_from(["", "", "backward", "forward"]),
+    first_step=st.integers(0, 2),
+    last_step=st.sampled_from([None, None, 2, 4]),
+    hits=st.sampled_from(["", "", "== 2", ">= 2", "% 2"]),
+    log=st.sampled_from(["", "", "at {node}"]),
+    once=st.booleans(),
 )
 commands = st.one_of(
     st.sampled_from([
@@ -66,6 +77,35 @@ commands = st.one_of(
 )  # fmt: skip
 
 
+def told(state: SessionState) -> tuple[Any, ...]:
+    """What pages are told at once: all but hits."""
+    said = [(each.breakpoint, each.verified, each.message) for each in state.breakpoints]
+    return state.phase, state.stop, said, state.controllers > 0
+
+
+def holds(breakpoint: Breakpoint, node: Node, when: str, step: int) -> bool:
+    """Whether one that waits for no entry into a scope is to be counted here."""
+    return (
+        breakpoint.enabled
+        and breakpoint.when == when
+        and breakpoint.kind != "scope"
+        and covers(breakpoint, node)
+        and breakpoint.phase in ("", node.phase)
+        and breakpoint.first_step <= step <= (breakpoint.last_step or step)
+    )
+
+
+def counted(wanted: str, hits: int) -> bool:
+    match wanted.split():
+        case ["==", count]:
+            return hits == int(count)
+        case [">=", count]:
+            return hits >= int(count)
+        case ["%", count]:
+            return hits % int(count) == 0
+    return True
+
+
 class Sessions(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
@@ -74,6 +114,7 @@ class Sessions(RuleBasedStateMachine):
         self.step = 1
         self.seq = 0
         self.held = False
+        self.logged: list[str] = []
 
     def give(self, given: Input) -> None:
         before = self.state
@@ -88,12 +129,11 @@ class Sessions(RuleBasedStateMachine):
             if isinstance(effect, Release):
                 assert self.held
                 self.held = False
-        changed = msgspec.structs.replace(
-            info_of(self.state), version=0
-        ) != msgspec.structs.replace(info_of(before), version=0)
+        changed = told(self.state) != told(before)
         announced = [each.info for each in effects if isinstance(each, Announce)]
         assert announced == ([info_of(self.state)] if changed else [])
         assert self.state.version == before.version + changed
+        self.logged = [each.text for each in effects if isinstance(each, Log)]
 
     @rule(
         node=st.sampled_from(NODES),
@@ -108,21 +148,34 @@ class Sessions(RuleBasedStateMachine):
         self.seq += 1
         previous = (place, self.step)
         before = self.state
-        found = candidates(before, node, when, self.step, previous)
-        verdicts = tuple(Verdict(each.id, true=true) for each in found if each.condition)
-        self.give(NodeReached(
-            node, when, self.step, self.seq, thread, self.now_s, previous, verdicts
-        ))  # fmt: skip
-        must = [
-            each.breakpoint
-            for each in before.breakpoints
-            if each.breakpoint.enabled
-            and each.breakpoint.when == when
-            and each.breakpoint.kind != "scope"
-            and covers(each.breakpoint, node)
-            and (true or not each.breakpoint.condition)
+        reached = NodeReached(node, when, self.step, self.seq, thread, self.now_s, previous)
+        verdicts = tuple(
+            Verdict(each.id, true=true or not each.condition, text=f"log {each.id}")
+            for each in candidates(before, reached)
+            if each.condition or each.log
+        )
+        self.give(msgspec.structs.replace(reached, verdicts=verdicts))
+        if before.phase != "running" or not before.controllers:
+            return
+        held = [
+            status
+            for status in before.breakpoints
+            if holds(status.breakpoint, node, when, self.step)
+            and (true or not status.breakpoint.condition)
         ]
-        if must and before.phase == "running" and before.controllers:
+        hits = {each.breakpoint.id: each.hits for each in self.state.breakpoints}
+        counting = [each for each in held if counted(each.breakpoint.hits, each.hits + 1)]
+        for status in held:
+            assert hits[status.breakpoint.id] == status.hits + 1
+        for status in counting:
+            assert not status.breakpoint.log or f"log {status.breakpoint.id}" in self.logged
+            after = next(
+                each.breakpoint
+                for each in self.state.breakpoints
+                if each.breakpoint.id == status.breakpoint.id
+            )
+            assert after.enabled != status.breakpoint.once
+        if any(not each.breakpoint.log for each in counting):
             assert self.state.phase == "stopped", "a stop was missed"
             assert self.state.stop.reason == "breakpoint"
         if self.state.phase == "stopped":

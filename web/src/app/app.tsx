@@ -25,7 +25,7 @@ import type { Store } from "@/store/store";
 import type { DockTab, OutlineTab, Ui } from "@/store/ui";
 import type { Item } from "@/store/url";
 import type { GraphView } from "@/render/types";
-import { Breakpoints } from "@/views/breakpoints";
+import { Breakpoints } from "@/views/breakpoints/breakpoints";
 import { Console, CopyConsole } from "@/views/console";
 import { DebuggerBar } from "@/views/debugger_bar";
 import { EmptyState, NextHint } from "@/views/empty_state";

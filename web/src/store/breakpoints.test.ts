@@ -1,5 +1,16 @@
 import { expect, test } from "vitest";
-import { added, changed, markOf, nodeMarks, removed, toggled } from "@/store/breakpoints";
+import {
+  added,
+  changed,
+  markOf,
+  nodeMarks,
+  optionsText,
+  removed,
+  stepsOf,
+  stepsText,
+  switched,
+  toggled,
+} from "@/store/breakpoints";
 import type { BreakpointStatus } from "@/wire/types.gen";
 
 function status(
@@ -16,6 +27,13 @@ function status(
       when: "after",
       condition: "",
       enabled: true,
+      phase: "",
+      first_step: 0,
+      last_step: null,
+      hits: "",
+      log: "",
+      once: false,
+      group: "",
       ...change,
     },
     verified,
@@ -43,7 +61,7 @@ test("changes leave the rest as it is", () => {
     { id: 2, condition: "value > 1", target: "softmax" },
   ]);
   expect(removed(SET, 1).map((each) => each.id)).toEqual([2]);
-  expect(added(SET, { kind: "scope", target: "loss", when: "before" }).at(-1)).toEqual({
+  expect(added(SET, { kind: "scope", target: "loss", when: "before" }).at(-1)).toMatchObject({
     id: 0,
     kind: "scope",
     target: "loss",
@@ -75,4 +93,30 @@ test("a scope's breakpoint is another than that of a node of the same name", () 
   ]);
   const statuses = [...SET, status(3, "loss", { kind: "scope" })];
   expect(toggled(statuses, "loss", "scope").map((each) => each.id)).toEqual([1, 2]);
+});
+
+test("a range of steps is read as it is written", () => {
+  for (const text of ["", "3", "3..", "..7", "3..7"]) {
+    const range = stepsOf(text);
+    expect(range).not.toBeNull();
+    if (range !== null) expect(stepsText(range)).toBe(text);
+  }
+  for (const text of ["x", "7..3", "-1", "3 7", "1.5"]) expect(stepsOf(text)).toBeNull();
+});
+
+test("a group is switched together, and the rest stays", () => {
+  const set = [status(1, "a", { group: "g" }), status(2, "b"), status(3, "c", { group: "g" })];
+  expect(switched(set, "g", false).map((each) => each.enabled)).toEqual([false, true, false]);
+});
+
+test("what a breakpoint asks for besides is said in a few words", () => {
+  expect(optionsText(status(1, "a").breakpoint)).toEqual([]);
+  const asked = { when: "before", first_step: 3, hits: "% 5", once: true, log: "{step}" } as const;
+  expect(optionsText(status(1, "a", asked).breakpoint)).toEqual([
+    "before",
+    "step 3..",
+    "hits % 5",
+    "once",
+    "logs “{step}”",
+  ]);
 });

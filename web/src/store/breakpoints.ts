@@ -24,7 +24,7 @@ export function toggled(
 export function changed(
   statuses: readonly BreakpointStatus[],
   id: number,
-  change: Partial<Pick<Breakpoint, "condition" | "enabled" | "when" | "target" | "kind">>,
+  change: Partial<Omit<Breakpoint, "id">>,
 ): readonly Breakpoint[] {
   return statuses.map(({ breakpoint }) =>
     breakpoint.id === id ? { ...breakpoint, ...change } : breakpoint,
@@ -43,7 +43,71 @@ export function added(
 }
 
 function made(wanted: Pick<Breakpoint, "kind" | "target"> & Partial<Breakpoint>): Breakpoint {
-  return { id: 0, when: "after", condition: "", enabled: true, ...wanted };
+  return { ...NEW, ...wanted };
+}
+
+const NEW: Omit<Breakpoint, "kind" | "target"> = {
+  id: 0,
+  when: "after",
+  condition: "",
+  enabled: true,
+  phase: "",
+  first_step: 0,
+  last_step: null,
+  hits: "",
+  log: "",
+  once: false,
+  group: "",
+};
+
+/** The set with all breakpoints of a group switched on or off. */
+export function switched(
+  statuses: readonly BreakpointStatus[],
+  group: string,
+  enabled: boolean,
+): readonly Breakpoint[] {
+  return statuses.map(({ breakpoint }) =>
+    breakpoint.group === group ? { ...breakpoint, enabled } : breakpoint,
+  );
+}
+
+/** A range of steps as people write it: "", "3", "3..", "..7" or "3..7". */
+export function stepsText(breakpoint: Pick<Breakpoint, "first_step" | "last_step">): string {
+  const { first_step: first, last_step: last } = breakpoint;
+  if (last === null) return first > 0 ? `${first}..` : "";
+  return first === last ? `${first}` : `${first > 0 ? first : ""}..${last}`;
+}
+
+/** The range that a text means; null if it is none. */
+export function stepsOf(text: string): Pick<Breakpoint, "first_step" | "last_step"> | null {
+  const found = /^(\d{1,9})?\s*(\.\.)?\s*(\d{1,9})?$/.exec(text.trim());
+  if (found === null) return null;
+  const [, first, dots, last] = found;
+  if (dots === undefined) {
+    if (last !== undefined) return null;
+    return first === undefined
+      ? { first_step: 0, last_step: null }
+      : { first_step: Number(first), last_step: Number(first) };
+  }
+  const range = {
+    first_step: Number(first ?? 0),
+    last_step: last === undefined ? null : Number(last),
+  };
+  return range.last_step !== null && range.last_step < range.first_step ? null : range;
+}
+
+/** What a breakpoint asks for besides its place and condition, in a few words. */
+export function optionsText(breakpoint: Breakpoint): readonly string[] {
+  const steps = stepsText(breakpoint);
+  return [
+    ...(breakpoint.when === "before" ? ["before"] : []),
+    ...(breakpoint.phase !== "" ? [breakpoint.phase] : []),
+    ...(steps !== "" ? [`step ${steps}`] : []),
+    ...(breakpoint.hits !== "" ? [`hits ${breakpoint.hits}`] : []),
+    ...(breakpoint.once ? ["once"] : []),
+    ...(breakpoint.group !== "" ? [`group ${breakpoint.group}`] : []),
+    ...(breakpoint.log !== "" ? [`logs “${breakpoint.log}”`] : []),
+  ];
 }
 
 export function markOf(status: BreakpointStatus): Mark {

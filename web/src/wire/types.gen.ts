@@ -117,12 +117,21 @@ export interface SetBreakpoints {
  *
  * Attributes:
  *     id: Chosen by the session, from 1 up; 0 in a request for a new one.
- *     kind: `node` is an exact name, `glob` a shell pattern over names, `op` an op's name,
- *         `scope` a scope path (stops at the first node inside, each time it is entered).
- *     target: The name, pattern, op or path.
+ *     kind: `node` is an exact name, `glob` a shell pattern and `regex` a regular expression
+ *         over whole names, `op` an op's name, `scope` a scope path (stops at the first node
+ *         inside, each time it is entered), `source` a line of the program, `model.py:42`.
+ *     target: The name, pattern, op, path or line.
  *     when: Before or after the node runs. A condition on `value` needs `after`.
- *     condition: Expression that must be true, or `""`.
+ *     condition: Expression that must be true, or `""`. One that names `grad` is asked when
+ *         the gradient of the node's output becomes known.
  *     enabled: Kept but not armed when false.
+ *     phase: Only nodes of this phase of training; `""` for any.
+ *     first_step, last_step: Only in these training steps, both inclusive; None has no end.
+ *     hits: Which of the times that everything else holds count: `== 3`, `>= 3`, `% 5`
+ *         (every fifth); `""` for each. DAP's `hitCondition`.
+ *     log: A line to log instead of stopping; `{expression}` is evaluated. `""` stops.
+ *     once: Is disabled by its first stop.
+ *     group: A name that several share, so that they can be switched together; or `""`.
  */
 export interface Breakpoint {
   readonly kind: BreakpointKind;
@@ -131,6 +140,13 @@ export interface Breakpoint {
   readonly when: When;
   readonly condition: string;
   readonly enabled: boolean;
+  readonly phase: "" | "forward" | "backward" | "optimizer" | "recompute" | "other";
+  readonly first_step: number;
+  readonly last_step: number | null;
+  readonly hits: string;
+  readonly log: string;
+  readonly once: boolean;
+  readonly group: string;
 }
 
 /** The latest execution of every node at or before `seq`: the picture of a past moment. */
@@ -569,8 +585,9 @@ export interface Frame {
  *
  * Attributes:
  *     verified: Something in the graph matches it. False is "not seen yet", not an error.
- *     hits: How often it has stopped the program.
- *     message: Why it is unverified or was disabled, with near names; or `""`.
+ *     hits: How often all that it asks for held, its `hits` apart.
+ *     message: Why it is unverified or was disabled, with near names; what became of its node in
+ *         a compiled function; or `""`.
  */
 export interface BreakpointStatus {
   readonly breakpoint: Breakpoint;
@@ -619,11 +636,19 @@ export interface RunChanged {
   readonly run: RunInfo;
 }
 
-/** Two runs of a program. `eager` and `compiled` are run ids. */
+/**
+ * Two runs of a program.
+ *
+ * Attributes:
+ *     eager, compiled: Run ids.
+ *     functions: In the order in which they were traced.
+ *     notes: In words, what is not the same about the runs: other numbers of steps, a failure.
+ */
 export interface Comparison {
   readonly eager: string;
   readonly compiled: string;
   readonly functions: readonly ComparedFunction[];
+  readonly notes: readonly string[];
 }
 
 /**
@@ -755,7 +780,8 @@ export interface ComparedValue {
  *         `none`.
  *     equal: Bit-equal where arrays were compared (NaN equals NaN); else equal statistics.
  *     elements: How many there are.
- *     max_abs, max_rel: Largest absolute and relative error; None without any.
+ *     max_abs, max_rel: Largest absolute and relative error, at most the largest float; None
+ *         without any.
  *     ulp: Largest distance in units of the last place; None for integers, complex numbers and
  *         without arrays.
  *     mismatched: Share of elements beyond the tolerance of the dtype, 0 to 1; None without
@@ -877,7 +903,7 @@ export type StopReason = "entry" | "breakpoint" | "step" | "pause" | "run_to" | 
 
 export type When = "before" | "after";
 
-export type BreakpointKind = "node" | "glob" | "op" | "scope";
+export type BreakpointKind = "node" | "glob" | "regex" | "op" | "scope" | "source";
 
 export type Command =
   | Continue

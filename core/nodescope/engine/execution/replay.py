@@ -19,7 +19,7 @@ from nodescope.engine.run import apply
 from nodescope.engine.state import current
 from nodescope.engine.tensor import Tensor, make
 from nodescope.ir.graph import Graph, Node
-from nodescope.ir.scopes import join
+from nodescope.ir.scopes import placed
 from nodescope.ops.calls import Scalar, call_of
 from nodescope.ops.op import Array
 
@@ -90,14 +90,4 @@ def without_kept(node: Node, attrs: dict[str, Any], taken: Collection[int]) -> d
 
 def place(node: Node, base: str) -> str:
     """The scope of a node replayed inside of scope ``base``, as eager execution names it."""
-    if not base or node.phase == "optimizer":
-        return node.scope or base
-    if node.phase == "backward":
-        inner = node.scope.removeprefix("backward").removeprefix("/")
-        outer = base.removeprefix("backward").removeprefix("/") if _in_backward(base) else base
-        return join("backward", join(outer, inner) if outer and inner else outer or inner)
-    return join(base, node.scope) if node.scope else base
-
-
-def _in_backward(scope: str) -> bool:
-    return scope == "backward" or scope.startswith("backward/")
+    return placed(node.scope, node.phase, base)

@@ -4,22 +4,13 @@
  * Invariant: the table shows what the session holds; an edit is sent whole and comes back from it.
  */
 
-import { createEffect, createSignal, For, type JSX, Show } from "solid-js";
-import { added, changed, markOf, removed } from "@/store/breakpoints";
+import { createSignal, For, type JSX, Show } from "solid-js";
+import { added, changed, markOf, optionsText, removed, switched } from "@/store/breakpoints";
 import type { Store } from "@/store/store";
-import type { Breakpoint, BreakpointKind, BreakpointStatus, Command } from "@/wire/types.gen";
+import { BreakpointForm } from "@/views/breakpoints/form";
+import type { Breakpoint, BreakpointStatus, Command } from "@/wire/types.gen";
+import { FieldError } from "@/widgets/field_error";
 import { IconButton } from "@/widgets/icon";
-
-const KINDS: readonly {
-  readonly id: BreakpointKind;
-  readonly title: string;
-  readonly hint: string;
-}[] = [
-  { id: "node", title: "node", hint: "loss/mean" },
-  { id: "glob", title: "glob", hint: "hidden*/tanh" },
-  { id: "op", title: "op", hint: "softmax" },
-  { id: "scope", title: "scope", hint: "loss" },
-];
 
 function setOf(breakpoints: readonly Breakpoint[]): Command {
   return { type: "set_breakpoints", breakpoints };
@@ -33,20 +24,63 @@ export function Breakpoints(props: {
   const statuses = () => props.store.session()?.breakpoints ?? [];
   const live = () => props.store.model()?.info.state === "live";
   const send = (set: readonly Breakpoint[]): void => void props.store.setBreakpoints(set);
+  const [editing, setEditing] = createSignal(0);
+  const groups = () => {
+    const named = statuses().filter((each) => each.breakpoint.group !== "");
+    return [...new Set(named.map((each) => each.breakpoint.group))].sort().map((name) => {
+      const members = named.filter((each) => each.breakpoint.group === name);
+      return { name, count: members.length, on: members.some((each) => each.breakpoint.enabled) };
+    });
+  };
   const hit = (status: BreakpointStatus): boolean =>
     props.store.stop()?.breakpoint === status.breakpoint.id && status.breakpoint.id > 0;
   return (
     <div class="bps">
       <Show when={props.adding}>
-        <AddForm
+        <BreakpointForm
           store={props.store}
+          start={null}
           onClose={() => props.onAdding(false)}
-          onAdd={async (wanted) => {
+          onSave={async (wanted) => {
             const why = await props.store.refusal(setOf(added(statuses(), wanted)));
             if (why === "") props.onAdding(false);
             return why;
           }}
         />
+      </Show>
+      <Show when={statuses().find((each) => each.breakpoint.id === editing())} keyed>
+        {(status) => (
+          <BreakpointForm
+            store={props.store}
+            start={status.breakpoint}
+            onClose={() => setEditing(0)}
+            onSave={async (wanted) => {
+              const set = changed(statuses(), status.breakpoint.id, wanted);
+              const why = await props.store.refusal(setOf(set));
+              if (why === "") setEditing(0);
+              return why;
+            }}
+          />
+        )}
+      </Show>
+      <Show when={groups().length > 0}>
+        <div class="bp-groups">
+          <For each={groups()}>
+            {(group) => (
+              <label class="bp-group">
+                <input
+                  type="checkbox"
+                  checked={group.on}
+                  disabled={!live()}
+                  onChange={(event) =>
+                    send(switched(statuses(), group.name, event.currentTarget.checked))
+                  }
+                />
+                {group.name} <span class="t3">{group.count}</span>
+              </label>
+            )}
+          </For>
+        </div>
       </Show>
       <Show
         when={statuses().length > 0}
@@ -105,14 +139,18 @@ export function Breakpoints(props: {
                       <span class={`bdot ${markOf(status)}`} />
                     </label>
                   </td>
-                  <td class="ell" title={status.message || status.breakpoint.target}>
+                  <td
+                    class="ell"
+                    title={status.message || status.breakpoint.target}
+                    onDblClick={() => live() && setEditing(status.breakpoint.id)}
+                  >
                     <Show when={status.breakpoint.kind !== "node"}>
                       <span class="t3">{status.breakpoint.kind} </span>
                     </Show>
                     {status.breakpoint.target}
-                    <Show when={status.breakpoint.when === "before"}>
-                      <span class="t3"> before</span>
-                    </Show>
+                    <For each={optionsText(status.breakpoint)}>
+                      {(option) => <span class="bp-option">{option}</span>}
+                    </For>
                     <Show when={status.message || !status.verified}>
                       <span class="t3 bp-message"> {status.message || "not seen yet"}</span>
                     </Show>
@@ -122,6 +160,14 @@ export function Breakpoints(props: {
                   </td>
                   <td class="r m bp-hits">{status.hits}</td>
                   <td class="bp-x">
+                    <IconButton
+                      small
+                      icon="edit"
+                      testid="breakpoint-edit"
+                      disabled={!live()}
+                      label={`Edit the breakpoint on ${status.breakpoint.target}`}
+                      onClick={() => setEditing(status.breakpoint.id)}
+                    />
                     <IconButton
                       small
                       icon="close"
@@ -184,110 +230,5 @@ function ConditionField(props: {
       />
       <FieldError text={fault()} condition={text()} />
     </>
-  );
-}
-
-const COLUMN = /,? \(?(?:at )?column (\d+)\)?/;
-
-/** Why a condition was refused, with a mark below the place. */
-function FieldError(props: { readonly text: string; readonly condition: string }): JSX.Element {
-  const column = () => Number(COLUMN.exec(props.text)?.[1] ?? 0);
-  return (
-    <Show when={props.text !== ""}>
-      <div class="field-error" role="alert" data-testid="condition-error">
-        <Show when={column() > 0}>
-          <pre aria-hidden="true">{`${props.condition}\n${" ".repeat(column() - 1)}^`}</pre>
-        </Show>
-        <span>{props.text}</span>
-      </div>
-    </Show>
-  );
-}
-
-function AddForm(props: {
-  readonly store: Store;
-  /** "" when it was taken, else why not. */
-  onAdd(wanted: Pick<Breakpoint, "kind" | "target" | "condition" | "when">): Promise<string>;
-  onClose(): void;
-}): JSX.Element {
-  let target!: HTMLInputElement;
-  const [kind, setKind] = createSignal<BreakpointKind>("node");
-  const [when, setWhen] = createSignal<"before" | "after">("after");
-  const [condition, setCondition] = createSignal("");
-  const [fault, setFault] = createSignal("");
-  createEffect(() => target.focus());
-  const names = () => {
-    const graph = props.store.model()?.graph;
-    if (kind() === "op") {
-      return [...new Set((graph?.nodes ?? []).flatMap((node) => (node ? [node.op] : [])))];
-    }
-    if (kind() === "scope") return [...(props.store.tree()?.scopes.keys() ?? [])].filter(Boolean);
-    return [...(graph?.byName.keys() ?? [])];
-  };
-  return (
-    <form
-      class="bp-form"
-      data-testid="breakpoint-form"
-      onKeyDown={(event) => {
-        if (event.key === "Escape") props.onClose();
-        event.stopPropagation();
-      }}
-      onSubmit={(event) => {
-        event.preventDefault();
-        const text = target.value.trim();
-        if (text === "") target.focus();
-        else {
-          const wanted = { target: text, condition: condition().trim(), when: when() };
-          void props.onAdd({ kind: kind(), ...wanted }).then(setFault);
-        }
-      }}
-    >
-      <select
-        aria-label="Kind"
-        value={kind()}
-        onChange={(event) => setKind(event.currentTarget.value as BreakpointKind)}
-      >
-        <For each={KINDS}>{(each) => <option value={each.id}>{each.title}</option>}</For>
-      </select>
-      <input
-        ref={target}
-        class="m"
-        aria-label="Where"
-        list="bp-names"
-        spellcheck={false}
-        placeholder={KINDS.find((each) => each.id === kind())?.hint}
-        data-testid="breakpoint-target"
-      />
-      <datalist id="bp-names">
-        <For each={names().slice(0, 400)}>{(name) => <option value={name} />}</For>
-      </datalist>
-      <select
-        aria-label="When"
-        value={when()}
-        onChange={(event) => setWhen(event.currentTarget.value as "before" | "after")}
-      >
-        <option value="after">after</option>
-        <option value="before">before</option>
-      </select>
-      <input
-        class="m"
-        aria-label="Condition"
-        placeholder="isnan(value).any()"
-        spellcheck={false}
-        value={condition()}
-        data-testid="breakpoint-condition"
-        classList={{ bad: fault() !== "" }}
-        aria-invalid={fault() !== ""}
-        onInput={(event) => {
-          setCondition(event.currentTarget.value);
-          setFault("");
-        }}
-      />
-      <button type="submit" class="btn" data-testid="breakpoint-add">
-        Add
-      </button>
-      <IconButton small icon="close" label="Cancel" onClick={() => props.onClose()} />
-      <FieldError text={fault()} condition={condition()} />
-    </form>
   );
 }

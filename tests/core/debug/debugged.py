@@ -1,0 +1,66 @@
+"""A program of the engine under a real gate, with a controller that continues at each stop."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nodescope.debug.gate import Gate
+from nodescope.debug.spelling import parse_breakpoint
+from nodescope.engine import tracer
+from nodescope.events import Array, Bus, Event, Logged
+from nodescope.protocol import BreakpointStatus, Continue, SessionInfo, SetBreakpoints, Stop
+
+
+@dataclass
+class Debugged:
+    """What was seen: stops in order, with what was live there; lines that were logged."""
+
+    bus: Bus = field(default_factory=Bus)
+    stops: list[Stop] = field(default_factory=list)
+    live: list[dict[int, Array]] = field(default_factory=list)
+    logged: list[str] = field(default_factory=list)
+    statuses: tuple[BreakpointStatus, ...] = ()
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, Logged):
+            self.logged.append(event.text)
+
+    @property
+    def names(self) -> list[str]:
+        return [each.node_name for each in self.stops]
+
+
+@contextmanager
+def debugged(*specs: str) -> Iterator[Debugged]:
+    """Observe the engine; breakpoints as they are written."""
+    seen = Debugged()
+    news: queue.Queue[SessionInfo | None] = queue.Queue()
+    gate = Gate(seen.bus, seq_source=lambda: 0, flush=lambda: True, on_change=news.put)
+    seen.bus.add(seen)
+    seen.bus.add(gate)
+    gate.controllers(1)
+    gate.command(SetBreakpoints(tuple(parse_breakpoint(each) for each in specs)))
+
+    def follow() -> None:
+        while (info := news.get()) is not None:
+            if info.stop is not None:
+                seen.stops.append(info.stop)
+                seen.live.append({v: np.copy(a) for v, a in gate._live.items()})
+                gate.command(Continue())
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    tracer.observe(seen.bus)
+    try:
+        yield seen
+    finally:
+        tracer.unobserve()
+        news.put(None)
+        thread.join(10)
+        seen.statuses = gate.info.breakpoints

@@ -1,0 +1,46 @@
+"""A breakpoint is read back as it is written."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodescope.debug.spelling import describe, parse_breakpoint
+from nodescope.protocol import Breakpoint
+
+names = st.from_regex(r"[a-z_][a-z0-9_]*(/[a-z0-9_]+){0,3}", fullmatch=True)
+targets = st.one_of(
+    st.tuples(st.sampled_from(["node", "op", "scope", "glob", "regex"]), names),
+    st.tuples(st.just("glob"), names.map(lambda name: f"*/{name}[0-9]?")),
+    st.tuples(st.just("regex"), names.map(lambda name: f"({name}|x).*")),
+    st.tuples(st.just("node"), st.sampled_from(["if", "log", "before", "a b", "x.py:3", "a:b"])),
+    st.tuples(st.just("source"), st.sampled_from(["model.py:42", "C:\\m.py:1", "/a b/c.py:7"])),
+)
+ranges = st.one_of(
+    st.just((0, None)),
+    st.tuples(st.integers(0, 9), st.none()),
+    st.integers(0, 9).flatmap(lambda a: st.tuples(st.just(a), st.integers(a, 20))),
+)
+
+
+@given(
+    target=targets,
+    when=st.sampled_from(["before", "after"]),
+    condition=st.sampled_from(["", "step > 3", "max(abs(inputs[0])) > 1e-3 and not step == 7"]),
+    phase=st.sampled_from(["", "forward", "backward", "optimizer", "recompute", "other"]),
+    steps=ranges,
+    hits=st.sampled_from(["", "== 3", ">= 2", "% 5"]),
+    log=st.sampled_from(["", "{node}", "now if {step} log 3", "a [b] {inputs[0]:.3f} {{x}}"]),
+    once=st.booleans(),
+    group=st.sampled_from(["", "nan-hunt", "a.b"]),
+    enabled=st.booleans(),
+)
+def test_what_is_written_is_read_back(
+    target, when, condition, phase, steps, hits, log, once, group, enabled
+) -> None:
+    breakpoint = Breakpoint(
+        kind=target[0], target=target[1], when=when, condition=condition, phase=phase,
+        first_step=steps[0], last_step=steps[1], hits=hits, log=log, once=once, group=group,
+        enabled=enabled,
+    )  # fmt: skip
+    assert parse_breakpoint(describe(breakpoint)) == breakpoint

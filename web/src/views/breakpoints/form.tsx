@@ -1,0 +1,216 @@
+/**
+ * The form that adds a breakpoint, or changes one.
+ *
+ * Invariant: what the session refuses stays in the form, with the reason; nothing typed is lost.
+ */
+
+import { createSignal, For, type JSX, onMount, Show } from "solid-js";
+import { stepsOf, stepsText } from "@/store/breakpoints";
+import type { Store } from "@/store/store";
+import type { Breakpoint, BreakpointKind } from "@/wire/types.gen";
+import { FieldError } from "@/widgets/field_error";
+import { IconButton } from "@/widgets/icon";
+
+const KINDS: readonly {
+  readonly id: BreakpointKind;
+  readonly title: string;
+  readonly hint: string;
+}[] = [
+  { id: "node", title: "node", hint: "loss/mean" },
+  { id: "glob", title: "glob", hint: "hidden*/tanh" },
+  { id: "regex", title: "regex", hint: "hidden_[12]/.*" },
+  { id: "op", title: "op", hint: "softmax" },
+  { id: "scope", title: "scope", hint: "loss" },
+  { id: "source", title: "line", hint: "train.py:42" },
+];
+const PHASES = ["forward", "backward", "optimizer", "recompute", "other"] as const;
+const MOST_NAMES = 400;
+
+export type Wanted = Omit<Breakpoint, "id" | "enabled">;
+
+export function BreakpointForm(props: {
+  readonly store: Store;
+  /** The breakpoint to be changed; null for a new one. */
+  readonly start: Breakpoint | null;
+  /** "" when it was taken, else why not. */
+  onSave(wanted: Wanted): Promise<string>;
+  onClose(): void;
+}): JSX.Element {
+  let target!: HTMLInputElement;
+  const start = props.start;
+  const [kind, setKind] = createSignal<BreakpointKind>(start?.kind ?? "node");
+  const [when, setWhen] = createSignal(start?.when ?? "after");
+  const [condition, setCondition] = createSignal(start?.condition ?? "");
+  const [phase, setPhase] = createSignal(start?.phase ?? "");
+  const [steps, setSteps] = createSignal(start === null ? "" : stepsText(start));
+  const [hits, setHits] = createSignal(start?.hits ?? "");
+  const [log, setLog] = createSignal(start?.log ?? "");
+  const [group, setGroup] = createSignal(start?.group ?? "");
+  const [once, setOnce] = createSignal(start?.once ?? false);
+  const [more, setMore] = createSignal(start !== null);
+  const [fault, setFault] = createSignal("");
+  onMount(() => target.focus());
+  const names = () => {
+    const graph = props.store.model()?.graph;
+    const nodes = (graph?.nodes ?? []).flatMap((node) => (node ? [node] : []));
+    if (kind() === "op") return [...new Set(nodes.map((node) => node.op))];
+    if (kind() === "scope") return [...(props.store.tree()?.scopes.keys() ?? [])].filter(Boolean);
+    if (kind() === "source") {
+      return [
+        ...new Set(
+          nodes.flatMap(({ source }) =>
+            source ? [`${source.file.split(/[\\/]/).at(-1)}:${source.line}`] : [],
+          ),
+        ),
+      ];
+    }
+    return [...(graph?.byName.keys() ?? [])];
+  };
+  const save = (): void => {
+    const text = target.value.trim();
+    const range = stepsOf(steps());
+    if (text === "") target.focus();
+    else if (range === null) setFault(`“${steps()}” is no range of steps: 3, 3.., ..7 or 3..7`);
+    else {
+      const wanted = {
+        kind: kind(),
+        target: text,
+        when: when(),
+        condition: condition().trim(),
+        phase: phase(),
+        ...range,
+        hits: hits().trim(),
+        log: log().trim(),
+        once: once(),
+        group: group().trim(),
+      };
+      void props.onSave(wanted).then(setFault);
+    }
+  };
+  return (
+    <form
+      class="bp-form"
+      data-testid="breakpoint-form"
+      onKeyDown={(event) => {
+        if (event.key === "Escape") props.onClose();
+        event.stopPropagation();
+      }}
+      onInput={() => setFault("")}
+      onSubmit={(event) => {
+        event.preventDefault();
+        save();
+      }}
+    >
+      <select
+        aria-label="Kind"
+        value={kind()}
+        onChange={(event) => setKind(event.currentTarget.value as BreakpointKind)}
+      >
+        <For each={KINDS}>{(each) => <option value={each.id}>{each.title}</option>}</For>
+      </select>
+      <input
+        ref={target}
+        class="m bp-target"
+        aria-label="Where"
+        list="bp-names"
+        spellcheck={false}
+        value={start?.target ?? ""}
+        placeholder={KINDS.find((each) => each.id === kind())?.hint}
+        data-testid="breakpoint-target"
+      />
+      <datalist id="bp-names">
+        <For each={names().slice(0, MOST_NAMES)}>{(name) => <option value={name} />}</For>
+      </datalist>
+      <select
+        aria-label="When"
+        value={when()}
+        onChange={(event) => setWhen(event.currentTarget.value as "before" | "after")}
+      >
+        <option value="after">after</option>
+        <option value="before">before</option>
+      </select>
+      <input
+        class="m bp-when"
+        aria-label="Condition"
+        placeholder="isnan(value).any()"
+        spellcheck={false}
+        value={condition()}
+        data-testid="breakpoint-condition"
+        classList={{ bad: fault() !== "" }}
+        aria-invalid={fault() !== ""}
+        onInput={(event) => setCondition(event.currentTarget.value)}
+      />
+      <button
+        type="button"
+        class="btn ghost"
+        aria-expanded={more()}
+        data-testid="breakpoint-more"
+        onClick={() => setMore(!more())}
+      >
+        {more() ? "Less" : "More"}
+      </button>
+      <button type="submit" class="btn" data-testid="breakpoint-add">
+        {start === null ? "Add" : "Save"}
+      </button>
+      <IconButton small icon="close" label="Cancel" onClick={() => props.onClose()} />
+      <Show when={more()}>
+        <div class="bp-more">
+          <label>
+            Phase
+            <select
+              value={phase()}
+              onChange={(event) => setPhase(event.currentTarget.value as Breakpoint["phase"])}
+            >
+              <option value="">any</option>
+              <For each={PHASES}>{(each) => <option value={each}>{each}</option>}</For>
+            </select>
+          </label>
+          <Text label="Steps" hint="3..7" text={steps()} testid="steps" onText={setSteps} />
+          <Text label="Hits" hint="% 5" text={hits()} testid="hits" onText={setHits} />
+          <Text label="Group" hint="none" text={group()} testid="group" onText={setGroup} />
+          <label class="bp-once">
+            <input
+              type="checkbox"
+              checked={once()}
+              data-testid="breakpoint-once"
+              onChange={(event) => setOnce(event.currentTarget.checked)}
+            />
+            once
+          </label>
+          <Text
+            label="Log instead of stopping"
+            hint="loss {value} at {node}"
+            text={log()}
+            testid="log"
+            wide
+            onText={setLog}
+          />
+        </div>
+      </Show>
+      <FieldError text={fault()} condition={condition()} />
+    </form>
+  );
+}
+
+function Text(props: {
+  readonly label: string;
+  readonly hint: string;
+  readonly text: string;
+  readonly testid: string;
+  readonly wide?: boolean;
+  onText(text: string): void;
+}): JSX.Element {
+  return (
+    <label classList={{ wide: props.wide ?? false }}>
+      {props.label}
+      <input
+        class="m"
+        spellcheck={false}
+        placeholder={props.hint}
+        value={props.text}
+        data-testid={`breakpoint-${props.testid}`}
+        onInput={(event) => props.onText(event.currentTarget.value)}
+      />
+    </label>
+  );
+}
