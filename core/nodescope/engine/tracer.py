@@ -166,15 +166,15 @@ class Tracer:
                 result.edge = (next_seq(), op, inputs, attrs)
             else:
                 result.edge = None
-        said: Any = None
+        own: Any = None
         if attrs or len(live) != len(inputs):
             given = entry.given
             if given is None or given[0] != attrs or given[1] != _scalars(inputs):
-                said = plain_attrs(op, inputs, attrs)
+                own = plain_attrs(op, inputs, attrs)
         bus.emit(
             NodeFinished(
                 entry.node, live, arrays, self.step, state.thread, start - origin, end - origin,
-                said,
+                own,
             )
         )  # fmt: skip
         return result  # type: ignore[no-any-return]

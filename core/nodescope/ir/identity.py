@@ -22,15 +22,20 @@ from nodescope.ir.scopes import join
 
 
 class Entry:
-    """A key's node as it is defined now. Replaced attributes, never a replaced entry."""
+    """A key's node as it is defined now. Replaced attributes, never a replaced entry.
 
-    __slots__ = ("inputs", "node", "outputs", "values")
+    Attributes:
+        given: What the node's attributes were made of, as who defined it keeps it; None if unknown.
+    """
+
+    __slots__ = ("given", "inputs", "node", "outputs", "values")
 
     def __init__(self, node: Node, values: tuple[Value, ...]) -> None:
         self.node = node
         self.inputs = node.inputs
         self.outputs = node.outputs
         self.values = values
+        self.given: tuple[Any, ...] | None = None
 
 
 class Cursor:
@@ -132,7 +137,7 @@ class Identity:
                     inputs=inputs,
                     source=source or known.source,
                     forward=known.forward if forward is None else forward,
-                    attrs=attrs if known.graph != graph else known.attrs,
+                    attrs=attrs,
                     origin=origin,
                     graph=graph,
                 )

@@ -48,6 +48,8 @@ class Ran(NamedTuple):
     latest_only: bool = False
     keep_arrays: bool = False
     error: str = ""
+    layouts: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    attrs: dict[str, Any] | None = None
 
 
 class Noted(NamedTuple):
@@ -118,6 +120,10 @@ class Batch:
             self._outputs[seq] = item
         if item.error:
             self._add("failure", (seq, item.error))
+        if item.attrs is not None:
+            self._add("call", (seq, encode(item.attrs)))
+        for value, strides in item.layouts:
+            self._add("layout", (value, seq, shape_text(strides)))
         self._mark(seq, end_ns)
 
     def event(self, seq: int, event: Event) -> None:
@@ -174,7 +180,8 @@ class Batch:
         """
         writer, rows = self._writer, self._rows
         writer.begin()
-        for table in ("run", "source", "node", "value", "gradient", "log", "document", "failure"):
+        for table in ("run", "source", "node", "value", "gradient", "log", "document", "failure",
+                      "call", "layout"):  # fmt: skip
             writer.insert(table, rows.get(table, ()))
         for statement, parameters in self._updates:
             writer.execute(statement, parameters)

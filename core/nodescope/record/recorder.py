@@ -20,6 +20,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from nodescope.errors import RecordingError
 from nodescope.events import (
@@ -238,7 +239,8 @@ class Recorder:
             weight = _RECORD_BYTES
             with self._lock:
                 self._lost_summaries += len(event.outputs)
-        self._put(row, weight, 0, kept, False, level == "values")
+        layouts = _layouts(outputs, event.outputs) if level == "values" else ()
+        self._put(row, weight, 0, kept, False, level == "values", "", False, layouts, event.attrs)
 
     def _thrift(self, step: int) -> None:
         if self._value_steps is not None and step > self._value_steps and self.level == "values":
@@ -259,6 +261,8 @@ class Recorder:
         keep_arrays: bool = False,
         error: str = "",
         always: bool = False,
+        layouts: tuple[tuple[int, tuple[int, ...]], ...] = (),
+        attrs: dict[str, Any] | None = None,
     ) -> None:
         """Number an execution and queue it; ``row`` is a `Timed` without its seq."""
         with self._lock:
@@ -270,8 +274,11 @@ class Recorder:
             else:
                 self._queued += weight
                 self._queue.append(
-                    Ran((seq, *row), weight, flags, outputs, latest_only, keep_arrays, error)
-                )
+                    Ran(
+                        (seq, *row), weight, flags, outputs, latest_only, keep_arrays, error,
+                        layouts, attrs,
+                    )
+                )  # fmt: skip
         self._here.seq = seq
         if not self._awake:
             self._wake()
@@ -402,6 +409,19 @@ def _silence_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_silence_child)
+
+
+def _layouts(
+    values: tuple[int, ...], arrays: tuple[Array, ...]
+) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Strides of the arrays that are not in C order: the same sum over them may round otherwise."""
+    return tuple(
+        [
+            (value, array.strides)
+            for value, array in zip(values, arrays)  # noqa: B905 (as where they are copied)
+            if not array.flags.c_contiguous
+        ]
+    )
 
 
 def _print_fault(text: str) -> None:

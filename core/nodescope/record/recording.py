@@ -36,6 +36,7 @@ from nodescope.record.schema import EXECUTION, SUMMARY, spec_of, summary_of
 T = TypeVar("T")
 
 _node = msgspec.msgpack.Decoder(Node).decode
+_attrs = msgspec.msgpack.Decoder(dict[str, Any]).decode
 _argv = msgspec.json.Decoder(list[str]).decode
 # Faults of the content that a damaged file can cause.
 _FAULTS = (sqlite3.Error, msgspec.MsgspecError, ValueError, TypeError, OverflowError, IndexError)
@@ -49,6 +50,7 @@ class Recording:
         self._database = database
         self._lock = threading.Lock()
         self._blobs = BlobReader(self._all)
+        self._tables: frozenset[str] | None = None
 
     @classmethod
     def open(cls, path: str | Path) -> Recording:
@@ -274,6 +276,17 @@ class Recording:
             points = {row[0]: self._value_at(value, row) for row in summaries}
         return len(found), executions, [points.get(each.seq) for each in executions]
 
+    def calls(self, after: int = 0, until: int | None = None) -> dict[int, dict[str, Any]]:
+        """Attributes of the executions in ``(after, until]`` that differ from their nodes', by seq.
+
+        Files of earlier releases have none: there only the first execution's are known.
+        """
+        if not self._has("call"):
+            return {}
+        last = _LAST if until is None else until
+        rows = self._all("SELECT seq, attrs FROM call WHERE seq > ? AND seq <= ?", after, last)
+        return {seq: self._read(_attrs, data) for seq, data in rows}
+
     # ------------------------------------------------------------ values
 
     def latest_at(self, value_id: int, seq: int | None = None) -> ValueAt | None:
@@ -289,6 +302,13 @@ class Recording:
     def array(self, value_id: int, seq: int) -> Array | None:
         """The array that an execution wrote, read-only; None if it is not kept."""
         return self._read(self._blobs.whole, value_id, seq)
+
+    def strides(self, value_id: int, seq: int) -> tuple[int, ...] | None:
+        """How a kept array lay in memory, in bytes; None if in C order, or not known."""
+        if not self._has("layout"):
+            return None
+        rows = self._all("SELECT strides FROM layout WHERE value = ? AND seq = ?", value_id, seq)
+        return self._read(_numbers, rows[0][0]) if rows else None
 
     def array_slice(
         self,
@@ -323,6 +343,13 @@ class Recording:
 
     # ------------------------------------------------------------ asking
 
+    def _has(self, table: str) -> bool:
+        """Whether the file has a table that earlier releases do not write."""
+        if self._tables is None:
+            rows = self._all("SELECT name FROM sqlite_schema WHERE type = 'table'")
+            self._tables = frozenset(row[0] for row in rows)
+        return table in self._tables
+
     def _by_seq(self, question: str, seqs: Sequence[int]) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = []
         for start in range(0, len(seqs), 10_000):
@@ -346,6 +373,10 @@ class Recording:
             return reader(*arguments)
         except _FAULTS as error:
             raise damaged(self.path, error) from error
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(","))) if text else ()
 
 
 _LAST = (1 << 63) - 1

@@ -1,0 +1,71 @@
+"""What it takes to run a node again: attributes that change, and how arrays lay in memory."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+
+import nodescope as ns
+from nodescope.record.recording import Recording
+
+
+def test_a_scalar_that_changes_is_kept_with_its_execution(tmp_path: Path) -> None:
+    x = np.arange(3.0)
+    with ns.record(tmp_path / "r.nscope", level="summary"):
+        for i, _ in enumerate(ns.steps(range(3))):
+            t = ns.tensor(x)
+            t * 2.0
+            t * (1.0 + i)
+            np.sum(t, axis=0)
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        nodes = {row.node.id: row.node for row in recording.nodes()}
+        names = {each.seq: nodes[each.node].name for each in recording.executions()}
+        found = [(names[seq], attrs) for seq, attrs in sorted(recording.calls().items())]
+    assert found == [("multiply_1", {"x2": 2.0}), ("multiply_1", {"x2": 3.0})]
+    first = [node.attrs for node in nodes.values() if node.name == "multiply_1"]
+    assert first == [{"x2": 1.0}]
+
+
+def test_one_and_one_point_zero_differ(tmp_path: Path) -> None:
+    with ns.record(tmp_path / "r.nscope"):
+        for factor in ns.steps([1, 1.0, True]):
+            ns.tensor(np.arange(3)) * factor
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        assert [each["x2"] for each in recording.calls().values()] == [1.0, True]
+        assert [type(each["x2"]) for each in recording.calls().values()] == [float, bool]
+
+
+def test_a_redefined_node_has_the_attributes_that_it_has_now(tmp_path: Path) -> None:
+    with ns.record(tmp_path / "r.nscope"):
+        for i, _ in enumerate(ns.steps(range(2))):
+            x = ns.tensor(np.arange(3.0))
+            x * (x if i else 2.0)
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        found = [row.node for row in recording.nodes() if row.node.op == "multiply"]
+    assert [(len(each.inputs), each.attrs) for each in found] == [(1, {"x2": 2.0}), (2, {})]
+
+
+def test_strides_of_arrays_that_are_not_in_c_order(tmp_path: Path) -> None:
+    with ns.record(tmp_path / "r.nscope", level="values"):
+        x = ns.tensor(np.arange(6.0).reshape(2, 3))
+        np.transpose(x) + 1.0
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        nodes = {row.node.id: row.node for row in recording.nodes()}
+        found = {
+            nodes[each.node].op: recording.strides(nodes[each.node].outputs[0], each.seq)
+            for each in recording.executions()
+        }
+    assert found == {"tensor": None, "transpose": (8, 24), "add": (8, 24)}
+
+
+def test_a_file_of_an_earlier_release(tmp_path: Path) -> None:
+    with ns.record(tmp_path / "r.nscope", level="values"):
+        ns.tensor(np.arange(6.0).reshape(2, 3)).T * 2.0
+    database = sqlite3.connect(tmp_path / "r.nscope")
+    database.executescript("DROP TABLE call; DROP TABLE layout;")
+    database.close()
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        assert recording.calls() == {}
+        assert recording.strides(1, 1) is None
