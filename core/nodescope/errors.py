@@ -91,8 +91,16 @@ class BreakpointError(NodescopeError, ValueError):
     """A breakpoint specification that cannot be understood."""
 
 
+class EditError(NodescopeError, ValueError):
+    """A value cannot be changed that way; nothing was changed."""
+
+
 class RecordingError(NodescopeError, OSError):
     """A recording cannot be written, or a file is not a recording that this version reads."""
+
+
+class ReplayError(NodescopeError, RuntimeError):
+    """A recorded node cannot be run again; the message says which, and what is missing."""
 
 
 class ExportError(NodescopeError, RuntimeError):

@@ -182,6 +182,24 @@ class GradientReached(msgspec.Struct, frozen=True, tag=True):
     start_ns: int
 
 
+class ValueEdited(msgspec.Struct, frozen=True, tag=True):
+    """A person changed a value while the program stood still; it goes on with this one.
+
+    Attributes:
+        value: Its id.
+        array: The new elements; nobody writes to them any more.
+        seq: The execution at which the program stood.
+        how: In words.
+    """
+
+    value: int
+    array: Array
+    seq: int
+    step: int
+    how: str
+    time_ns: int
+
+
 class Logged(msgspec.Struct, frozen=True, tag=True):
     """The program, or nodescope on its behalf, wrote a line."""
 
@@ -212,6 +230,7 @@ Event = (
     | NodeFailed
     | GradientComputed
     | GradientReached
+    | ValueEdited
     | Logged
     | RunFinished
 )
@@ -230,6 +249,8 @@ class Bus:
     Attributes:
         probes: Recorder first, gate last. Replaced as a whole, never changed in place.
         starts: Whether `NodeStarted` is wanted now; the gate sets it while it may stop there.
+        edits: By thread, what values of some ids are to be from now on, if that was asked for while
+            the thread stood; who emitted the node takes it up before it goes on.
         gradients: Whether `GradientReached` is wanted now; the gate sets it, as `starts`.
         values: Whether some probe looks at arrays. Without, who runs many nodes at once may leave
             them out of `NodeFinished`, and say only when each ran.
@@ -241,6 +262,7 @@ class Bus:
 
     __slots__ = (
         "_lock",
+        "edits",
         "gradients",
         "on_fault",
         "opened",
@@ -253,6 +275,7 @@ class Bus:
     def __init__(self) -> None:
         self.probes: tuple[Probe, ...] = ()
         self.starts = False
+        self.edits: dict[int, dict[int, Array]] = {}
         self.gradients = False
         self.values = True
         self.opened: tuple[Callable[[Node], bool], ...] = ()

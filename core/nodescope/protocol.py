@@ -95,6 +95,7 @@ class Stop(msgspec.Struct, frozen=True):
         breakpoint: Id of the breakpoint that was hit, or 0.
         text: One line for a person: ``Breakpoint 1: value > 3 on loss/mean``.
         stack: The user's Python stack, innermost first.
+        edits: What was changed at this stop, in words.
     """
 
     reason: StopReason
@@ -108,6 +109,7 @@ class Stop(msgspec.Struct, frozen=True):
     breakpoint: int = 0
     text: str = ""
     stack: tuple[Frame, ...] = ()
+    edits: tuple[str, ...] = ()
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
@@ -182,6 +184,40 @@ class SetBreakpoints(msgspec.Struct, frozen=True, tag="set_breakpoints"):
     breakpoints: tuple[Breakpoint, ...]
 
 
+EditKind = Literal["set", "add", "scale", "clip", "noise", "npy"]
+
+
+class SetValue(msgspec.Struct, frozen=True, tag="set_value"):
+    """Change a value at the node at which the program stands; it goes on with the new one.
+
+    Gradients flow as if the operation had given the new value: its rule is evaluated at it.
+
+    Attributes:
+        value: Value id: an output of the node, or an input of it.
+        how: ``set`` to ``number``, ``add`` it, ``scale`` by it, ``clip`` to ``low`` and ``high``,
+            add ``noise`` (normal, of standard deviation ``number``, from ``seed``), or take the
+            elements of an array file, ``npy``.
+        index: Which elements, as NumPy writes it: ``3, :, 1:5``, or ``isnan`` for a condition on
+            the elements; ``""`` for all.
+        imaginary: The imaginary part of the number, for complex values.
+        npy: The content of a .npy file, of the shape of what it replaces.
+    """
+
+    value: int
+    how: EditKind = "set"
+    number: float = 0.0
+    index: str = ""
+    low: float | None = None
+    high: float | None = None
+    seed: int = 0
+    npy: bytes = b""
+    imaginary: float = 0.0
+
+
+class StepTwin(msgspec.Struct, frozen=True, tag="step_twin"):
+    """Run to the backward node of this forward node, or from it to its forward node."""
+
+
 Command = (
     Continue
     | Pause
@@ -193,6 +229,8 @@ Command = (
     | RunTo
     | Detach
     | SetBreakpoints
+    | SetValue
+    | StepTwin
 )
 
 

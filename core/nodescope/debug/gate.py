@@ -27,6 +27,7 @@ from nodescope.debug.breakpoints import (
     of_gradients,
 )
 from nodescope.debug.compilations import Compilations
+from nodescope.debug.edits import edited, told
 from nodescope.debug.session import armed, candidates, info_of, may_stop, meets, transition
 from nodescope.debug.stack import user_stack
 from nodescope.debug.state import (
@@ -34,6 +35,7 @@ from nodescope.debug.state import (
     BreakHere,
     Commanded,
     ControllersChanged,
+    Edited,
     GraphKnown,
     GraphSettled,
     Hold,
@@ -50,7 +52,7 @@ from nodescope.debug.state import (
     new_session,
 )
 from nodescope.debug.vocabulary import Scene
-from nodescope.errors import ConditionError
+from nodescope.errors import ConditionError, EditError
 from nodescope.events import (
     Array,
     Bus,
@@ -65,9 +67,10 @@ from nodescope.events import (
     NodeStarted,
     RunFinished,
     StepFinished,
+    ValueEdited,
 )
 from nodescope.ir.graph import Node
-from nodescope.protocol import Breakpoint, Command, SessionInfo, When
+from nodescope.protocol import Breakpoint, Command, SessionInfo, SetValue, When
 
 # How long a waiting thread sleeps at most before it looks at the clock again.
 TICK_S: Final = 0.25
@@ -348,9 +351,35 @@ class Gate:
         Raises:
             NodescopeError: It cannot be carried out; nothing has changed.
         """
+        event: Event | None = None
         with self._changed:
-            self._give(Commanded(command, self._catalog))
+            if isinstance(command, SetValue):
+                event = self._edit(command)
+            else:
+                self._give(Commanded(command, self._catalog))
+        if event is not None:
+            self._bus.emit(event)
         self._say()
+
+    def _edit(self, command: SetValue) -> Event:
+        """Change a live value, under the lock. The program's thread takes it up when it goes on."""
+        stop = self._state.stop
+        array = self._live.get(command.value)
+        if stop is None or array is None:
+            self._give(Commanded(command, self._catalog))  # says what is wrong
+            raise EditError(
+                "this value is not at the node at which the program stands",
+                hint="its inputs and outputs can be changed here",
+            )
+        found = edited(array, command)
+        maker = self._makers.get(command.value)
+        how = told(command, maker.name if maker is not None else f"value {command.value}")
+        self._give(Edited(how))
+        self._live[command.value] = found
+        self._bus.edits.setdefault(stop.thread, {})[command.value] = found
+        return ValueEdited(
+            command.value, found.copy(), stop.seq, stop.step, how, self._bus.now_ns()
+        )
 
     def controllers(self, count: int) -> None:
         """So many pages follow this run now."""

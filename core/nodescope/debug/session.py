@@ -28,6 +28,7 @@ from nodescope.debug.state import (
     BreakHere,
     Commanded,
     ControllersChanged,
+    Edited,
     Effect,
     Goal,
     GraphKnown,
@@ -60,10 +61,12 @@ from nodescope.protocol import (
     RunTo,
     SessionInfo,
     SetBreakpoints,
+    SetValue,
     StepIn,
     StepNode,
     StepOut,
     StepOver,
+    StepTwin,
     Stop,
     StopReason,
     When,
@@ -153,6 +156,11 @@ def _take(state: SessionState, given: Input) -> Result:
                 return state, ()
             stop = msgspec.structs.replace(state.stop, stack=stack)
             return msgspec.structs.replace(state, stop=stop), ()
+        case Edited(how=how):
+            if state.stop is None:
+                return state, ()
+            stop = msgspec.structs.replace(state.stop, edits=(*state.stop.edits, how))
+            return msgspec.structs.replace(state, stop=stop), (Log(f"edited: {how}"),)
         case BreakHere(text=text):
             if state.phase != "running" or not may_stop(state):
                 return state, ()
@@ -286,6 +294,8 @@ def meets(goal: Goal, node: Node, when: When, step: int, thread: int) -> bool:
         return False
     if goal.kind == "run_to":
         return when == "after" and node.name == goal.node
+    if goal.kind == "twin":
+        return when == "after" and node.forward == goal.of
     if is_leaf(node):
         return False
     if goal.kind in ("entry", "pause"):
@@ -314,6 +324,8 @@ def _goal_reason(goal: Goal, name: str) -> tuple[StopReason, str]:
             return "pause", goal.text or f"Paused at {name}"
         case "run_to":
             return "run_to", f"Ran to {name}"
+        case "twin":
+            return "run_to", f"Ran to {name}, the gradient of {goal.node}"
     return "step", f"Stepped to {name}"
 
 
@@ -348,8 +360,25 @@ def _command(state: SessionState, command: Command, catalog: Catalog) -> Result:
         return after, (*effects, *resumed)
     if stop is None:
         raise UsageError("the program is running", hint="pause it first")
-    goal = _step_goal(command, stop)
+    if isinstance(command, SetValue):
+        return state, ()  # the gate, which has the arrays, does it
+    goal = _twin(stop, catalog) if isinstance(command, StepTwin) else _step_goal(command, stop)
     return _resume(state, goal)
+
+
+def _twin(stop: Stop, catalog: Catalog) -> Goal:
+    """The backward node of a forward one; of a backward node the forward one, in the next step."""
+    node = catalog.nodes.get(stop.node)
+    if node is None or is_leaf(node):
+        raise UsageError(f"{stop.node_name} has no backward node: it only holds data")
+    if node.forward is not None:
+        forward = catalog.nodes.get(node.forward)
+        if forward is None:
+            raise UsageError(f"the forward node of {stop.node_name} is not known")
+        return Goal("run_to", node=forward.name)
+    if node.phase != "forward":
+        raise UsageError(f"{stop.node_name} belongs to phase {node.phase}: it has no twin")
+    return Goal("twin", node=node.name, of=node.id)
 
 
 def _step_goal(command: Command, stop: Stop) -> Goal:

@@ -21,7 +21,9 @@ from nodescope.protocol import (
     When,
 )
 
-GoalKind = Literal["entry", "pause", "step_node", "step_in", "outside", "shallow", "step", "run_to"]
+GoalKind = Literal[
+    "entry", "pause", "step_node", "step_in", "outside", "shallow", "step", "run_to", "twin",
+]  # fmt: skip
 
 
 class Goal(msgspec.Struct, frozen=True):
@@ -29,7 +31,8 @@ class Goal(msgspec.Struct, frozen=True):
 
     Attributes:
         kind: ``outside`` stops outside ``scope``, ``shallow`` at anything not deeper than it,
-            ``step`` in a training step later than ``step``; the others as their commands.
+            ``step`` in a training step later than ``step``, ``twin`` at the backward node of the
+            node whose id is ``of``; the others as their commands.
         thread: Only nodes of this thread count; None for any.
     """
 
@@ -39,6 +42,7 @@ class Goal(msgspec.Struct, frozen=True):
     node: str = ""
     thread: int | None = None
     text: str = ""
+    of: int = 0
 
 
 class SessionState(msgspec.Struct, frozen=True):
@@ -140,6 +144,12 @@ class Commanded(msgspec.Struct, frozen=True):
     catalog: Catalog
 
 
+class Edited(msgspec.Struct, frozen=True):
+    """A value was changed at the current stop, in words."""
+
+    how: str
+
+
 class GraphKnown(msgspec.Struct, frozen=True):
     """Nodes were met for the first time, or it is known what a compiler made of them."""
 
@@ -191,6 +201,7 @@ Input = (
     NodeReached
     | StackRead
     | Commanded
+    | Edited
     | GraphKnown
     | GraphSettled
     | BreakHere

@@ -77,6 +77,8 @@ def observed_operator(tracer: Tracer, op: Op) -> Callable[[Tensor, Any], Tensor]
                 probe.emit(event)
             except Exception as error:
                 bus.failed(probe, error)
+        if bus.edits:
+            tracer.take_edits((left, right, result), state)
         return result
 
     return operator

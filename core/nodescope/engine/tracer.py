@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -136,6 +136,9 @@ class Tracer:
         origin = bus.origin_ns
         if bus.starts and entry is not None:
             bus.emit(NodeStarted(entry.node, live, self.step, state.thread, _now() - origin))
+            if bus.edits:
+                self.take_edits(inputs, state)
+                _, live, args, _ = self._inputs(inputs)
         start = _now()
         try:
             data = op.impl(*args, **attrs) if attrs else op.impl(*args)
@@ -177,7 +180,18 @@ class Tracer:
                 own,
             )
         )  # fmt: skip
+        if bus.edits:
+            self.take_edits((*inputs, *(result if data.__class__ is tuple else (result,))), state)
         return result  # type: ignore[no-any-return]
+
+    def take_edits(self, tensors: Iterable[Any], state: State) -> None:
+        """Take up what was edited while this thread stood: these tensors are others from now on."""
+        mine = self.bus.edits.pop(state.thread, {})
+        for each in tensors if mine else ():
+            if each.__class__ is Tensor:
+                array = mine.pop(getattr(each, "_vid", 0), None)
+                if array is not None:
+                    each.data = array
 
     def operator(self, op: Op) -> Callable[[Tensor, Any], Tensor]:
         """The operator method of a binary op while this observes."""
@@ -319,6 +333,8 @@ class Tracer:
                 self._used.append(tensor)
         now = _now() - bus.origin_ns
         bus.emit(NodeFinished(entry.node, (), (tensor.data,), step, state.thread, start, now))
+        if bus.edits:
+            self.take_edits((tensor,), state)
         return vid
 
     def _cursor(self, state: State, scope: str) -> Cursor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -13,8 +13,16 @@ import numpy as np
 from nodescope.debug.gate import Gate
 from nodescope.debug.spelling import parse_breakpoint
 from nodescope.engine import tracer
-from nodescope.events import Array, Bus, Event, Logged
-from nodescope.protocol import BreakpointStatus, Continue, SessionInfo, SetBreakpoints, Stop
+from nodescope.events import Array, Bus, Event, Logged, ValueEdited
+from nodescope.protocol import (
+    BreakpointStatus,
+    Command,
+    Continue,
+    Detach,
+    SessionInfo,
+    SetBreakpoints,
+    Stop,
+)
 
 
 @dataclass
@@ -25,23 +33,43 @@ class Debugged:
     stops: list[Stop] = field(default_factory=list)
     live: list[dict[int, Array]] = field(default_factory=list)
     logged: list[str] = field(default_factory=list)
+    edits: list[ValueEdited] = field(default_factory=list)
+    faults: list[BaseException] = field(default_factory=list)
     statuses: tuple[BreakpointStatus, ...] = ()
 
     def emit(self, event: Event) -> None:
         if isinstance(event, Logged):
             self.logged.append(event.text)
+        elif isinstance(event, ValueEdited):
+            self.edits.append(event)
 
     @property
     def names(self) -> list[str]:
         return [each.node_name for each in self.stops]
 
 
+Then = Callable[[Stop, Gate], Command]
+
+
+def go_on(stop: Stop, gate: Gate) -> Command:
+    """What the controller does at a stop: here nothing but to continue."""
+    return Continue()
+
+
 @contextmanager
-def debugged(*specs: str) -> Iterator[Debugged]:
-    """Observe the engine; breakpoints as they are written."""
+def debugged(*specs: str, then: Then = go_on, entry: bool = False) -> Iterator[Debugged]:
+    """Observe the engine.
+
+    Args:
+        specs: Breakpoints as they are written.
+        then: What to do at each stop, and the command that ends it.
+        entry: Stop before the first node.
+    """
     seen = Debugged()
     news: queue.Queue[SessionInfo | None] = queue.Queue()
-    gate = Gate(seen.bus, seq_source=lambda: 0, flush=lambda: True, on_change=news.put)
+    gate = Gate(
+        seen.bus, stop_on_entry=entry, seq_source=lambda: 0, flush=lambda: True, on_change=news.put
+    )
     seen.bus.add(seen)
     seen.bus.add(gate)
     gate.controllers(1)
@@ -49,10 +77,14 @@ def debugged(*specs: str) -> Iterator[Debugged]:
 
     def follow() -> None:
         while (info := news.get()) is not None:
-            if info.stop is not None:
+            if info.stop is not None and not info.stop.edits:
                 seen.stops.append(info.stop)
                 seen.live.append({v: np.copy(a) for v, a in gate._live.items()})
-                gate.command(Continue())
+                try:
+                    gate.command(then(info.stop, gate))
+                except BaseException as error:
+                    seen.faults.append(error)
+                    gate.command(Detach())
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
@@ -64,3 +96,4 @@ def debugged(*specs: str) -> Iterator[Debugged]:
         news.put(None)
         thread.join(10)
         seen.statuses = gate.info.breakpoints
+    assert seen.faults == []

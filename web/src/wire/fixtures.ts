@@ -127,6 +127,7 @@ export function stopAt(id: number, name: string, change: Partial<Stop> = {}): St
     breakpoint: 0,
     text: "",
     stack: [],
+    edits: [],
     ...change,
   };
 }

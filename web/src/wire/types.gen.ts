@@ -149,6 +149,39 @@ export interface Breakpoint {
   readonly group: string;
 }
 
+/**
+ * Change a value at the node at which the program stands; it goes on with the new one.
+ *
+ * Gradients flow as if the operation had given the new value: its rule is evaluated at it.
+ *
+ * Attributes:
+ *     value: Value id: an output of the node, or an input of it.
+ *     how: `set` to `number`, `add` it, `scale` by it, `clip` to `low` and `high`,
+ *         add `noise` (normal, of standard deviation `number`, from `seed`), or take the
+ *         elements of an array file, `npy`.
+ *     index: Which elements, as NumPy writes it: `3, :, 1:5`, or `isnan` for a condition on
+ *         the elements; `""` for all.
+ *     imaginary: The imaginary part of the number, for complex values.
+ *     npy: The content of a .npy file, of the shape of what it replaces.
+ */
+export interface SetValue {
+  readonly type: "set_value";
+  readonly value: number;
+  readonly how?: "set" | "add" | "scale" | "clip" | "noise" | "npy";
+  readonly number?: number;
+  readonly index?: string;
+  readonly low?: number | null;
+  readonly high?: number | null;
+  readonly seed?: number;
+  readonly npy?: Uint8Array;
+  readonly imaginary?: number;
+}
+
+/** Run to the backward node of this forward node, or from it to its forward node. */
+export interface StepTwin {
+  readonly type: "step_twin";
+}
+
 /** The latest execution of every node at or before `seq`: the picture of a past moment. */
 export interface GetState {
   readonly type: "get_state";
@@ -557,6 +590,7 @@ export interface SessionInfo {
  *     breakpoint: Id of the breakpoint that was hit, or 0.
  *     text: One line for a person: `Breakpoint 1: value > 3 on loss/mean`.
  *     stack: The user's Python stack, innermost first.
+ *     edits: What was changed at this stop, in words.
  */
 export interface Stop {
   readonly reason: StopReason;
@@ -570,6 +604,7 @@ export interface Stop {
   readonly breakpoint: number;
   readonly text: string;
   readonly stack: readonly Frame[];
+  readonly edits: readonly string[];
 }
 
 /** One frame of the user's Python stack, innermost first in a list. */
@@ -642,7 +677,7 @@ export interface RunChanged {
  * Attributes:
  *     eager, compiled: Run ids.
  *     functions: In the order in which they were traced.
- *     notes: In words, what is not the same about the runs: other numbers of steps, a failure.
+ *     notes: Sentences on what is not the same about the runs: numbers of steps, a failure.
  */
 export interface Comparison {
   readonly eager: string;
@@ -915,7 +950,9 @@ export type Command =
   | NextStep
   | RunTo
   | Detach
-  | SetBreakpoints;
+  | SetBreakpoints
+  | SetValue
+  | StepTwin;
 
 export type RequestBody =
   | Initialize

@@ -334,6 +334,8 @@ class _ObservedRun:
         found._vid = entry.outputs[0]
         end = time.perf_counter_ns() - bus.origin_ns
         bus.emit(NodeFinished(entry.node, (), (array,), tracer.step, thread, start, end))
+        if bus.edits:
+            tracer.take_edits((found,), self.state)
         return found
 
     def pairs(

@@ -1,0 +1,239 @@
+"""Edits: a value of the running program, changed as a person asks.
+
+Invariant: pure; the array that is given is left as it is, and the one that comes back has its
+shape and dtype. What cannot be represented is refused, never rounded to something else in silence
+(but for the precision of floating-point numbers).
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from nodescope.errors import EditError
+from nodescope.events import Array
+from nodescope.protocol import SetValue
+from nodescope.registry import did_you_mean
+
+MAX_INDEX: Final = 200
+_CHOICES: Final[dict[str, Callable[[Array], Array]]] = {
+    "isnan": np.isnan,
+    "isinf": np.isinf,
+    "nonfinite": lambda array: ~np.isfinite(array),
+    "zero": lambda array: array == 0,
+    "negative": lambda array: array < 0,
+    "positive": lambda array: array > 0,
+}
+_INDEX_HINT: Final = "such as 3, or 0, 2:5, or :, -1; or isnan"
+
+
+def edited(array: Array, command: SetValue) -> Array:
+    """The array with some elements changed.
+
+    Raises:
+        EditError: The index points nowhere, the number does not fit the dtype, or the file's array
+            has another shape.
+    """
+    if array.dtype.kind not in "biufc":
+        raise EditError(f"values of dtype {array.dtype} cannot be edited")
+    place = index_of(command.index, array)
+    result = np.array(array)  # of the same layout
+    part = np.asarray(result[place])
+    with np.errstate(all="ignore"):
+        result[place] = _new(part, command)
+    return result
+
+
+def number_of(command: SetValue) -> float | complex:
+    """The number of a command."""
+    return complex(command.number, command.imaginary) if command.imaginary else command.number
+
+
+def told(command: SetValue, name: str) -> str:
+    """What was done, in words: ``net/tanh[3] set to 0``."""
+    where = f"{name}[{command.index}]" if command.index.strip() else name
+    match command.how:
+        case "set":
+            return f"{where} set to {number_of(command):g}"
+        case "add":
+            return f"{where} plus {number_of(command):g}"
+        case "scale":
+            return f"{where} times {number_of(command):g}"
+        case "clip":
+            return f"{where} clipped to {_bound(command.low)}..{_bound(command.high)}"
+        case "noise":
+            return f"{where} with noise of {number_of(command):g}, seed {command.seed}"
+        case "npy":
+            return f"{where} from a file"
+
+
+def _bound(number: float | None) -> str:
+    return "" if number is None else f"{number:g}"
+
+
+def _new(part: Array, command: SetValue) -> Any:
+    """The new elements, exactly as they will be stored."""
+    dtype, number = part.dtype, number_of(command)
+    match command.how:
+        case "set":
+            return _fitting(number, dtype)
+        case "add":
+            _arithmetic(dtype, "added to")
+            return _checked(part + _fitting(number, dtype), dtype)
+        case "scale":
+            _arithmetic(dtype, "scaled")
+            if dtype.kind in "iu":
+                return _whole(part.astype(np.float64) * _real(number), dtype)
+            return part * _fitting(number, dtype)
+        case "clip":
+            _ordered(dtype)
+            low, high = command.low, command.high
+            if low is None and high is None:
+                raise EditError("clip needs a lower or an upper bound")
+            if low is not None and high is not None and low > high:
+                raise EditError(f"the bounds {low:g} and {high:g} are the wrong way round")
+            bounds = [None if each is None else _fitting(each, dtype) for each in (low, high)]
+            return np.clip(part, *bounds)
+        case "noise":
+            if dtype.kind not in "fc":
+                raise EditError(f"noise is for floating-point values, not {dtype}")
+            spread = _real(number)
+            if not spread >= 0:
+                raise EditError(f"the standard deviation {spread:g} is not positive")
+            drawn: Array = np.asarray(
+                np.random.default_rng(command.seed).normal(0.0, spread, part.shape)
+            )
+            return part + drawn.astype(dtype)
+        case "npy":
+            return _loaded(command.npy, part)
+
+
+def _arithmetic(dtype: np.dtype[Any], what: str) -> None:
+    if dtype.kind == "b":
+        raise EditError(f"truth values cannot be {what}", hint="set them")
+
+
+def _ordered(dtype: np.dtype[Any]) -> None:
+    if dtype.kind in "bc":
+        raise EditError(f"values of dtype {dtype} have no order to be clipped by")
+
+
+def _real(number: Any) -> float:
+    if isinstance(number, complex):
+        raise EditError(f"{number} is not real")
+    return float(number)
+
+
+def _fitting(number: Any, dtype: np.dtype[Any]) -> Any:
+    """The number in a dtype, if that can hold it."""
+    if dtype.kind == "b":
+        if number not in (0, 1):
+            raise EditError(f"{number:g} is no truth value", hint="0 or 1")
+        return np.bool_(number)
+    if isinstance(number, complex) and dtype.kind != "c":
+        raise EditError(f"{number} does not fit into {dtype}")
+    if dtype.kind in "iu":
+        if float(number) != number or not float(number).is_integer():
+            raise EditError(f"{number:g} is no whole number, as {dtype} needs it")
+        limits = np.iinfo(dtype)
+        if not limits.min <= int(number) <= limits.max:
+            raise EditError(f"{number:g} does not fit into {dtype}, {limits.min} to {limits.max}")
+        return dtype.type(int(number))
+    with np.errstate(all="ignore"):
+        found = dtype.type(number)
+    if np.isinf(found) and not np.isinf(complex(number)):
+        raise EditError(f"{number:g} does not fit into {dtype}, at most {np.finfo(dtype).max:g}")
+    return found
+
+
+def _checked(found: Array, dtype: np.dtype[Any]) -> Array:
+    return found if found.dtype == dtype else found.astype(dtype)
+
+
+def _whole(found: Array, dtype: np.dtype[Any]) -> Array:
+    limits = np.iinfo(dtype)
+    if (
+        not np.isfinite(found).all()
+        or found.min(initial=0) < limits.min
+        or (found.max(initial=0) > limits.max)
+    ):
+        raise EditError(f"the result does not fit into {dtype}")
+    if (found != np.trunc(found)).any():
+        raise EditError(f"the result has fractions, which {dtype} cannot hold")
+    return found.astype(dtype)
+
+
+def _loaded(content: bytes, part: Array) -> Array:
+    try:
+        found = np.load(io.BytesIO(content), allow_pickle=False)
+    except (ValueError, EOFError, OSError, MemoryError) as error:
+        raise EditError(f"the file is no .npy array: {error}") from None
+    if not isinstance(found, np.ndarray):
+        raise EditError("the file holds several arrays", hint="save one with np.save")
+    if found.shape != part.shape:
+        raise EditError(f"the file's array has shape {found.shape}, what it replaces {part.shape}")
+    if not np.can_cast(found.dtype, part.dtype, "same_kind"):
+        raise EditError(f"the file's {found.dtype} does not go into {part.dtype}",
+                        hint=f"save it with .astype({part.dtype.name!r})")  # fmt: skip
+    result = found.astype(part.dtype)
+    if found.dtype.kind in "iu" and (result != found).any():
+        raise EditError(f"numbers of the file do not fit into {part.dtype}")
+    return result
+
+
+def index_of(text: str, array: Array) -> Any:
+    """What an index means for an array: basic indices, or the mask of a condition.
+
+    Raises:
+        EditError: It is no index, or it points outside.
+    """
+    text = text.strip()
+    if not text:
+        return ...
+    if len(text) > MAX_INDEX:
+        raise EditError(f"the index is longer than {MAX_INDEX} characters")
+    if text.isidentifier():
+        if text not in _CHOICES:
+            near = did_you_mean(text, _CHOICES) or f"known are {', '.join(_CHOICES)}"
+            raise EditError(f"no choice of elements is named {text!r}", hint=near)
+        if array.dtype.kind == "c" and text in ("negative", "positive"):
+            raise EditError(f"complex numbers are not {text}")
+        return _CHOICES[text](array)
+    try:
+        tree = ast.parse(f"x[{text}]", mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise EditError(f"{text!r} is no index", hint=_INDEX_HINT) from None
+    if not isinstance(tree, ast.Subscript) or not isinstance(tree.value, ast.Name):
+        raise EditError(f"{text!r} is no index", hint=_INDEX_HINT)
+    parts = tree.slice.elts if isinstance(tree.slice, ast.Tuple) else [tree.slice]
+    place = tuple(_part(each, text) for each in parts)
+    try:
+        array[place]
+    except IndexError:
+        raise EditError(f"[{text}] points outside of shape {array.shape}") from None
+    return place
+
+
+def _part(node: ast.expr, text: str) -> Any:
+    if isinstance(node, ast.Slice):
+        parts = [None if each is None else _number(each, text)
+                 for each in (node.lower, node.upper, node.step)]  # fmt: skip
+        if parts[2] == 0:
+            raise EditError("the step of a slice is not 0")
+        return slice(*parts)
+    if isinstance(node, ast.Constant) and node.value is Ellipsis:
+        return ...
+    return _number(node, text)
+
+
+def _number(node: ast.expr, text: str) -> int:
+    match node:
+        case ast.Constant(value=int(number)) if not isinstance(number, bool):
+            return number
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(number))):
+            return -number
+    raise EditError(f"{text!r} is no index", hint=_INDEX_HINT)
