@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 import nodescope as ns
+from nodescope.engine import modes
+from nodescope.engine.building import Builder
+from nodescope.engine.control.body import cast_value, finished, run_body
+from nodescope.engine.control.derivative import pullback
+from nodescope.engine.tensor import make
 from nodescope.engine.trees import flatten
 from nodescope.errors import GradientError, ShapeError, TraceError, UsageError
+from nodescope.ir.graph import TensorSpec
 from tests.core.engine.static import recorded
 
 X = np.random.default_rng(1).standard_normal((5, 3))
@@ -253,3 +260,17 @@ def test_backward_inside_a_body_is_refused() -> None:
 
     with pytest.raises(UsageError, match="return gradients from the body"):
         recorded(f, X)
+
+
+def test_the_derivative_of_a_body_that_gives_out_a_constant_of_its_own() -> None:
+    builder = Builder("static")
+    with modes.building(builder):
+        x = builder.placeholder(TensorSpec((3,), "float64"), "x")
+        ends = [builder.value_of(each) for each in (x * 2.0, make(np.ones(3), kind="constant"))]
+        body = finished(builder, ends)
+    body = msgspec.structs.replace(body, inputs=(cast_value(x.data),))
+    found = pullback(body, (True,))
+    assert {*found.forward.outputs} <= {each.id for each in found.forward.values}
+    assert [each.tolist() for each in run_body(found.forward, [np.full(3, 4.0)])] == [
+        [8.0] * 3, [1.0] * 3
+    ]  # fmt: skip

@@ -60,6 +60,8 @@ class _Recorded:
         ]
         self.outputs = evaluate(graph, self.inputs)
         self.smooth = tuple(i for i, each in enumerate(self.outputs) if each.dtype.kind in SMOOTH)
+        # Before the border: what is given out as it is, such as a constant, is the body's.
+        self.ends = [builder.value_of(each) for each in self.outputs]
         self.border = len(builder.nodes)
         roots = [self.outputs[i] for i in self.smooth]
         self.cts = [builder.placeholder(spec_of(each), "cotangent") for each in roots]
@@ -85,7 +87,6 @@ def pullback(graph: Graph, wanted: Sequence[bool]) -> Pullback:
     with modes.building(builder):
         both = _Recorded(builder, graph, wanted)
         results = [builder.value_of(both.cotangent(i)) for i in both.reached]
-        ends = [builder.value_of(each) for each in both.outputs]
     whole = finished(builder, results)
     ahead, behind = whole.nodes[: both.border], whole.nodes[both.border :]
     ours = {value for node in ahead for value in node.outputs}
@@ -94,7 +95,7 @@ def pullback(graph: Graph, wanted: Sequence[bool]) -> Pullback:
     forward = msgspec.structs.replace(
         whole,
         inputs=tuple(_ids(both.inputs)),
-        outputs=tuple(ends),
+        outputs=tuple(both.ends),
         nodes=ahead,
         values=tuple(each for each in whole.values if each.id in ours),
         constants=tuple(each for each in whole.constants if each in ours),
