@@ -49,6 +49,7 @@ def check(function: Callable[..., Any], *inputs: Any, passes: Any = ()) -> Numpy
         found = fast.run(inputs)
         assert len(found) == len(expected)
         for one, other in zip(found, expected, strict=True):
+            assert isinstance(one, np.ndarray)
             assert same(one, other), fast.source
     return fast  # type: ignore[no-any-return]
 
@@ -329,3 +330,11 @@ def test_whole_numbers_beyond_what_a_dtype_holds() -> None:
         expected = (lambda x: x / 2**100 + 1.0)(ns.tensor(x)).numpy()
         for _ in range(2):
             np.testing.assert_array_equal(f(ns.tensor(x)).numpy(), expected)
+
+
+def test_a_carry_that_is_a_columns_number_is_given_out_as_an_array() -> None:
+    def function(start: Any, x: Any) -> Any:
+        return ns.scan(lambda c, each: (each, c * 2.0), start, x)
+
+    for length in (2, 5, 300):
+        check(function, normal(), normal(length))

@@ -57,7 +57,9 @@ def write_loop(w: Writer, loop: Loop, base: int) -> None:
         if value in w.names:
             w.line(f"copyto({w.names[value]}, {name})")
         else:
-            w.line(f'{w.new(value)} = {name}.copy(order="K")')
+            # A row of one dimension's elements is a number, and no array.
+            kept = f'{name}.copy(order="K")' if value.shape else f"np.array({name})"
+            w.line(f"{w.new(value)} = {kept}")
 
 
 def _stack(w: Writer, value: Value) -> str:

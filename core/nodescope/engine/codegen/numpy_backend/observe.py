@@ -308,7 +308,7 @@ class Recorder:
             for v, e in zip(body.outputs[carries:], loop.results, strict=True)
         ]
         if not self._loops and not loop.unsure and length * len(plan.calls) >= _LONG:
-            loop.finals = tuple(self.value(each) for each in second[:carries])
+            loop.finals = tuple(map(self.value, as_arrays(tuple(second[:carries]))))
             loop.stacks = tuple(self.value(each) for each in stacks)
             self._run_loop(loop)
             self._steps.append(loop)
@@ -321,7 +321,7 @@ class Recorder:
                 now = run((*now[:carries], *rows(i), *outside))
             for stack, row in zip(stacks, now[carries:], strict=True):
                 stack[i] = row
-        loop.finals = tuple(self.value(each) for each in now[:carries])
+        loop.finals = tuple(map(self.value, as_arrays(tuple(now[:carries]))))
         loop.stacks = tuple(self.value(each) for each in stacks)
         self._steps.append(loop)
         return (*loop.finals, *loop.stacks)
