@@ -7,7 +7,7 @@ either untouched or said not to be known.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -18,8 +18,10 @@ from nodescope.ir.graph import Graph, Node
 from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Array
 from nodescope.passes import Rule, graph_pass
+from nodescope.passes.dce import eliminate_dead
 from nodescope.passes.draft import Draft
-from nodescope.passes.pipeline import lower, settled
+from nodescope.passes.own import roots_of
+from nodescope.passes.pipeline import settled
 
 _replace = msgspec.structs.replace
 _BODIES: Final = {"scan": ("body",), "while_loop": ("condition", "body"),
@@ -37,6 +39,7 @@ _ROUNDS: Final = 3
         Rule("inside", "the exact passes, in a body"),
         Rule("hoisted", "what each iteration of a scan computes alike is computed before it"),
         Rule("unused_input", "what a body is handed and does not use"),
+        Rule("unused", "what was made for such inputs"),
     ),
 )
 def improve_bodies(draft: Draft) -> None:
@@ -47,6 +50,8 @@ def improve_bodies(draft: Draft) -> None:
             if node.op == "scan" and node.attrs["length"] > 1:
                 _hoist(draft, node.id)
             _prune(draft, node.id)
+    if any(each.rule == "unused_input" for each in draft.rewrites) and "dce" in draft.chosen:
+        eliminate_dead(draft)
 
 
 # The passes inside
@@ -57,8 +62,9 @@ def _inside(draft: Draft, node_id: int) -> None:
     found: dict[str, Any] = {}
     said: list[str] = []
     for name in _BODIES[node.op]:
-        graph, rules = _lowered(draft, node.attrs[name])
-        if graph is not node.attrs[name]:
+        body: Graph = node.attrs[name]
+        graph, rules = _lowered(draft, body, _copied(node, name))
+        if graph is not body:
             found[name] = graph
             said.append(f"{len(rules)} in its {name}: {', '.join(sorted(set(rules)))}")
     if found:
@@ -66,17 +72,22 @@ def _inside(draft: Draft, node_id: int) -> None:
         draft.rewrite("inside", "rewritten", [now], [now], note="; ".join(said))
 
 
-def _lowered(draft: Draft, graph: Graph) -> tuple[Graph, list[str]]:
+def _lowered(draft: Draft, graph: Graph, copied: Iterable[int]) -> tuple[Graph, list[str]]:
     """A body after the passes, with the rules that fired; the same object if none did."""
     chosen: list[str] = [each for each in _INSIDE if each in draft.chosen]
-    now, arrays, done = settled(graph, elements_of(graph), chosen, draft.options, _ROUNDS)
-    if any(node.op in _BODIES for node in now.nodes):
-        last: list[str] = [each for each in _LAST if each in draft.chosen]
-        found = lower(now, arrays, last, draft.options)
-        if found.rewrites:
-            now, arrays, done = found.graph, dict(found.arrays), [*done, *found.rewrites]
+    last: list[str] = [each for each in _LAST if each in draft.chosen]
+    now, arrays, done = settled(
+        graph, elements_of(graph), chosen, last, draft.options, _ROUNDS, copied
+    )
     rules = [f"{each.pass_name}/{each.rule}" for each in done]
     return (_body(graph, now, arrays), rules) if rules else (graph, [])
+
+
+def _copied(node: Node, name: str) -> Iterable[int]:
+    """Positions of a body's results that are only read: rows of stacks, and conditions."""
+    if name == "condition":
+        return (0,)
+    return range(node.attrs["carries"], len(node.outputs)) if node.op == "scan" else ()
 
 
 def elements_of(graph: Graph) -> dict[int, Array]:
@@ -112,7 +123,7 @@ def _hoist(draft: Draft, node_id: int) -> None:
     first = node.attrs["carries"] + node.attrs["columns"]
     outside = dict(zip(body.inputs[first:], node.inputs[first:], strict=True))
     constants = elements_of(body)
-    moved = _same_each_time(draft, body, {*outside, *constants})
+    moved = _same_each_time(draft, body, node.attrs["carries"], {*outside, *constants})
     if not moved:
         return
     stays = [each for each in body.nodes if each.id not in moved]
@@ -150,10 +161,14 @@ def _hoist(draft: Draft, node_id: int) -> None:
     draft.rewrite("hoisted", "rewritten", [now], [now, *made], note=f"{names} of its body")
 
 
-def _same_each_time(draft: Draft, body: Graph, known: set[int]) -> dict[int, Node]:
+def _same_each_time(draft: Draft, body: Graph, carries: int, known: set[int]) -> dict[int, Node]:
     """Nodes of a body that compute the same in each iteration, by id."""
     found: dict[int, Node] = {}
+    makers = {value: node for node in body.nodes for value in node.outputs}
+    ends = {v for each in body.outputs[:carries] for v in roots_of(makers.get, each)}
     for node in body.nodes:
+        if not ends.isdisjoint(node.outputs):
+            continue  # who gets the last carry may write to it: it is no one else's memory
         if node.family in ("leaf", "control", "update") or not draft.is_pure(node):
             continue
         if node.control_inputs or len(node.outputs) != 1 or not node.inputs:

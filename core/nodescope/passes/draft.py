@@ -45,6 +45,8 @@ class Draft:
         outputs: Value ids that are given out, by position.
         rewrites: What has been changed so far.
         known: What passes found out, by kind; it holds for the graph as it is when a pass begins.
+        inside: Whether this is a body, whose constants are kept as elements in C order.
+        copied: Positions of outputs whose memory nobody sees, as each is copied where it goes.
     """
 
     def __init__(
@@ -65,6 +67,8 @@ class Draft:
         self.notes: list[str] = []
         self.apart: list[Unfused] = []
         self.known: dict[type, Any] = {}
+        self.inside = False
+        self.copied: frozenset[int] = frozenset()
         self._arrays = dict(arrays)
         self._values = {each.id: each for each in graph.values}
         self._nodes = {node.id: node for node in graph.nodes}

@@ -84,6 +84,8 @@ def _fold(draft: Draft, node: Node) -> None:
     specs = [TensorSpec(each.shape, each.dtype.name) for each in arrays]
     if specs != [draft.spec(each) for each in node.outputs]:
         return
+    if draft.inside and not all(each.flags.c_contiguous for each in arrays):
+        return  # products of it would round otherwise
     _stand_for(draft, "constant", node, arrays)
 
 

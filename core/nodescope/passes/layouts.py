@@ -128,19 +128,29 @@ class Layouts:
         other: dict[int, Kind] = {value: kind}
         waiting, seen = [value], 0
         while waiting:
-            for node in self._draft.users(waiting.pop()):
+            now = waiting.pop()
+            if self._goes_on(now):
+                return False
+            for node in self._draft.users(now):
                 seen += 1
                 if seen > _MOST or not _indifferent(self._draft, node):
                     return False
                 for each in node.outputs:
-                    now = self._made(node, each, other)
-                    if each in other or (now == self.of(each) == "rows"):
+                    lies = self._made(node, each, other)
+                    if each in other or (lies == self.of(each) == "rows"):
                         continue
-                    other[each] = now
+                    other[each] = lies
                     waiting.append(each)
         self._known.update(other)
         self._draft.known.pop(Layouts, None)  # no longer what the next pass finds
         return True
+
+    def _goes_on(self, value: int) -> bool:
+        """Whether a body gives the value out as it lies, to its next iteration or to others."""
+        draft = self._draft
+        return draft.inside and any(
+            each == value and i not in draft.copied for i, each in enumerate(draft.outputs)
+        )
 
     def _now(self, value: int, other: Mapping[int, Kind]) -> Kind:
         return other[value] if value in other else self.of(value)

@@ -9,10 +9,12 @@ result and an input or constant.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
-from nodescope.ir.graph import Node
+from nodescope.ir.graph import Graph, Node
 from nodescope.passes import Rule, graph_pass
 from nodescope.passes.draft import Draft
 from nodescope.passes.layouts import Layouts, layouts_of
@@ -32,7 +34,39 @@ _VIEWS: Final = frozenset(
     ]
 )
 _LEAVES: Final = frozenset(["placeholder", "parameter", "tensor", "constant", "read"])
-Chain = tuple[int, tuple[Any, ...]]
+
+
+Inner = tuple[int, int, Any]
+"""A value of a body: the id of the node, the number of the body, and the value in it."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Where a value's memory comes from.
+
+    Attributes:
+        root: The value whose memory it may be.
+        steps: The views on the way.
+        more: Of what a loop or branch gives: where else it may come from, through its bodies.
+        inside: Values of those bodies whose memory it may be, each with its node and body.
+    """
+
+    root: int
+    steps: tuple[Any, ...]
+    more: tuple[Chain, ...] = ()
+    inside: frozenset[Inner] = frozenset()
+
+    @functools.cached_property
+    def roots(self) -> frozenset[int | Inner]:
+        """Every value whose memory it may be."""
+        found: frozenset[int | Inner] = frozenset((self.root, *self.inside))
+        return found.union(*(each.roots for each in self.more))
+
+    @functools.cached_property
+    def loose(self) -> bool:
+        """Whether what looks like a view may be memory of its own."""
+        here = any(op in ("reshape", "real", "assign") for op, _ in self.steps)
+        return here or any(each.loose for each in self.more)
 
 
 @graph_pass(
@@ -52,26 +86,30 @@ def own_results(draft: Draft) -> None:
     before = [_chain(made.get, each) for each in draft.traced.outputs]
     now = [_chain(draft.producer, each) for each in draft.outputs]
     layouts = layouts_of(draft)
-    taken: dict[int, list[int]] = {}
-    for position, (root, _) in enumerate(now):
+    taken: list[int] = []
+    for position, chain in enumerate(now):
+        if position in draft.copied:
+            continue
         # A chain that no pass touched shares what it shared before, copies on its way included.
-        touched = before[position] != now[position]
-        loose = _may_copy(before[position][1])
-        leaf = draft.producer(root)
-        if touched and not is_own(leaf):
-            first = made.get(before[position][0])
-            if loose or is_own(first):
-                _copy(draft, layouts, "of_leaf", position)
-                continue
-        others = taken.setdefault(root, [])
+        then, touched = before[position], before[position] != chain
+        leaf = any(is_leafs(draft.producer, each) for each in chain.roots)
+        if touched and leaf and (then.loose or is_own(made.get(then.root))):
+            _copy(draft, layouts, "of_leaf", position)
+            continue
+        others = [each for each in taken if not chain.roots.isdisjoint(now[each].roots)]
         if any(
-            before[each][0] != before[position][0]
-            or ((touched or before[each] != now[each]) and (loose or _may_copy(before[each][1])))
+            then.roots.isdisjoint(before[each].roots)
+            or ((touched or before[each] != now[each]) and (_unsure(then) or _unsure(before[each])))
             for each in others
         ):
             _copy(draft, layouts, "of_result", position)
         else:
-            others.append(position)
+            taken.append(position)
+
+
+def _unsure(chain: Chain) -> bool:
+    """Whether it depends on values, or layouts, whose memory it is."""
+    return chain.loose or bool(chain.more)
 
 
 def _changed(draft: Draft) -> bool:
@@ -88,16 +126,68 @@ def _chain(producer: Callable[[int], Node | None], value: int) -> Chain:
             break
         steps.append((node.op, repr(node.attrs)))
         value = source
-    return value, tuple(steps)
+    if node is None or node.family != "control":
+        return Chain(value, tuple(steps))
+    return Chain(value, tuple(steps), *_through(producer, node, value))
 
 
-def root_of(producer: Callable[[int], Node | None], value: int) -> int:
-    """The value whose memory a value may be.
+def _through(
+    producer: Callable[[int], Node | None], node: Node, value: int
+) -> tuple[tuple[Chain, ...], frozenset[Inner]]:
+    """What may come out as one of the results of a loop or branch.
+
+    Returns:
+        The chains of such inputs, and such values of its bodies.
+    """
+    at, attrs = node.outputs.index(value), node.attrs
+    carries, given = attrs.get("carries", 0), 1 if node.op == "cond" else 0
+    if node.op == "scan" and at >= carries:
+        return (), frozenset()  # rows of stacks are copied
+    bodies: list[Graph] = [attrs[name] for name in ("then", "otherwise") if name in attrs]
+    bodies = [attrs["body"]] if carries and attrs.get("length", 1) else bodies
+    makers = [{v: n for n in each.nodes for v in n.outputs} for each in bodies]
+    found: dict[int, tuple[Any, ...]] = {}
+    inside: set[Inner] = set()
+    if (carries and node.op != "scan") or not bodies:
+        found[at] = ()  # not one iteration
+    waiting, seen = [at], {at}
+    while waiting:
+        end = waiting.pop()
+        for number, (body, made) in enumerate(zip(bodies, makers, strict=True)):
+            inner = _chain(made.get, body.outputs[end])
+            inside.update((node.id, number, each) for each in inner.roots - {*body.inputs})
+            for position, each in enumerate(body.inputs):
+                if each not in inner.roots:
+                    continue
+                found.setdefault(position, _steps(inner))
+                if position < carries and position not in seen:
+                    seen.add(position)
+                    waiting.append(position)
+    chains = []
+    for position, steps in sorted(found.items()):
+        outer = _chain(producer, node.inputs[given + position])
+        chains.append(Chain(outer.root, (*steps, *outer.steps), outer.more, outer.inside))
+    return tuple(chains), frozenset(inside)
+
+
+def _steps(chain: Chain) -> tuple[Any, ...]:
+    """All steps of a chain that anything may have taken."""
+    return (*chain.steps, *(step for each in chain.more for step in _steps(each)))
+
+
+def roots_of(producer: Callable[[int], Node | None], value: int) -> frozenset[int | Inner]:
+    """The values whose memory a value may be: of the graph by id, of bodies in it as `Inner`.
 
     Args:
         producer: Of a value: the node that makes it, None for what is fed.
+        value: Its id.
     """
-    return _chain(producer, value)[0]
+    return _chain(producer, value).roots
+
+
+def is_leafs(producer: Callable[[int], Node | None], root: int | Inner) -> bool:
+    """Whether one of a value's roots is an input's or a constant's memory."""
+    return isinstance(root, int) and not is_own(producer(root))
 
 
 def is_own(node: Node | None) -> bool:
@@ -111,11 +201,6 @@ def _viewed(node: Node) -> int | None:
     if node.op == "assign":  # gives the new array itself, unless it is of another dtype
         return node.inputs[-1] if node.inputs else None
     return None
-
-
-def _may_copy(steps: tuple[Any, ...]) -> bool:
-    """Whether what looks like a view may be memory of its own."""
-    return any(op in ("reshape", "real", "assign") for op, _ in steps)
 
 
 def _copy(draft: Draft, layouts: Layouts, rule: str, position: int) -> None:

@@ -147,10 +147,21 @@ def settled(
     graph: Graph,
     arrays: Mapping[int, Array],
     names: Sequence[str],
+    last: Sequence[str],
     options: Options,
     rounds: int,
+    copied: Iterable[int] = (),
 ) -> tuple[Graph, dict[int, Array], list[Rewrite]]:
-    """Run passes over a body up to so many times, as long as they find something.
+    """Run passes over a body up to so many times, as long as they find something; then others once.
+
+    Args:
+        graph: The body.
+        arrays: Its constants by value id.
+        names: Of the passes that run as long as they find something.
+        last: Of those that run once after them, if there are any changes or bodies in it.
+        options: What is asked of them.
+        rounds: How many times at most.
+        copied: See `Draft.copied`.
 
     Returns:
         The graph, the same object if nothing was changed; its constants; and all changes.
@@ -160,10 +171,15 @@ def settled(
     """
     _verified(graph, graph, "before the first pass")
     first = 1 + max((*_ids(graph), *(each.id for each in graph.values), 0))
-    draft = Draft(graph, arrays, itertools.count(first).__next__, "", options, graph, names)
+    draft = Draft(
+        graph, arrays, itertools.count(first).__next__, "", options, graph, (*names, *last)
+    )
+    draft.inside, draft.copied = True, frozenset(copied)
     stages: list[Stage] = []
     chosen = [passes.get(each) for each in names]
     now, constants = _rounds(chosen, draft, graph, dict(arrays), stages, rounds, every=True)
+    for each in last:
+        now, constants = _apply(passes.get(each), draft, now, stages)
     return now, constants, [each for stage in stages for each in stage.rewrites]
 
 

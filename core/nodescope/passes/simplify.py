@@ -143,7 +143,9 @@ def _try(
     if match.inner and after == _inner_term(rule):
         value = match.inner[-1].outputs[0]
     if isinstance(value, int):
-        if rule.exact and not lies_alike(draft, layouts, node, value):
+        kept = layouts.of(value) == "dense" and _of_one(draft, node, match.inner)
+        kept = kept and _ufuncs(node.op)  # on the way there and back, too
+        if rule.exact and not kept and not lies_alike(draft, layouts, node, value):
             return False
         replace(draft, rule.name, node, value)
         return True

@@ -55,3 +55,26 @@ def test_tensors_that_the_function_makes_are_made_on_each_call() -> None:
         zeros, numbers, _ = f(ns.tensor(np.ones(2)))
         assert (zeros.tolist(), numbers.tolist()) == ([0.0, 0.0], [1.0, 2.0])
         zeros[0] = numbers[0] = 9.0
+
+
+@pytest.mark.parametrize("backend", ["numpy", "plain", "c"])
+@pytest.mark.parametrize("how", ["cond", "while_loop", "scan"])
+def test_state_that_comes_through_a_loop_has_memory_of_its_own(how: str, backend: str) -> None:
+    p = ns.parameter(np.zeros(3), name="p")
+
+    @ns.compile(backend=backend)
+    def step(x: Any, flag: Any) -> Any:
+        if how == "cond":
+            y = ns.cond(flag, lambda a: a * 2.0, lambda a: a, x)
+        elif how == "while_loop":
+            y = ns.while_loop(lambda c: np.sum(c) < 0, lambda c: c + 1.0, x)
+        else:
+            y = ns.scan(lambda c, _: (c, None), x, None, length=2)[0]
+        ns.assign(p, y)
+        return np.sum(y)
+
+    for _ in range(2):
+        x = ns.tensor(np.ones(3))
+        step(x, ns.tensor(np.array(False)))
+        x[0] = 7.0
+        assert p.numpy().tolist() == [1.0, 1.0, 1.0]

@@ -135,7 +135,7 @@ def test_bodies_are_simplified_and_what_iterations_share_is_hoisted():
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_branches_and_loops_are_simplified(sign):
     def function(x):
-        y = ns.cond(np.sum(x) > 0, lambda a: np.negative(-a), lambda a: a * 2.0, x)
+        y = ns.cond(np.sum(x) > 0, lambda a: np.negative(-(a + 1.0)), np.exp, x)
         return ns.while_loop(lambda c: np.sum(c) < 100, lambda c: np.negative(-(c + 3.0)), y)
 
     found = check(function, [sign * np.ones((2, 3))])

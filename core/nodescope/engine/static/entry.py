@@ -30,7 +30,7 @@ from nodescope.engine.trees import unflatten
 from nodescope.errors import BoundsError, NodescopeError
 from nodescope.ir.graph import Graph
 from nodescope.ops.calls import Scalar
-from nodescope.passes.own import is_own, root_of
+from nodescope.passes.own import is_leafs, roots_of
 
 _new = Tensor.__new__
 _ndarray = np.ndarray
@@ -452,10 +452,12 @@ def _shared(plan: Plan, written: Sequence[int]) -> frozenset[int]:
     not change an argument, a result, or what a derivative will need.
     """
     made = {value: node for node in plan.graph.nodes for value in node.outputs}
-    held = Counter(root_of(made.get, each) for each in plan.outputs)
-    roots = [root_of(made.get, each) for each in written]
+    held = Counter(root for each in plan.outputs for root in roots_of(made.get, each))
     return frozenset(
-        i for i, each in enumerate(roots) if held[each] > 1 or not is_own(made.get(each))
+        i
+        for i, each in enumerate(written)
+        for root in roots_of(made.get, each)
+        if held[root] > 1 or is_leafs(made.get, root)
     )
 
 

@@ -1,0 +1,124 @@
+"""The pass `bodies`: what changes inside of loops and branches is seen by nobody around them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.engine.tensor import make
+from nodescope.ir.graph import Graph
+from nodescope.passes.pipeline import Options, settled
+from tests.core.passes.checking import check, nasty, ops_of, rules
+
+X = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32) * 30
+
+
+def depths(graph, depth=0):
+    """Ops of all bodies, each with how deep it stands."""
+    found = []
+    for node in graph.nodes:
+        if depth and node.family != "leaf":
+            found.append((depth, node.op))
+        for each in node.attrs.values():
+            if isinstance(each, Graph):
+                found += depths(each, depth + 1)
+    return found
+
+
+def test_bodies_in_bodies_are_simplified_to_the_last():
+    def twice_negative(c):
+        return np.negative(-(c + 1.0))
+
+    def function(x):
+        def inner(c, _):
+            c = ns.cond(np.sum(c) > 0, twice_negative, np.exp, c)
+            return twice_negative(c), None
+
+        def outer(c, row):
+            return ns.scan(inner, c + row, None, length=2)[0], twice_negative(c)
+
+        return ns.scan(outer, x[0], x)
+
+    found = check(function, [X])
+    left = depths(found.graph)
+    assert max(depth for depth, _ in left) == 3
+    assert "negative" not in {op for _, op in left}
+
+
+# Memory: each of these gave a result that was the memory of something else
+
+
+def carried(x):
+    return ns.scan(lambda c, _: (np.positive(c), None), x, None, length=3)[0]
+
+
+def swapped(x):
+    k = make(X, kind="constant")
+    start = (np.positive(k), k, np.sum(x) * 0)
+    return ns.while_loop(lambda c: c[2] < 3, lambda c: (c[1], c[0], c[2] + 1), start)[:2]
+
+
+def chosen(x):
+    k = make(X, kind="constant")
+    return ns.cond(np.sum(x) > 1e9, np.exp, lambda a: a, np.negative(k))
+
+
+def branches(x):
+    return ns.cond(np.sum(x) > 1e9, lambda a: (a + 1, a), lambda a: (np.positive(a), -a), x)
+
+
+def one_for_two(x):
+    return ns.scan(lambda c, _: ((c[0] + 1, c[0] + 1), None), (x, x), None, length=2)[0]
+
+
+@pytest.mark.parametrize("function", [carried, swapped, chosen, branches, one_for_two])
+def test_results_of_loops_are_nobody_elses_memory(function):
+    check(function, [X])
+
+
+def test_what_is_hoisted_is_no_carry():
+    def function(x):
+        return ns.scan(lambda c, row: (np.exp(x), np.exp(x) + c), x, x)[0], np.exp(x)
+
+    check(function, [X], ["bodies", "cse", "own"])
+
+
+# Layouts: sums add up in the order in which elements lie
+
+
+def test_the_next_iteration_sees_how_a_carry_lies():
+    def function(x):
+        def step(c, _):
+            total = np.sum(c)
+            return np.copy(np.positive(c)) + total, total
+
+        return ns.scan(step, x, None, length=3)
+
+    check(function, [X])
+
+
+def test_who_takes_a_branchs_result_sees_how_it_lies():
+    def function(x):
+        return np.sum(ns.cond(np.sum(x) > 1e9, np.exp, np.copy, x))
+
+    check(function, [X])
+
+
+def test_constants_of_bodies_are_folded_only_to_rows():
+    w = make(np.arange(12.0).reshape(3, 4), kind="constant")
+    program = ns.compile(lambda x: (x @ np.transpose(w), x + np.negative(w))).graph(X)
+    found, arrays, done = settled(program.graph, program.constants, ["fold"], [], Options(), 3)
+    assert [each.rule for each in done] == ["constant"]
+    assert "transpose" in {node.op for node in found.nodes}
+    assert all(each.flags.c_contiguous for each in arrays.values())
+
+
+def test_what_only_an_unused_input_needed_is_gone():
+    def function(x):
+        y = np.exp(x)
+        return ns.scan(lambda c, row: (c + row, (y * c, row)[1]), x[0], x)
+
+    found = check(function, [nasty("float32")])
+    assert "bodies/unused" in rules(found)
+    assert "exp" not in ops_of(found)
