@@ -1,0 +1,107 @@
+"""Arrays: as they lay in memory, and compared bit for bit.
+
+Invariant: nothing that is given is written to.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from nodescope.events import Array
+
+# An array cut out of another one is laid out as it was, unless that takes so much more memory.
+_SPREAD = 8
+_SMALL = 1 << 16
+
+
+def relaid(array: Array, strides: tuple[int, ...] | None) -> Array:
+    """The elements in memory as they were: NumPy rounds a sum by the order in which it goes."""
+    if strides is None or len(strides) != array.ndim or not array.size:
+        return array
+    steps = [(n - 1) * step for n, step in zip(array.shape, strides, strict=True)]
+    below = -sum(each for each in steps if each < 0)
+    extent = below + sum(each for each in steps if each > 0) + array.itemsize
+    if extent > _SPREAD * array.nbytes + _SMALL:
+        return array
+    found: Array = np.ndarray(
+        array.shape, array.dtype, np.empty(extent, np.uint8).data, below, strides
+    )
+    found[...] = array  # where elements share memory, they are equal
+    found.flags.writeable = False
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where two arrays of one value are not the same bits.
+
+    Attributes:
+        node: The node's name.
+        value, seq: Which value, written by which execution.
+        count, size: How many elements differ, of how many.
+        at: The first of them.
+        one, other: That element in either array, as Python numbers.
+        largest: The largest absolute difference of finite elements; None for other dtypes or
+            shapes.
+        note: What differs besides the elements: shape or dtype.
+    """
+
+    node: str
+    value: int
+    seq: int
+    count: int
+    size: int
+    at: tuple[int, ...] = ()
+    one: object = None
+    other: object = None
+    largest: float | None = None
+    note: str = ""
+
+    def __str__(self) -> str:
+        if self.note:
+            return f"{self.node}: {self.note}"
+        place = f" at {self.at}" if self.at else ""
+        return (
+            f"{self.node}: {self.count:,} of {self.size:,} elements differ, first{place}: "
+            f"{self.one} and {self.other}"
+        )
+
+
+def difference(one: Array, other: Array, node: str, value: int, seq: int) -> Difference | None:
+    """Where two arrays differ; None if they are the same bits."""
+    one, other = np.asarray(one), np.asarray(other)
+    if one.shape != other.shape or one.dtype != other.dtype:
+        told = [f"{each.dtype} {each.shape}" for each in (one, other)]
+        note = f"{told[0]} and {told[1]}"
+        return Difference(node, value, seq, max(one.size, other.size), one.size, note=note)
+    differ = differing(one, other)
+    places = np.flatnonzero(differ)
+    if not places.size:
+        return None
+    at = tuple(int(i) for i in np.unravel_index(int(places[0]), one.shape))
+    largest = None
+    if one.dtype.kind in "fciu":
+        with np.errstate(all="ignore"):
+            wide = np.complex128 if one.dtype.kind == "c" else np.float64
+            gaps = np.abs(one.astype(wide) - other.astype(wide))
+            finite = gaps[np.isfinite(gaps)]
+        largest = float(finite.max()) if finite.size else None
+    return Difference(
+        node, value, seq, int(places.size), one.size, at, one[at].item(), other[at].item(), largest
+    )
+
+
+def differing(one: Array, other: Array) -> Array:
+    """Which elements, in C order, are not the same bits; arrays of one shape and dtype."""
+    width = one.dtype.itemsize
+    if not one.size or not width:
+        return np.zeros(math.prod(one.shape), bool)
+    raw = [
+        np.ascontiguousarray(each).reshape(-1).view(np.uint8).reshape(-1, width)
+        for each in (one, other)
+    ]
+    found: Array = (raw[0] != raw[1]).any(axis=1)
+    return found

@@ -1,0 +1,220 @@
+"""Book: what a recording says of who ran when, on what.
+
+Which execution wrote an input is not recorded, but follows: the latest one of its producer before.
+A parameter is what the latest `assign` to it gave.
+
+Invariant: reads only; what it has looked up stays as it was, so that a recording that still grows
+takes a new book.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from functools import cached_property
+from typing import NamedTuple
+
+from nodescope import ops
+from nodescope.debug.replay.restoring import bodies_missing, restored
+from nodescope.errors import RegistryError, ReplayError
+from nodescope.ir.graph import Graph, Node
+from nodescope.ops.calls import Call, call_of
+from nodescope.record.captured import functions
+from nodescope.record.recording import Recording
+from nodescope.record.rows import FAILED, Execution
+
+
+class Source(NamedTuple):
+    """Where an execution took an input from: a value and the execution that wrote it."""
+
+    value: int
+    execution: Execution
+
+
+class Book:
+    """Nodes, values and executions of a recording.
+
+    Attributes:
+        recording: What is read.
+        producer: Node id by value id.
+        values: Name by value id.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self._rows: dict[int, list[Node]] = {}
+        self._seqs: dict[int, list[int]] = {}
+        self.producer: dict[int, int] = {}
+        self._assigns: dict[int, set[int]] = {}
+        for row in recording.nodes():
+            node = row.node
+            self._rows.setdefault(node.id, []).append(node)
+            self._seqs.setdefault(node.id, []).append(row.seq)
+            self.producer.update(dict.fromkeys(node.outputs, node.id))
+            if node.family == "update" and node.inputs:
+                self._assigns.setdefault(node.inputs[0], set()).add(node.id)
+        self.values = {row.value.id: row.value.name for row in recording.values()}
+        self.last_seq = recording.last_seq()
+        self._ran: dict[int, list[Execution]] = {}
+        self._known: dict[tuple[int, int], Call] = {}
+        self._calls = recording.calls()
+
+    # ------------------------------------------------------------ nodes
+
+    def nodes(self) -> list[Node]:
+        """Every node as last defined, by id."""
+        return [self._rows[each][-1] for each in sorted(self._rows)]
+
+    def node(self, number: int, seq: int | None = None) -> Node:
+        """A node as it was defined at a moment. Raises `ReplayError` if there is none."""
+        rows = self._rows.get(number)
+        if not rows:
+            raise ReplayError(f"the recording has no node {number}")
+        if seq is None:
+            return rows[-1]
+        return rows[max(bisect_right(self._seqs[number], seq) - 1, 0)]
+
+    def made_by(self, value: int) -> Node:
+        """The node that makes a value, as last defined. Raises `ReplayError`."""
+        number = self.producer.get(value)
+        if number is None:
+            raise ReplayError(f"the recording has no value {value}")
+        return self.node(number)
+
+    # ------------------------------------------------------------ executions
+
+    def ran(self, number: int) -> list[Execution]:
+        """The executions of a node that succeeded, in order."""
+        found = self._ran.get(number)
+        if found is None:
+            rows = self.recording.executions(0, self.last_seq, node=number)
+            found = self._ran[number] = [each for each in rows if not each.flags & FAILED]
+        return found
+
+    def latest(self, number: int, before: int) -> Execution | None:
+        """The last execution of a node with a seq below ``before``."""
+        rows = self.ran(number)
+        at = bisect_left(rows, before, key=lambda each: each.seq)
+        return rows[at - 1] if at else None
+
+    def step_range(self, step: int) -> tuple[int, int]:
+        """First and last seq of a training step. Raises `ReplayError` if it did not run."""
+        for row in self.recording.steps():
+            if row.step == step:
+                return row.start_seq, row.end_seq or self.last_seq
+        if step == 0:
+            starts = [row.start_seq for row in self.recording.steps()]
+            return 0, min(starts, default=self.last_seq + 1) - 1
+        raise ReplayError(f"step {step} is not in the recording")
+
+    def step_of(self, seq: int) -> int:
+        """The training step that a seq belongs to."""
+        return max((row.step for row in self.recording.steps() if row.start_seq <= seq), default=0)
+
+    def last_step(self) -> int:
+        """The last training step, or 0."""
+        return max((row.step for row in self.recording.steps()), default=0)
+
+    def writer(self, value: int, before: int) -> Execution | None:
+        """The execution that wrote what a value held just before a seq."""
+        number = self.producer.get(value)
+        return None if number is None else self.latest(number, before)
+
+    def sources(self, execution: Execution) -> list[Source]:
+        """Where an execution's inputs came from; of a parameter, what was assigned to it.
+
+        Raises:
+            ReplayError: An input was never written, as far as the recording knows.
+        """
+        node = self.node(execution.node, execution.seq)
+        if not node.inputs:
+            return self._assigned(node, execution)
+        found = []
+        for value in node.inputs:
+            writer = self.writer(value, execution.seq)
+            if writer is None:
+                name = self.values.get(value, f"value {value}")
+                raise ReplayError(
+                    f"{node.name}: its input {name} was not recorded as computed before",
+                    hint="executions were dropped, or level graph keeps only the latest one",
+                )
+            found.append(Source(value, writer))
+        return found
+
+    def _assigned(self, leaf: Node, execution: Execution) -> list[Source]:
+        """What a leaf holds if nothing but nodes changed it: a value of an earlier execution."""
+        if leaf.op != "parameter" or not leaf.outputs:
+            return []
+        value = leaf.outputs[0]
+        found: Source | None = None
+        before = self.latest(leaf.id, execution.seq)
+        if before is not None:
+            found = Source(value, before)
+        for number in sorted(self._assigns.get(value, ())):
+            wrote = self.latest(number, execution.seq)
+            if wrote is None or (found is not None and wrote.seq <= found.execution.seq):
+                continue
+            node = self.node(number, wrote.seq)
+            if node.inputs[0] == value:
+                found = Source(node.outputs[0], wrote)
+        return [] if found is None else [found]
+
+    # ------------------------------------------------------------ calls
+
+    def call(self, execution: Execution) -> Call:
+        """An execution as a call of its op.
+
+        Raises:
+            ReplayError: The recording does not hold what it takes; says what.
+        """
+        node = self.node(execution.node, execution.seq)
+        own = self._calls.get(execution.seq)
+        key = (id(node), execution.seq if own is not None else 0)
+        found = self._known.get(key)
+        if found is None:
+            try:
+                ops.get(node.op)
+            except RegistryError as error:
+                raise ReplayError(f"{node.name}: {error.message}") from None
+            try:
+                whole = restored(node, self._with_bodies(node, own or node.attrs))
+                found = call_of(whole)
+            except (ValueError, TypeError, IndexError, KeyError) as error:
+                raise ReplayError(
+                    f"{node.name}: its attributes cannot be read back ({error})"
+                ) from None
+            missing = bodies_missing(whole)
+            if missing:
+                raise ReplayError(
+                    f"{node.name}: the recording does not hold the graph of its {missing}",
+                    hint="graphs of loops and branches are kept for compiled functions",
+                )
+            self._known[key] = found
+        return found
+
+    def _with_bodies(self, node: Node, attrs: dict[str, object]) -> dict[str, object]:
+        if not node.graph or node.family not in ("kernel", "control"):
+            return attrs
+        return self._captured.get(node.id, attrs)
+
+    @cached_property
+    def _captured(self) -> dict[int, dict[str, object]]:
+        """Attributes, with their graphs, of the kernels of compiled functions by node id."""
+        graphs = {each.final.id: each.final for each in functions(self.recording)}
+        found: dict[int, dict[str, object]] = {}
+        for node in self.nodes():
+            graph = graphs.get(node.graph)
+            if graph is not None and node.family in ("kernel", "control"):
+                original = _original(node, graph)
+                if original is not None:
+                    found[node.id] = original.attrs
+        return found
+
+
+def _original(node: Node, graph: Graph) -> Node | None:
+    """The node of a captured graph that a node of the run is."""
+    able = [each for each in graph.nodes if each.op == node.op and each.origin == node.origin]
+    if len(able) > 1:
+        label = node.name.rpartition("/")[2]
+        named = [each for each in able if each.name.rpartition("/")[2] == label]
+        able = named or able
+    return able[0] if len(able) == 1 else None

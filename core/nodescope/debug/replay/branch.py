@@ -1,0 +1,222 @@
+"""Branches: what would have been, had a value been another one.
+
+From the edited execution on, every execution with a changed input is run again, in the order of the
+run; one that gives the same bits as before changes nothing further.
+
+Invariant: a branch is made once and then only read. What could not be run is listed with its
+reason, and so is what depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nodescope.debug.replay.arrays import Difference, difference
+from nodescope.debug.replay.book import Source
+from nodescope.errors import ReplayError
+from nodescope.events import Array
+from nodescope.record.rows import Execution
+
+if TYPE_CHECKING:
+    from nodescope.debug.replay.replay import Replay
+
+Key = tuple[int, int]
+"""A value and the seq of the execution that wrote it."""
+
+
+class Change(NamedTuple):
+    """A value that is another one in a branch.
+
+    Attributes:
+        node: Name of the node that makes it.
+        value, seq: Which value, of which execution.
+        old, new: Before, in the branch or recording it was forked from, and now.
+        edited: It was set, not computed.
+    """
+
+    node: str
+    value: int
+    seq: int
+    old: Array
+    new: Array
+    edited: bool = False
+
+    @property
+    def difference(self) -> Difference:
+        """How far old and new are apart."""
+        found = difference(self.old, self.new, self.node, self.value, self.seq)
+        return found or Difference(self.node, self.value, self.seq, 0, self.new.size)
+
+
+class Blocked(NamedTuple):
+    """A node that depends on an edit and could not be run."""
+
+    node: str
+    seq: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The values that an edit changed.
+
+    Attributes:
+        name: Its own.
+        step: The training step it was forked in.
+        parent: The branch that it was forked from, or None.
+        until: The last seq that was run.
+        changes: In the order of the run, the edited values first.
+        same: Nodes that ran again and gave what they had given.
+        blocked: Nodes that could not be run.
+        overlay: Every array that is another one than recorded, those of the parent included.
+    """
+
+    name: str
+    step: int
+    parent: str | None
+    until: int
+    changes: tuple[Change, ...]
+    same: tuple[str, ...]
+    blocked: tuple[Blocked, ...]
+    overlay: Mapping[Key, Array] = field(repr=False)
+
+    def value(self, value: int) -> Change | None:
+        """The last change of a value; None if the branch leaves it as it was."""
+        found = [each for each in self.changes if each.value == value]
+        return found[-1] if found else None
+
+    def describe(self) -> dict[str, Any]:
+        """The branch as plain data: names and numbers, no arrays."""
+        return {
+            "name": self.name,
+            "step": self.step,
+            "parent": self.parent,
+            "until": self.until,
+            "edits": [_told(each) for each in self.changes if each.edited],
+            "changes": [_told(each) for each in self.changes if not each.edited],
+            "same": list(self.same),
+            "blocked": [each._asdict() for each in self.blocked],
+        }
+
+
+def _told(change: Change) -> dict[str, Any]:
+    found = change.difference
+    return {
+        "node": change.node,
+        "value": change.value,
+        "seq": change.seq,
+        "shape": list(change.new.shape),
+        "dtype": change.new.dtype.name,
+        "differ": found.count,
+        "size": found.size,
+        "largest": found.largest,
+        "first": {"at": list(found.at), "old": repr(found.one), "new": repr(found.other)},
+    }
+
+
+def grow(
+    replay: Replay, name: str, edits: Mapping[int, Any], until: int, base: Branch | None
+) -> Branch:
+    """Make a branch; see `Replay.fork`.
+
+    Raises:
+        ReplayError: An edit does not fit its value.
+    """
+    overlay: dict[Key, Array] = dict(base.overlay) if base is not None else {}
+    changed: set[Key] = set()
+    changes: list[Change] = []
+    same: list[str] = []
+    blocked: list[Blocked] = []
+    stuck: dict[Key, str] = {}
+    for value, given in edits.items():
+        execution = replay.book.writer(value, replay.last + 1)
+        if execution is None:
+            raise ReplayError(f"value {value} was not computed up to here")
+        node = replay.book.node(execution.node, execution.seq)
+        old = _now(replay, overlay, Source(value, execution))
+        new = fitted(given, old, node.name)
+        key = (value, execution.seq)
+        changed.add(key)
+        overlay[key] = new
+        changes.append(Change(node.name, value, execution.seq, old, new, edited=True))
+    start = min((each.seq for each in changes), default=until)
+    for execution in replay.recording.executions(start, until):
+        node = replay.book.node(execution.node, execution.seq)
+        try:
+            sources = replay.book.sources(execution)
+        except ReplayError:
+            continue  # it did not run, or what it took is not known to depend on anything
+        keys = [(each.value, each.execution.seq) for each in sources]
+        if not (changed.intersection(keys) or any(key in stuck for key in keys)):
+            continue
+        if any((value, execution.seq) in changed for value in node.outputs):
+            continue  # it was edited itself
+        try:
+            for key in keys:
+                if key in stuck:
+                    raise ReplayError(stuck[key])
+            arrays = [_now(replay, overlay, each) for each in sources]
+            outputs = replay.run(execution, arrays)
+            olds = [_now(replay, overlay, Source(v, execution)) for v in node.outputs]
+        except ReplayError as error:
+            reason = error.message
+            blocked.append(Blocked(node.name, execution.seq, reason))
+            stuck.update({(v, execution.seq): f"{node.name} could not be run"
+                          for v in node.outputs})  # fmt: skip
+            continue
+        _compare(execution, node.name, node.outputs, olds, outputs, changed, overlay, changes, same)
+    return Branch(
+        name, replay.step, base.name if base is not None else None, until, tuple(changes),
+        tuple(same), tuple(blocked), overlay,
+    )  # fmt: skip
+
+
+def _compare(
+    execution: Execution,
+    name: str,
+    values: tuple[int, ...],
+    olds: list[Array],
+    outputs: tuple[Array, ...],
+    changed: set[Key],
+    overlay: dict[Key, Array],
+    changes: list[Change],
+    same: list[str],
+) -> None:
+    moved = False
+    for value, old, new in zip(values, olds, outputs, strict=False):
+        if difference(old, new, name, value, execution.seq) is None:
+            continue
+        moved = True
+        key = (value, execution.seq)
+        changed.add(key)
+        overlay[key] = new
+        changes.append(Change(name, value, execution.seq, old, new))
+    if not moved:
+        same.append(name)
+
+
+def _now(replay: Replay, overlay: Mapping[Key, Array], source: Source) -> Array:
+    found = overlay.get((source.value, source.execution.seq))
+    return found if found is not None else replay.written(source).array
+
+
+def fitted(given: Any, old: Array, name: str) -> Array:
+    """An edit as an array of the value's shape and dtype.
+
+    Raises:
+        ReplayError: Its shape is another one, or its dtype does not convert.
+    """
+    array = np.asarray(given)
+    if array.shape != old.shape:
+        raise ReplayError(f"{name} has shape {old.shape}; it cannot become {array.shape}")
+    weak = isinstance(given, bool | int | float | complex)
+    if not weak and not np.can_cast(array.dtype, old.dtype, "same_kind"):
+        raise ReplayError(f"{name} is {old.dtype}; {array.dtype} does not fit into it")
+    with np.errstate(all="ignore"):
+        found = array.astype(old.dtype)
+    found.flags.writeable = False
+    return found

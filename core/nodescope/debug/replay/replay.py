@@ -1,0 +1,365 @@
+"""Replay: values of a recorded moment, read or computed again.
+
+What a recording holds no array of is recomputed from the nearest recorded values by the impls of
+the ops, on arrays that lie in memory as they did. What a program does between its nodes is not run
+again: numbers that Python read out of tensors, and what it decided by them, are as they were.
+
+Invariant: nothing is guessed. What cannot be recomputed raises `ReplayError`, which says what is
+missing; what was recomputed is marked so. Work and memory are bounded.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from nodescope.debug.replay.arrays import Difference, difference, relaid
+from nodescope.debug.replay.book import Book, Source
+from nodescope.debug.replay.branch import Branch, grow
+from nodescope.errors import RecordingError, ReplayError
+from nodescope.events import Array
+from nodescope.ops.calls import Call, Scalar
+from nodescope.record.recording import Recording
+from nodescope.record.rows import Execution
+from nodescope.record.summary import summarise
+
+MOST_NODES = 200_000
+"""Nodes that one question may run again."""
+MOST_BYTES = 1 << 30
+"""Bytes of recomputed arrays that are kept."""
+
+How = Literal["recorded", "recomputed", "edited"]
+
+
+class Found(NamedTuple):
+    """An array, and where it is from.
+
+    Attributes:
+        array: Read-only.
+        how: ``recorded``, ``recomputed``, or ``edited`` in a branch.
+        seq: The execution that wrote it.
+    """
+
+    array: Array
+    how: How
+    seq: int
+
+
+class Checked(NamedTuple):
+    """A step computed again and compared with what was recorded.
+
+    Attributes:
+        compared: Arrays that were compared.
+        differences: Where they are not the same bits.
+        statistics: Of values without array: where recomputed and recorded statistics differ.
+        missing: Why nodes could not be run, by node name.
+    """
+
+    compared: int
+    differences: tuple[Difference, ...]
+    statistics: tuple[Difference, ...]
+    missing: dict[str, str]
+
+
+class Replay:
+    """The values of one training step of a recording.
+
+    Args:
+        recording: Open, finished or up to a stop.
+        step: Which training step; the last one if None.
+        seq: The moment within it; its end if None.
+        check: Recompute what is recorded, too, and note in `differences` where the bits differ.
+        book: Of the same recording, if there is one already.
+
+    Attributes:
+        branches: Forks by name, in the order in which they were made.
+        differences: Found by ``check``.
+
+    Raises:
+        ReplayError: The step is not in the recording.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        step: int | None = None,
+        *,
+        seq: int | None = None,
+        check: bool = False,
+        book: Book | None = None,
+    ) -> None:
+        self.book = book or Book(recording)
+        self.recording = recording
+        if step is None:
+            step = self.book.last_step() if seq is None else self.book.step_of(seq)
+        self.step = step
+        self.first, self.last = self.book.step_range(step)
+        if seq is not None:
+            self.last = min(self.last, seq)
+        self.branches: dict[str, Branch] = {}
+        self.differences: list[Difference] = []
+        self._check = check
+        self._made: OrderedDict[int, tuple[Array, ...]] = OrderedDict()
+        self._bytes = 0
+        self._ran = 0
+
+    # ------------------------------------------------------------ values
+
+    def value(self, value: int, seq: int | None = None) -> Found:
+        """The array of a value as of a moment, that of the replay if None.
+
+        Raises:
+            ReplayError: It is neither recorded nor to be computed again; says what is missing.
+        """
+        moment = self.last if seq is None else seq
+        execution = self.book.writer(value, moment + 1)
+        if execution is None:
+            name = self.book.values.get(value, f"value {value}")
+            raise ReplayError(f"{name} was not computed up to here")
+        return self.written(Source(value, execution))
+
+    def written(self, source: Source) -> Found:
+        """What an execution wrote. Raises `ReplayError`, as `value`."""
+        recorded = self.recorded(source)
+        if recorded is not None and not self._check:
+            return Found(recorded, "recorded", source.execution.seq)
+        try:
+            made = self._computed(source)
+        except ReplayError:
+            if recorded is None:
+                raise
+            return Found(recorded, "recorded", source.execution.seq)
+        if recorded is None:
+            return Found(made, "recomputed", source.execution.seq)
+        node = self.book.node(source.execution.node)
+        found = difference(recorded, made, node.name, source.value, source.execution.seq)
+        if found is not None and found not in self.differences:
+            self.differences.append(found)
+        return Found(recorded, "recorded", source.execution.seq)
+
+    def recorded(self, source: Source) -> Array | None:
+        """The recorded array, laid out as it was; None if none is kept."""
+        seq = source.execution.seq
+        array = self.recording.array(source.value, seq)
+        return None if array is None else relaid(array, self.recording.strides(source.value, seq))
+
+    def inputs(self, execution: Execution) -> tuple[Call, list[Any]]:
+        """An execution as a call, with the operands that it had.
+
+        Raises:
+            ReplayError: One is not to be had.
+        """
+        sources = self.book.sources(execution)
+        call = self.book.call(execution)
+        if not call.args:
+            return call, [self.written(each).array for each in sources]
+        arrays = iter([self.written(each).array for each in sources])
+        return call, [
+            each.value if isinstance(each, Scalar) else next(arrays) for each in call.args
+        ]
+
+    def executions(self, after: int | None = None) -> list[Execution]:
+        """What the step executed up to the replay's moment, in order."""
+        start = self.first - 1 if after is None else after
+        found = self.recording.executions(max(start, 0), self.last)
+        return [each for each in found if each.step == self.step]
+
+    # ------------------------------------------------------------ computing again
+
+    def _computed(self, source: Source) -> Array:
+        self._ran = 0
+        outputs = self._outputs(source.execution)
+        node = self.book.node(source.execution.node, source.execution.seq)
+        return outputs[node.outputs.index(source.value)]
+
+    def _outputs(self, wanted: Execution) -> tuple[Array, ...]:
+        """The outputs of an execution, run again with all that it needs, without recursion."""
+        stack = [wanted]
+        while stack:
+            execution = stack[-1]
+            if execution.seq in self._made:
+                stack.pop()
+                continue
+            waiting = []
+            given: list[Array] = []
+            for each in self._sources(execution):
+                array = self.recorded(each)
+                if array is None:
+                    made = self._made.get(each.execution.seq)
+                    if made is None:
+                        waiting.append(each.execution)
+                        continue
+                    writer = self.book.node(each.execution.node, each.execution.seq)
+                    array = made[writer.outputs.index(each.value)]
+                given.append(array)
+            if waiting:
+                stack.extend(reversed(waiting))
+                continue
+            self._keep(execution.seq, self.run(execution, given))
+            stack.pop()
+        return self._made[wanted.seq]
+
+    def _sources(self, execution: Execution) -> list[Source]:
+        sources = self.book.sources(execution)
+        node = self.book.node(execution.node, execution.seq)
+        if not sources and node.family == "leaf":
+            raise ReplayError(
+                f"{node.name} (a {node.op}) enters here, and its elements were not kept",
+                hint="record with level values, or raise the budget",
+            )
+        return sources
+
+    def run(self, execution: Execution, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """Run an execution's op on arrays, one per input that is a value.
+
+        Raises:
+            ReplayError: The op refuses them, or too much was run already.
+        """
+        node = self.book.node(execution.node, execution.seq)
+        if node.family == "leaf" and len(arrays) == 1:
+            return (arrays[0],)
+        self._ran += 1
+        if self._ran > MOST_NODES:
+            raise ReplayError(
+                f"more than {MOST_NODES:,} nodes would have to run again",
+                hint="record values more often",
+            )
+        return run_call(self.book.call(execution), arrays)
+
+    def _keep(self, seq: int, outputs: tuple[Array, ...]) -> None:
+        self._made[seq] = outputs
+        self._bytes += sum(each.nbytes for each in outputs)
+        if self._bytes > MOST_BYTES:
+            raise ReplayError(
+                f"the values computed again take more than {MOST_BYTES >> 20} MiB",
+                hint="record values more often, or ask for an earlier value",
+            )
+
+    def forget(self) -> None:
+        """Let go of what was computed again; branches stay."""
+        self._made.clear()
+        self._bytes = 0
+
+    # ------------------------------------------------------------ checking
+
+    def check(self, limit: int | None = None) -> Checked:
+        """Run every node of the step on its recorded inputs, and compare bit for bit.
+
+        Args:
+            limit: How many executions at most; all of the step if None.
+        """
+        compared = 0
+        differences: list[Difference] = []
+        statistics: list[Difference] = []
+        missing: dict[str, str] = {}
+        for execution in self.executions()[:limit]:
+            node = self.book.node(execution.node, execution.seq)
+            if not node.inputs or self.book.latest(node.id, execution.seq + 1) != execution:
+                continue
+            self._ran = 0
+            try:
+                arrays = [self.written(each).array for each in self.book.sources(execution)]
+                outputs = self.run(execution, arrays)
+            except ReplayError as error:
+                missing.setdefault(node.name, str(error))
+                continue
+            for value, made in zip(node.outputs, outputs, strict=False):
+                recorded = self.recorded(Source(value, execution))
+                if recorded is not None:
+                    compared += 1
+                    found = difference(recorded, made, node.name, value, execution.seq)
+                    differences += [found] if found is not None else []
+                else:
+                    told = self._statistics(node.name, value, execution.seq, made)
+                    statistics += [told] if told is not None else []
+        return Checked(compared, tuple(differences), tuple(statistics), missing)
+
+    def _statistics(self, name: str, value: int, seq: int, made: Array) -> Difference | None:
+        known = self.recording.latest_at(value, seq)
+        if known is None or known.seq != seq:
+            return None
+        one, other = known.summary, summarise(made)
+        for each in ("spec", "nan_count", "inf_count", "zero_count", "min", "max", "preview"):
+            before, now = getattr(one, each), getattr(other, each)
+            if before != now and not (before != before or _same_numbers(before, now)):
+                note = f"recorded {each} {before}, recomputed {now}"
+                return Difference(name, value, seq, 1, made.size, note=note)
+        return None
+
+    # ------------------------------------------------------------ what if
+
+    def fork(
+        self,
+        edits: Mapping[int, Any],
+        *,
+        name: str | None = None,
+        until: int | None = None,
+        parent: str | None = None,
+    ) -> Branch:
+        """Give values another content, and run again what depends on them.
+
+        Forward nodes, and the backward and optimizer nodes of the step that use them. What Python
+        did with numbers it read from tensors is as it was.
+
+        Args:
+            edits: New arrays by value id: of the value's shape, and of a dtype that converts.
+            name: Of the branch; ``branch 1`` and so on if None.
+            until: The last seq that is run; the end of the step if None. Beyond it, a parameter
+                is what was assigned to it.
+            parent: A branch to start from, instead of what was recorded.
+
+        Raises:
+            ReplayError: A name is taken or unknown, or an edit does not fit.
+        """
+        label = name if name is not None else self._free_name()
+        if label in self.branches:
+            raise ReplayError(f"there is a branch {label!r} already", hint="choose another name")
+        if parent is not None and parent not in self.branches:
+            raise ReplayError(f"no branch {parent!r}", hint=f"one of {', '.join(self.branches)}")
+        base = self.branches[parent] if parent is not None else None
+        self._ran = 0
+        branch = grow(self, label, edits, self.last if until is None else until, base)
+        self.branches[label] = branch
+        return branch
+
+    def drop(self, name: str) -> None:
+        """Throw a branch away, with those that were forked from it. Raises `ReplayError`."""
+        if name not in self.branches:
+            raise ReplayError(f"no branch {name!r}")
+        gone = {name}
+        for each in self.branches.values():  # parents come before their children
+            if each.parent in gone:
+                gone.add(each.name)
+        for each_name in gone:
+            del self.branches[each_name]
+
+    def _free_name(self) -> str:
+        count = len(self.branches) + 1
+        while f"branch {count}" in self.branches:
+            count += 1
+        return f"branch {count}"
+
+
+def run_call(call: Call, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    """Run a call on its array operands. Raises `ReplayError` if its op refuses them."""
+    given = iter(arrays)
+    try:
+        args = [each.value if isinstance(each, Scalar) else next(given) for each in call.args]
+        with np.errstate(all="ignore"):
+            data = call.op.impl(*args, **call.attrs)
+    except RecordingError:
+        raise
+    except Exception as error:
+        raise ReplayError(
+            f"{call.node.name}: {call.op.name} raised {type(error).__name__}: {error}"
+        ) from error
+    return tuple(map(np.asarray, data)) if isinstance(data, tuple) else (np.asarray(data),)
+
+
+def _same_numbers(one: Any, other: Any) -> bool:
+    if not isinstance(one, tuple) or not isinstance(other, tuple) or len(one) != len(other):
+        return False
+    return all(a == b or (a != a and b != b) for a, b in zip(one, other, strict=True))

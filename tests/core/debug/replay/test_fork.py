@@ -1,0 +1,139 @@
+"""Forking: only what depends on an edit is run again, and gives what would have been."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.debug.replay import Replay
+from nodescope.errors import ReplayError
+from nodescope.record.recording import Recording
+from tests.core.debug.replay.programs import recorded
+from tests.core.debug.replay.test_replay import value_of
+
+
+def program(scale: float = 1.0, shift: float = 0.0) -> None:
+    w = ns.parameter(np.array([1.0, -2.0, 3.0]), name="w")
+    optimizer = ns.optim.SGD([w], lr=0.1)
+    for x in ns.steps([np.array([1.0, 2.0, 3.0]), np.array([0.5, 1.0, -1.0])]):
+        a = ns.tensor(x, name="a") * scale
+        b = w * 2.0 + shift
+        with ns.name_scope("loss"):
+            loss = np.sum(np.square(a * b))
+        with ns.name_scope("other"):
+            np.maximum(b, 100.0)
+            np.exp(a * 0.1)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> object:
+    with Recording.open(recorded(tmp_path / "r.nscope", program)) as found:
+        yield found
+
+
+def test_only_what_depends_on_the_edit_runs(recording: Recording) -> None:
+    replay = Replay(recording, 1)
+    branch = replay.fork({value_of(recording, "multiply"): np.array([10.0, 20.0, 30.0])})
+    assert branch.blocked == ()
+    assert (branch.changes[0].node, branch.changes[0].edited) == ("multiply", True)
+    names = [each.node for each in branch.changes]
+    assert "loss/sum" in names
+    assert any(each.startswith("backward/") for each in names)
+    assert any(each.startswith("optimizer/") for each in names)
+    assert "other/maximum" not in [*names, *branch.same]
+
+
+def test_a_parameter_carries_an_edit_into_the_next_step(recording: Recording) -> None:
+    replay = Replay(recording, 1)
+    edit = {value_of(recording, "multiply"): np.array([10.0, 20.0, 30.0])}
+    branch = replay.fork(edit, until=recording.last_seq())
+    (_, end), (start, _) = (replay.book.step_range(each) for each in (1, 2))
+    later = [each.node for each in branch.changes if each.seq > start]
+    assert end < start
+    assert later[:2] == ["w", "multiply_1"]
+    assert "loss/sum" in later
+
+
+def test_what_comes_out_is_what_the_edited_program_gives(tmp_path: Path) -> None:
+    """Scaling the data by an edit, and by the program itself."""
+    one = recorded(tmp_path / "one.nscope", lambda: program())
+    two = recorded(tmp_path / "two.nscope", lambda: program(scale=3.0))
+    with Recording.open(one) as here, Recording.open(two) as there:
+        replay, other = Replay(here, 1), Replay(there, 1)
+        edit = other.value(value_of(there, "multiply")).array
+        branch = replay.fork({value_of(here, "multiply"): edit})
+        compared = 0
+        for change in branch.changes:
+            found = other.value(value_of(there, change.node)).array
+            assert found.tobytes() == change.new.tobytes()
+            compared += 1
+        assert compared > 8
+
+
+def test_what_gives_the_same_ends_the_cone(recording: Recording) -> None:
+    replay = Replay(recording, 2)
+    edited = value_of(recording, "add")  # w * 2 + 0, far below 100
+    branch = replay.fork({edited: np.array([5.0, 6.0, 7.0])}, name="less")
+    assert "other/maximum" in branch.same
+    assert "other/exp" not in [*branch.same, *(each.node for each in branch.changes)]
+
+
+def test_an_edit_of_nothing_changes_nothing(recording: Recording) -> None:
+    replay = Replay(recording, 1)
+    edited = value_of(recording, "multiply")
+    branch = replay.fork({edited: replay.value(edited).array})
+    assert [each.edited for each in branch.changes] == [True]
+    assert branch.changes[0].difference.count == 0
+
+
+def test_branches_have_names_and_a_tree(recording: Recording) -> None:
+    replay = Replay(recording, 1)
+    edited, w = value_of(recording, "multiply"), value_of(recording, "add")
+    replay.fork({edited: np.ones(3)}, name="ones")
+    child = replay.fork({w: np.zeros(3)}, parent="ones")
+    assert child.name == "branch 2"
+    loss = value_of(recording, "loss/sum")
+    change = child.value(loss)
+    assert change is not None
+    # Before: in its parent; now with the edits of both.
+    assert change.old == np.sum(np.square(replay.value(w).array))
+    assert change.new == 0.0
+    assert list(replay.branches) == ["ones", "branch 2"]
+    assert json.loads(json.dumps(child.describe()))["parent"] == "ones"
+    with pytest.raises(ReplayError, match="already"):
+        replay.fork({edited: np.ones(3)}, name="ones")
+    with pytest.raises(ReplayError, match="no branch 'none'"):
+        replay.fork({edited: np.ones(3)}, parent="none")
+    replay.drop("ones")
+    assert replay.branches == {}
+
+
+def test_edits_that_do_not_fit(recording: Recording) -> None:
+    replay = Replay(recording, 1)
+    edited = value_of(recording, "multiply")
+    with pytest.raises(ReplayError, match=r"shape \(3,\); it cannot become \(2,\)"):
+        replay.fork({edited: np.ones(2)})
+    with pytest.raises(ReplayError, match="complex128 does not fit"):
+        replay.fork({edited: np.ones(3, complex)})
+    assert replay.branches == {}
+
+
+def test_what_cannot_run_is_listed_with_what_depends_on_it(tmp_path: Path) -> None:
+    def indexed() -> None:
+        at = ns.tensor(np.array([0, 2]))
+        np.exp(ns.tensor(np.arange(3.0))[at]) + 1.0
+
+    with Recording.open(recorded(tmp_path / "r.nscope", indexed)) as recording:
+        replay = Replay(recording)
+        at = next(r.node.inputs[1] for r in recording.nodes() if r.node.op == "getitem")
+        branch = replay.fork({at: np.array([0, 7])})
+    assert [each.node for each in branch.blocked] == ["getitem", "exp", "add"]
+    assert "out of bounds" in branch.blocked[0].reason
+    assert branch.blocked[1].reason == "getitem could not be run"

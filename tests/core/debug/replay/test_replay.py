@@ -1,0 +1,202 @@
+"""Replaying: recomputed values are the recorded ones, bit for bit, or it is said why not."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import nodescope as ns
+from nodescope.debug.replay import Replay
+from nodescope.debug.replay.arrays import difference, relaid
+from nodescope.errors import ReplayError
+from nodescope.record.recording import Recording
+from tests.core.debug.replay.programs import recorded, training, without_arrays
+from tests.programs import OURS, Program, programs
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("replay") / "training.nscope", training)
+
+
+def value_of(recording: Recording, name: str) -> int:
+    return next(row.value.id for row in recording.values() if row.value.name == name)
+
+
+def same_as(less: Path, whole: Path, step: int) -> int:
+    """Compare what can be computed from one recording with what is kept in another."""
+    count = 0
+    with Recording.open(less) as here, Recording.open(whole) as there:
+        replay = Replay(here, step)
+        for execution in replay.executions():
+            for value in replay.book.node(execution.node, execution.seq).outputs:
+                kept = there.array(value, execution.seq)
+                assert kept is not None
+                found = replay.value(value, execution.seq)
+                assert difference(kept, found.array, "", value, execution.seq) is None
+                count += found.how == "recomputed"
+    return count
+
+
+def test_a_step_computed_again_is_the_same(path: Path) -> None:
+    with Recording.open(path) as recording:
+        for step in (1, 2, 3):
+            checked = Replay(recording, step).check()
+            assert checked.differences == ()
+            assert checked.missing == {}
+            assert checked.compared > 40
+
+
+def test_values_that_were_not_kept_are_computed_from_the_leaves(path: Path) -> None:
+    less = without_arrays(path)
+    for step in (1, 2, 3):
+        assert same_as(less, path, step) > 40
+
+
+def test_parameters_of_later_steps_follow_from_the_first(path: Path, tmp_path: Path) -> None:
+    """Only the data and the first parameters are kept: the rest is training once more."""
+    less = without_arrays(path)
+    database = sqlite3.connect(less)
+    database.execute(
+        "DELETE FROM blob WHERE value IN (SELECT v.id FROM value v JOIN node n ON n.id = v.producer"
+        " WHERE n.op = 'parameter') AND seq > (SELECT end_seq FROM step WHERE step = 1)"
+    )
+    database.commit()
+    database.close()
+    assert same_as(less, path, 3) > 40
+
+
+def test_statistics_are_compared_where_arrays_are_missing(path: Path) -> None:
+    with Recording.open(without_arrays(path)) as recording:
+        checked = Replay(recording, 2).check()
+    assert (checked.statistics, checked.missing) == ((), {})
+
+
+def test_without_any_array_it_says_what_is_missing(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "r.nscope", training, level="summary")
+    with Recording.open(path) as recording:
+        replay = Replay(recording, 2)
+        with pytest.raises(ReplayError, match=r"enters here, and its elements were not kept"):
+            replay.value(value_of(recording, "loss/mean"))
+        assert replay.check().missing
+
+
+def test_a_recording_that_was_changed_is_found_out(path: Path, tmp_path: Path) -> None:
+    less = without_arrays(path, keep=("leaf", "matmul", "activation"))
+    with Recording.open(less) as recording:
+        value = value_of(recording, "hidden/tanh")
+        execution = Replay(recording, 2).book.writer(value, Replay(recording, 2).last)
+        assert execution is not None
+        array = recording.array(value, execution.seq)
+        assert array is not None
+    changed = array.copy()
+    changed[1, 2] = np.nextafter(changed[1, 2], 1.0)
+    database = sqlite3.connect(less)
+    blob = database.execute(
+        "SELECT id FROM blob WHERE value = ? AND seq = ?", (value, execution.seq)
+    ).fetchone()
+    database.execute("UPDATE chunk SET data = ? WHERE blob = ?", (changed.tobytes(), blob[0]))
+    database.commit()
+    database.close()
+    with Recording.open(less) as recording:
+        (found,) = Replay(recording, 2).check().differences
+        assert (found.node, found.count, found.at) == ("hidden/tanh", 1, (1, 2))
+        replay = Replay(recording, 2, check=True)
+        assert replay.value(value).how == "recorded"
+        assert [each.at for each in replay.differences] == [(1, 2)]
+        assert "hidden/tanh: 1 of 40 elements differ, first at (1, 2)" in str(found)
+
+
+def test_a_compiled_step_is_computed_again(tmp_path: Path) -> None:
+    def program() -> None:
+        w = ns.parameter(np.linspace(-1, 1, 6).reshape(2, 3), name="w")
+        optimizer = ns.optim.SGD([w], lr=0.1)
+
+        @ns.compile
+        def step(x: ns.Tensor) -> ns.Tensor:
+            def body(carry: ns.Tensor, row: ns.Tensor) -> tuple[ns.Tensor, ns.Tensor]:
+                new = np.tanh(carry + row @ w)
+                return new, new
+
+            _, rows = ns.scan(body, ns.tensor(np.zeros(3)), x)
+            loss = np.mean(np.square(np.exp(rows) - 1.0))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        for x in ns.steps(np.random.default_rng(1).standard_normal((3, 4, 2))):
+            step(ns.tensor(x))
+
+    path = recorded(tmp_path / "r.nscope", program)
+    with Recording.open(path) as recording:
+        assert "scan" in {row.node.op for row in recording.nodes()}
+        for step in (1, 2, 3):
+            checked = Replay(recording, step).check()
+            assert (checked.differences, checked.missing) == ((), {})
+            assert checked.compared
+    same_as(without_arrays(path), path, 3)
+
+
+def test_a_kernel_in_c_is_as_near_as_it_says(tmp_path: Path) -> None:
+    @ns.compile(backend="c")
+    def f(x: ns.Tensor, w: ns.Tensor) -> ns.Tensor:
+        return np.mean(np.sqrt(np.square(np.tanh(x @ w + 1.0)) + 0.5))
+
+    def program() -> None:
+        f(ns.tensor(np.linspace(-1, 1, 600).reshape(30, 20)), ns.tensor(np.ones((20, 30))))
+
+    with Recording.open(recorded(tmp_path / "r.nscope", program)) as recording:
+        checked = Replay(recording).check()
+    assert checked.missing == {}
+    assert checked.compared >= 2
+    for each in checked.differences:
+        assert each.largest is not None
+        assert each.largest < 1e-12
+
+
+def runs(program: Program, path: Path) -> None:
+    def run() -> None:
+        inputs = [ns.tensor(each, requires_grad=True) for each in program.arrays()]
+        program.loss(OURS, inputs).backward()
+
+    recorded(path, run)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs())
+def test_random_programs(program: Program) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "r.nscope"
+        runs(program, path)
+        with Recording.open(path) as recording:
+            checked = Replay(recording).check()
+        assert (checked.differences, checked.missing) == ((), {})
+        same_as(without_arrays(path), path, 0)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1),
+        np.arange(24.0).reshape(4, 6)[::-2, ::-1],
+        np.broadcast_to(np.arange(3.0), (4, 3)),
+        np.lib.stride_tricks.sliding_window_view(np.arange(9.0), 3),
+        np.arange(24.0).reshape(4, 6)[:, 1::3].T,
+    ],
+)
+def test_arrays_lie_as_they_did(array: np.ndarray) -> None:
+    found = relaid(np.ascontiguousarray(array), array.strides)
+    assert found.strides == array.strides
+    assert (found == array).all()
+    assert not found.flags.writeable
+
+
+def test_a_layout_that_would_take_too_much_memory_is_left() -> None:
+    array = np.zeros((2, 1))
+    assert relaid(array, (1 << 40, 8)) is array
