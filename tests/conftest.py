@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import nodescope as ns
+from nodescope.debug.saved import VARIABLE
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,6 +32,14 @@ def planted_fault(request: pytest.FixtureRequest) -> Iterator[None]:
     all_planted()
     with pytest.MonkeyPatch.context() as patch:
         PLANTED.get(name).plant(patch)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_kept_beside_the_samples() -> Iterator[None]:
+    """Breakpoints that one test sets are not there in the next."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, "none")
         yield
 
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from nodescope.debug.conditions import compile_condition
 from nodescope.debug.gate import Gate
+from nodescope.debug.saved import Saved
 from nodescope.debug.vocabulary import Scene
 from nodescope.engine import modes, tracer
 from nodescope.errors import (
@@ -35,7 +36,7 @@ from nodescope.errors import (
 from nodescope.events import LEVELS, Bus, Event, Level, Logged, RunFinished, RunStarted
 from nodescope.link.address import Address, find
 from nodescope.link.client import Handlers, Link
-from nodescope.protocol import Breakpoint, RunInfo, SessionInfo, SetBreakpoints
+from nodescope.protocol import Breakpoint, Command, RunInfo, SessionInfo, SetBreakpoints
 from nodescope.record.recorder import Recorder
 
 DEFAULT_BUDGET_BYTES: Final = 256 << 20
@@ -55,6 +56,7 @@ class Run:
         debugger: Whether the run can be stopped: it gets a gate.
         stop_on_entry: Stop before the first node and wait for a page.
         breakpoints: Set from the start; stops wait for the first page.
+        saved: Where breakpoints are kept; those are set as well, and wait for nobody.
         opened: Patterns of node names: compiled kernels that are called so, or that cover such a
             node, are also run node by node, to be looked into.
         say: Takes each line that is for the person.
@@ -77,6 +79,7 @@ class Run:
         debugger: bool = False,
         stop_on_entry: bool = False,
         breakpoints: tuple[Breakpoint, ...] = (),
+        saved: Saved | None = None,
         opened: Sequence[str] = (),
         say: Callable[[str], None] | None = None,
     ) -> None:
@@ -85,6 +88,8 @@ class Run:
         self._say = say or _say
         self._link: Link | None = None
         self._active = False
+        self._saved: Saved | None = None
+        self._unsaved = ""
         self._started_unix_ns = time.time_ns()
         self.bus = Bus()
         self.bus.values = debugger or level in ("summary", "values")
@@ -123,13 +128,40 @@ class Run:
                 on_change=self._changed,
             )
             try:
-                if breakpoints:
-                    self.gate.command(SetBreakpoints(breakpoints))
+                kept = self._kept(saved)
+                if breakpoints or kept:
+                    new = (each for each in breakpoints if each not in kept)
+                    self.gate.command(SetBreakpoints((*kept, *new)))
             except NodescopeError:
                 self.recorder.close()
                 raise
             self.bus.add(_Voice(self._say))
             self.bus.add(self.gate)
+
+    def _kept(self, saved: Saved | None) -> tuple[Breakpoint, ...]:
+        self._saved = saved
+        if saved is None:
+            return ()
+        kept, faults = saved.load()
+        for each in faults:
+            self._say(each)
+        return kept
+
+    def command(self, command: Command) -> None:
+        """Take a controller's command, and keep the breakpoints that it sets.
+
+        Raises:
+            NodescopeError: It cannot be carried out; nothing has changed.
+        """
+        gate = self.gate
+        if gate is None:
+            raise UsageError("a run without a debugger takes no commands")
+        gate.command(command)
+        if self._saved is not None and isinstance(command, SetBreakpoints):
+            fault = self._saved.save(command.breakpoints)
+            if fault and fault != self._unsaved:
+                self._unsaved = fault
+                self._say(fault)
 
     @property
     def step(self) -> int:
@@ -146,7 +178,7 @@ class Run:
         if gate is None:
             raise UsageError("a run without a debugger has nothing to connect")
         handlers = Handlers(
-            command=gate.command,
+            command=self.command,
             controllers=gate.controllers,
             live_value=gate.live_value,
             up=gate.link_up,

@@ -11,11 +11,13 @@ import pytest
 
 import nodescope as ns
 from nodescope import api
+from nodescope.debug.saved import Saved
+from nodescope.debug.spelling import parse_breakpoint
 from nodescope.engine import modes
 from nodescope.errors import LinkError, RecordingError, UsageError
 from nodescope.link import address
 from nodescope.link.address import Address, find, place, publish, withdraw
-from nodescope.protocol import Breakpoint, Continue, SessionInfo
+from nodescope.protocol import Breakpoint, Continue, SessionInfo, SetBreakpoints
 from nodescope.record.recording import Recording
 
 TIMEOUT_S = 10.0
@@ -187,3 +189,15 @@ def test_recordings_of_the_same_second_have_names_of_their_own(tmp_path, monkeyp
         ns.tensor([1.0])
     with Recording.open(paths[0]) as recording:
         assert recording.nodes()
+
+
+def test_breakpoints_are_kept_with_the_project(tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv("NODESCOPE_PROJECT")
+    script, asked = tmp_path / "train.py", parse_breakpoint("op:exp")
+    for expected in (("loss",), ("loss", "op:exp")):
+        run = api.Run(tmp_path / "a.nscope", debugger=True, saved=Saved(script))
+        run.command(SetBreakpoints(tuple(map(parse_breakpoint, expected))))
+        run.finish(0, "")
+    run = api.Run(tmp_path / "b.nscope", debugger=True, saved=Saved(script), breakpoints=(asked,))
+    assert [each.breakpoint.target for each in run.gate.info.breakpoints] == ["loss", "exp"]
+    run.finish(0, "")

@@ -14,6 +14,7 @@ from pathlib import Path
 from nodescope import api
 from nodescope.cli.script import INTERRUPTED, Ending, load, run_script
 from nodescope.cli.server import Server
+from nodescope.debug.saved import Saved
 from nodescope.debug.spelling import parse_breakpoint
 from nodescope.errors import NodescopeError
 from nodescope.protocol import Detach
@@ -35,6 +36,7 @@ def run(options: argparse.Namespace) -> int:
         debugger=True,
         stop_on_entry=not options.no_stop_on_entry,
         breakpoints=breakpoints,
+        saved=Saved(script),
         opened=options.opened,
         say=say,
     )
