@@ -90,7 +90,7 @@ def routes(runs: Runs) -> APIRouter:
     async def node_history(
         eager: Side,
         compiled: Side,
-        owner: Annotated[str, Query(max_length=1000)],
+        owner: Annotated[str, Query(max_length=20_000)],
         node: Annotated[int, Query(ge=0)],
     ) -> Json:
         left, right = runs.get(eager), runs.get(compiled)

@@ -7,6 +7,7 @@ what is finite in one alone is a mismatch. What was measured from, arrays or sta
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any, Literal
 
 import msgspec
@@ -40,7 +41,8 @@ class Measure(msgspec.Struct, frozen=True):
             ``none``.
         equal: Bit-equal where arrays were compared (NaN equals NaN); else equal statistics.
         elements: How many there are.
-        max_abs, max_rel: Largest absolute and relative error; None without any.
+        max_abs, max_rel: Largest absolute and relative error, at most the largest float; None
+            without any.
         ulp: Largest distance in units of the last place; None for integers, complex numbers and
             without arrays.
         mismatched: Share of elements beyond the tolerance of the dtype, 0 to 1; None without
@@ -108,13 +110,18 @@ def _measured(a: Array, b: Array, kind: str, name: str) -> Measure:
         "arrays",
         bool(same.all()) and signs,
         a.size,
-        float(error.max()) if error.size else None,
-        float(relative.max()) if error.size else None,
+        _largest(error),
+        _largest(relative),
         _ulp(a[finite], b[finite]) if kind == "f" else None,
         float(beyond) / a.size if a.size else 0.0,
         (counts[0], counts[1]),
         (counts[2], counts[3]),
     )
+
+
+def _largest(errors: Array) -> float | None:
+    """The largest of some errors. What overflows stays a number: an infinity has no JSON."""
+    return min(float(errors.max()), sys.float_info.max) if errors.size else None
 
 
 def _ulp(a: Array, b: Array) -> float | None:
@@ -147,11 +154,12 @@ def measure_summaries(eager: TensorSummary, compiled: TensorSummary) -> Measure:
         a, b = getattr(eager, name), getattr(compiled, name)
         if a is None or b is None:
             continue
-        error = abs(a - b)
+        error = 0.0 if a == b else min(abs(a - b), sys.float_info.max)
         if error <= _ROUNDING * max(abs(a), abs(b)):
             error = 0.0
         largest = max(largest or 0.0, error)
-        worst = max(worst or 0.0, error / abs(a) if a else float(error > 0))
+        part = error / abs(a) if a else float(error > 0)
+        worst = max(worst or 0.0, min(part, sys.float_info.max))
     counts = ("nan_count", "inf_count", "zero_count")
     same = not largest and all(getattr(eager, each) == getattr(compiled, each) for each in counts)
     return Measure(

@@ -133,11 +133,18 @@ class ComparedFunction(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Two runs of a program. ``eager`` and ``compiled`` are run ids."""
+    """Two runs of a program.
+
+    Attributes:
+        eager, compiled: Run ids.
+        functions: In the order in which they were traced.
+        notes: Sentences on what is not the same about the runs: numbers of steps, a failure.
+    """
 
     eager: str
     compiled: str
     functions: tuple[ComparedFunction, ...]
+    notes: tuple[str, ...] = ()
 
 
 class ErrorHistory(msgspec.Struct, frozen=True):
@@ -171,6 +178,7 @@ def compare(eager: Recording, compiled: Recording, *, samples: int = 3) -> Compa
         eager.run().id,
         compiled.run().id,
         tuple(_function(each, reader, found, samples) for each in found),
+        _notes(eager, compiled),
     )
 
 
@@ -192,8 +200,22 @@ def history(
     reader = Reader(eager, compiled)
     sides = Sides(function, reader, found)
     pair = sides.pair(traced, 0)
-    chosen = sampled(sides.steps, samples) if pair.compiled is not None else ()
+    there = pair.eager is not None and pair.compiled is not None
+    chosen = sampled(reader.of_both(sides.steps), samples) if there else ()
     return ErrorHistory(node, chosen, tuple(reader.measure(pair, step) for step in chosen))
+
+
+def _notes(eager: Recording, compiled: Recording) -> tuple[str, ...]:
+    notes = []
+    for side, run in (("eager", eager.run()), ("compiled", compiled.run())):
+        if run.error:
+            notes.append(f"The {side} run failed: {run.error}")
+        elif run.status:
+            notes.append(f"The {side} run ended with status {run.status}")
+    one, two = len(eager.steps()), len(compiled.steps())
+    if one != two:
+        notes.append(f"The eager run has {one} steps, the compiled run {two}")
+    return tuple(notes)
 
 
 def _function(

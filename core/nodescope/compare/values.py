@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
+from nodescope.compare.align import LEAF
 from nodescope.compare.measure import Measure, measure_arrays, measure_summaries
 from nodescope.ir.graph import Node, TensorSpec
 from nodescope.record.recording import Recording
@@ -40,7 +41,7 @@ class Reader:
         self._left = BUDGET_BYTES
         self._eager_nodes = {row.node.id: row.node for row in eager.nodes()}
         self._rows = [row.node for row in compiled.nodes()]
-        leaves = [node for node in self._rows if node.family == "leaf"]
+        leaves = [node for node in self._rows if node.family == LEAF]
         self._leaves = {node.name: node for node in leaves}
         self._leaf_of = {value: node for node in leaves for value in node.outputs}
         self._by_id = {node.id: node for node in self._rows}
@@ -61,11 +62,20 @@ class Reader:
         return tuple(sorted({each.step for each in found}))
 
     def eager_nodes(self, step: int | None) -> list[Node]:
-        """What the eager run executed in a step, in order; without a step, all it defined."""
+        """What the eager run executed in a step, in order, behind the leaves from before it.
+
+        Without a step, all it defined.
+        """
         if step is not None:
-            found = [node for node, _ in self._eager.ran_in(step) if node in self._eager_nodes]
-            if found:
-                return [self._eager_nodes[node] for node in found]
+            found = {node: None for node, _ in self._eager.ran_in(step)}
+            ran = [self._eager_nodes[node] for node in found if node in self._eager_nodes]
+            if ran:
+                taken = {value for node in ran for value in node.inputs}
+                return [
+                    node
+                    for node in self._eager_nodes.values()
+                    if node.family == LEAF and node.id not in found and taken & {*node.outputs}
+                ] + ran
         return list(self._eager_nodes.values())
 
     def eager_node(self, node: int) -> Node | None:
@@ -88,14 +98,20 @@ class Reader:
     def to_measure(self, steps: Sequence[int], samples: int) -> tuple[int, ...]:
         """Which steps to look at: those of which both runs keep arrays, if there are any."""
         kept = self._eager.steps_with_arrays() & self._compiled.steps_with_arrays()
-        return sampled([each for each in steps if each in kept] or steps, samples)
+        both = self.of_both(steps)
+        return sampled([each for each in both if each in kept] or both or steps, samples)
+
+    def of_both(self, steps: Sequence[int]) -> list[int]:
+        """Those of some steps that the eager run has, too."""
+        there = {row.step for row in self._eager.steps()}
+        return [each for each in steps if each == 0 or each in there]
 
     def measure(self, pair: Pair, step: int) -> Measure:
         """How far a value is apart in a step."""
         if pair.eager is None or pair.compiled is None:
             return Measure("none", why=pair.why)
-        one = self._at(self._eager, True, step, pair.eager.id, pair.eager_value)
-        two = self._at(self._compiled, False, step, pair.compiled.id, pair.compiled_value)
+        one = self._at(True, step, pair.eager, pair.eager_value)
+        two = self._at(False, step, pair.compiled, pair.compiled_value)
         if one is None or two is None:
             which = "eager" if one is None else "compiled"
             return Measure("none", why=f"the {which} run kept no value of step {step}")
@@ -109,12 +125,14 @@ class Reader:
                     return measure_arrays(a, b)
         return measure_summaries(one.summary, two.summary)
 
-    def _at(
-        self, recording: Recording, eager: bool, step: int, node: int, value: int
-    ) -> ValueAt | None:
-        seq = self._seqs(eager, step).get(node)
+    def _at(self, eager: bool, step: int, node: Node, value: int) -> ValueAt | None:
+        recording = self._eager if eager else self._compiled
+        seqs = self._seqs(eager, step)
+        seq = seqs.get(node.id)
         if seq is None:
-            return None
+            # Data that was made before the step is still there.
+            before = node.family == LEAF and seqs
+            return recording.latest_at(value, max(seqs.values())) if before else None
         found = recording.latest_at(value, seq)
         return found if found is not None and found.seq == seq else None
 

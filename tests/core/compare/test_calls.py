@@ -67,6 +67,21 @@ def test_each_call_is_found_in_its_scope(tmp_path: Path) -> None:
     assert worst(found) == []
 
 
+def test_data_from_before_the_step_belongs_to_it(tmp_path: Path) -> None:
+    def program() -> None:
+        x = ns.tensor([1.0, np.nan], name="x")
+        f = ns.compile(lambda x: np.exp(x) + 1, name="f")
+        for _ in ns.steps(range(2)):
+            f(x)
+
+    (function,) = compared(tmp_path, program).functions
+    leaf = function.nodes[0]
+    assert (leaf.family, leaf.matched) == ("leaf", "inputs")
+    assert leaf.eager in function.beside
+    assert leaf.values[0].worst is not None
+    assert leaf.values[0].worst.equal
+
+
 def test_functions_that_run_nothing(tmp_path: Path) -> None:
     def program() -> None:
         @ns.compile

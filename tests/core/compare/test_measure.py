@@ -109,3 +109,11 @@ def test_statistics() -> None:
     other = measure_summaries(summarise(a), summarise(a[0]))
     assert other.source == "none"
     assert "float64" in other.why
+
+
+def test_an_error_that_overflows_is_a_number() -> None:
+    huge = np.finfo(np.float64).max
+    found = measure_arrays(np.array([huge, 5e-324]), np.array([-huge, 1.0]))
+    assert found.max_abs == huge
+    assert found.max_rel == huge
+    assert found.mismatched == 1.0

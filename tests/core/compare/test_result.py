@@ -14,7 +14,7 @@ from nodescope.compare.result import compare, history
 from nodescope.errors import UsageError
 from nodescope.record.captured import functions
 from nodescope.record.recording import Recording
-from tests.core.compare.programs import both, compared, training
+from tests.core.compare.programs import both, compared, in_mode, training
 
 
 def test_a_training_step_is_matched_measured_and_timed(tmp_path: Path) -> None:
@@ -92,6 +92,49 @@ def test_an_error_is_found_where_it_is(tmp_path: Path) -> None:
     assert right.worst is None or right.worst.equal
     assert [each.max_abs for each in told.measures] == [wrong.max_abs]
     assert worst_of([right.worst, wrong] if right.worst else [wrong]) == wrong
+
+
+@pytest.mark.parametrize("level", ["values", "summary"])
+def test_steps_that_one_run_lacks_are_left_out_and_told(tmp_path: Path, level: str) -> None:
+    def program() -> None:
+        training(steps=2 if ns.get_mode() == "eager" else 5)()
+
+    eager, compiled = both(tmp_path, program, level=level)
+    with eager, compiled:
+        found = compare(eager, compiled)
+        (function,) = found.functions
+        node = next(each for each in function.nodes if each.op == "tanh")
+        told = history(eager, compiled, function.owner, node.id)
+    assert found.notes == ("The eager run has 2 steps, the compiled run 5",)
+    assert function.steps == (1, 2, 3, 4, 5)
+    assert node.values[0].steps == (1, 2)
+    assert told.steps == (1, 2)
+    assert {each.source for each in told.measures} == {
+        "arrays" if level == "values" else "summaries"
+    }
+
+
+def test_a_run_that_failed_is_told(tmp_path: Path) -> None:
+    def program() -> None:
+        training(steps=1)()
+        if ns.get_mode() == "compiled":
+            raise ValueError("half-way")
+
+    path = tmp_path / "eager.nscope"
+    with in_mode("eager"), ns.record(path):
+        program()
+    with (
+        pytest.raises(ValueError, match="half-way"),
+        in_mode("compiled"),
+        ns.record(tmp_path / "compiled.nscope"),
+    ):
+        program()
+    with Recording.open(path) as one, Recording.open(tmp_path / "compiled.nscope") as two:
+        found = compare(one, two)
+    assert [note for note in found.notes if "half-way" in note] == [
+        "The compiled run failed: ValueError: half-way"
+    ]
+    assert found.functions[0].steps == (1,)
 
 
 def test_stages_go_from_the_traced_graph_to_the_one_that_runs(tmp_path: Path) -> None:
