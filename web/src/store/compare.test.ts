@@ -2,9 +2,11 @@ import { describe, expect, it } from "vitest";
 import {
   type CompareAddress,
   counterparts,
+  errorBars,
   errorWords,
   kernelsOf,
   linksOf,
+  measureWords,
   readCompare,
   ruleWords,
   writeCompare,
@@ -114,6 +116,43 @@ describe("words", () => {
     expect(told({ ...MEASURE, equal: true })).toBe("bit-equal");
     expect(told({ ...MEASURE, equal: true, source: "summaries" })).toBe("equal statistics");
     expect(told(null, "inside a kernel")).toBe("inside a kernel");
+  });
+
+  it("tell NaN and Inf on one side, also where nothing finite is apart", () => {
+    const exact = { ...MEASURE, max_abs: 0, max_rel: 0, ulp: 0 };
+    const nan = { ...exact, mismatched: 0.5, nan: [0, 3] as [number, number] };
+    expect(measureWords(nan)).toBe("NaN 0 → 3");
+    expect(measureWords({ ...MEASURE, inf: [1, 2000] })).toBe("Inf 1 → 2,000 · 3e−8 · 1 ulp");
+    expect(measureWords({ ...exact, max_abs: null, mismatched: 0.5 })).toBe(
+      "NaN or Inf at other places",
+    );
+    expect(measureWords(exact)).toBe("signs of zeros");
+    expect(measureWords({ ...exact, source: "summaries", mismatched: null })).toBe(
+      "other statistics",
+    );
+    expect(measureWords({ ...exact, equal: true, nan: [2, 2] })).toBe("bit-equal");
+  });
+
+  it("draw an error by step for what was measured", () => {
+    const none: Measure = { ...MEASURE, source: "none", max_abs: null, why: "no value" };
+    const equal = { ...MEASURE, equal: true, max_abs: 0 };
+    const nan: Measure = { ...MEASURE, max_abs: null, nan: [0, 1] };
+    const half = { ...MEASURE, max_abs: 1.5e-8 };
+    const bars = errorBars({
+      node: 1,
+      steps: [1, 2, 3, 4, 5],
+      measures: [none, equal, nan, MEASURE, half],
+    });
+    expect(bars.map((bar) => [bar.step, bar.part, bar.odd])).toEqual([
+      [2, 0, false],
+      [3, 1, true],
+      [4, 1, false],
+      [5, 0.5, false],
+    ]);
+    expect(bars[1]?.words).toBe("NaN 0 → 1");
+    // what differs without a finite error is drawn all the same
+    const signs = { ...MEASURE, max_abs: 0, ulp: 0 };
+    expect(errorBars({ node: 1, steps: [1], measures: [signs] })[0]?.part).toBeGreaterThan(0);
   });
 
   it("tell rules without underscores", () => {

@@ -4,8 +4,15 @@
  * Invariant: pure; built once per function and stage, every question is a look-up.
  */
 
-import { formatNumber } from "@/base/numbers";
-import type { ComparedFunction, ComparedNode, Kernel, Measure, Node } from "@/wire/types.gen";
+import { formatCount, formatNumber } from "@/base/numbers";
+import type {
+  ComparedFunction,
+  ComparedNode,
+  ErrorHistory,
+  Kernel,
+  Measure,
+  Node,
+} from "@/wire/types.gen";
 
 export type Side = "eager" | "compiled";
 
@@ -118,6 +125,53 @@ export function badness(measure: Measure): number {
   return (odd ? 1e300 : 0) + (share > 0 ? 1e100 * (1 + share) : 0) + (measure.max_abs ?? 0);
 }
 
+/** NaN and Inf that are not the same in both, in words; empty if they are. */
+function oddWords(measure: Measure): string {
+  const parts = (["nan", "inf"] as const).flatMap((each) => {
+    const [eager, compiled] = measure[each];
+    const name = each === "nan" ? "NaN" : "Inf";
+    return eager === compiled ? [] : [`${name} ${formatCount(eager)} → ${formatCount(compiled)}`];
+  });
+  return parts.join(" · ");
+}
+
+/** How far apart the values of a measure are, in a few words. */
+export function measureWords(measure: Measure): string {
+  if (measure.source === "none") return measure.why;
+  if (measure.equal) return measure.source === "arrays" ? "bit-equal" : "equal statistics";
+  const parts: string[] = [];
+  const odd = oddWords(measure);
+  if (odd !== "") parts.push(odd);
+  if ((measure.max_abs ?? 0) > 0) {
+    parts.push(formatNumber(measure.max_abs, 3));
+    if (measure.ulp !== null) parts.push(`${formatNumber(measure.ulp, 4)} ulp`);
+    else if (measure.source === "summaries") parts.push("of statistics");
+  }
+  if (parts.length > 0) return parts.join(" · ");
+  // Nothing finite is apart, and there are as many NaN and Inf on both sides.
+  if ((measure.mismatched ?? 0) > 0) return "NaN or Inf at other places";
+  return measure.source === "arrays" ? "signs of zeros" : "other statistics";
+}
+
+/** The errors over the steps that were measured, each as a part of the largest. */
+export function errorBars(history: ErrorHistory): readonly {
+  readonly step: number;
+  readonly part: number;
+  readonly odd: boolean;
+  readonly words: string;
+}[] {
+  const known = history.measures.flatMap((measure, at) =>
+    measure.source === "none" ? [] : [{ measure, step: history.steps[at] ?? 0 }],
+  );
+  const most = Math.max(0, ...known.map(({ measure }) => measure.max_abs ?? 0));
+  return known.map(({ measure, step }) => {
+    const odd = !measure.equal && oddWords(measure) !== "";
+    const size = most > 0 ? (measure.max_abs ?? 0) / most : 0;
+    const part = odd ? 1 : measure.equal ? 0 : Math.max(size, 0.01);
+    return { step, part, odd, words: measureWords(measure) };
+  });
+}
+
 /** An error in a few words: `bit-equal`, `3.0e-8 · 1 ulp`, or why there is none. */
 export function errorWords(node: ComparedNode): string {
   const worst = worstOf(node);
@@ -125,11 +179,7 @@ export function errorWords(node: ComparedNode): string {
     const value = node.values[0];
     return value === undefined ? "–" : value.why || value.worst?.why || "–";
   }
-  if (worst.equal) return worst.source === "arrays" ? "bit-equal" : "equal statistics";
-  const parts = [formatNumber(worst.max_abs ?? 0, 3)];
-  if (worst.ulp !== null) parts.push(`${formatNumber(worst.ulp, 4)} ulp`);
-  else if (worst.source === "summaries") parts.push("of statistics");
-  return parts.join(" · ");
+  return measureWords(worst);
 }
 
 /** `fuse/elementwise_chain` as `fuse: elementwise chain`. */

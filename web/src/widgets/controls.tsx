@@ -5,6 +5,7 @@
  */
 
 import { For, type JSX, Show } from "solid-js";
+import { formatCount } from "@/base/numbers";
 
 export interface Tab<Id extends string> {
   readonly id: Id;
@@ -51,7 +52,7 @@ export function Tabs<Id extends string>(props: {
             {tab.title}
             <Show when={tab.count !== undefined && tab.count > 0}>
               <b class="cnt" classList={{ n: tab.tone === "nan" }}>
-                {tab.count}
+                {formatCount(tab.count ?? 0)}
               </b>
             </Show>
           </button>

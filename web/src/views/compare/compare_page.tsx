@@ -16,7 +16,8 @@ import {
   onMount,
   Show,
 } from "solid-js";
-import { formatDuration, plural } from "@/base/numbers";
+import { formatCount, formatDuration, plural } from "@/base/numbers";
+import { printable } from "@/base/printable";
 import { ancestors } from "@/base/scopes";
 import type { GraphView, Tints } from "@/render/types";
 import { counterparts, linksOf, type Side } from "@/store/compare";
@@ -159,7 +160,9 @@ export function ComparePage(props: ComparePageProps): JSX.Element {
           <span class="brand-name">nodescope</span>
         </div>
         <span class="vr" aria-hidden="true" />
-        <b class="ell">{props.name}</b>
+        <b class="ell" title={printable(props.name, 10_000)}>
+          <bdi dir="ltr">{printable(props.name)}</bdi>
+        </b>
         <span class="t3 cmp-kind">eager and compiled</span>
         <Show when={(state.comparison()?.functions.length ?? 0) > 1}>
           <label class="cmp-choose">
@@ -167,12 +170,13 @@ export function ComparePage(props: ComparePageProps): JSX.Element {
             <select
               data-testid="function-select"
               value={state.fn()?.owner ?? ""}
+              title={printable(state.fn()?.owner ?? "", 10_000)}
               onChange={(event) => state.setOwner(event.currentTarget.value)}
             >
               <For each={state.comparison()?.functions ?? []}>
                 {(each) => (
                   <option value={each.owner} selected={each.owner === state.fn()?.owner}>
-                    {each.owner} · {plural(each.steps.length, "step")}
+                    {printable(each.owner, 60)} · {plural(each.steps.length, "step")}
                   </option>
                 )}
               </For>
@@ -299,9 +303,11 @@ function leftWords(state: CompareState): string {
   const fn = state.fn();
   if (fn === undefined) return "";
   const step = fn.steps[0];
-  const nodes = plural(fn.beside.length, "node");
+  const matched = fn.nodes.filter((node) => computed(node) && node.eager > 0).length;
+  const nodes = plural(fn.unmatched.length + matched, "node");
   const when = step === undefined || step === 0 ? "" : `step ${step} · `;
-  return `${when}${nodes} · ${formatDuration(fn.eager_ns)} in what is compared`;
+  const rest = fn.unmatched.length > 0 ? ` in the ${formatCount(matched)} that are compared` : "";
+  return `${when}${nodes} · ${formatDuration(fn.eager_ns)}${rest}`;
 }
 
 function rightWords(state: CompareState, final: boolean): string {

@@ -96,7 +96,8 @@ export function stageTints(graph: Graph, links: Links): Tints {
 }
 
 function states(times: ReadonlyMap<number, number>, dashed: ReadonlySet<number>): NodeStates {
-  const size = Math.max(0, ...times.keys(), ...dashed) + 1;
+  let size = 1;
+  for (const ids of [times.keys(), dashed]) for (const id of ids) size = Math.max(size, id + 1);
   const found = {
     times: new Uint32Array(size).fill(1),
     step: new Uint32Array(size).fill(1),

@@ -7,7 +7,9 @@
 
 import { createMemo, createResource, For, type JSX, Match, Show, Switch } from "solid-js";
 import { formatBytes, formatCount, formatDuration, formatNumber, plural } from "@/base/numbers";
+import { printable } from "@/base/printable";
 import {
+  errorBars,
   errorWords,
   FATE_WORDS,
   fateOf,
@@ -17,7 +19,7 @@ import {
   worstOf,
 } from "@/store/compare";
 import { familyColour } from "@/store/node_words";
-import { Fact, ratio } from "@/views/compare/facts";
+import { Fact, Name, ratio } from "@/views/compare/facts";
 import { FateSwatch } from "@/views/compare/fate_legend";
 import type { CompareState } from "@/views/compare/state";
 import { matchWords } from "@/views/compare/tables";
@@ -91,8 +93,8 @@ function Fates(props: {
         when={props.nodes.length > 1}
         fallback={
           <>
-            <p class="cmp-name m ell" title={first().name}>
-              {first().name}
+            <p class="cmp-name cmp-line">
+              <Name text={first().name} />
             </p>
             <p class="cmp-line">
               <span class="sw" style={{ background: `var(${familyColour(first().family)})` }} />
@@ -123,7 +125,7 @@ function Fates(props: {
                   onClick={() => props.state.pick({ side: "eager", id: node.eager })}
                 >
                   <FateSwatch fate={fateOf(node)} />
-                  <span class="m ell">{node.name}</span>
+                  <Name text={node.name} />
                   <span class="sp" />
                   <span class="mi t3">
                     {node.eager_ns === null ? "" : formatDuration(node.eager_ns)}
@@ -160,8 +162,8 @@ function Values(props: {
   );
   return (
     <section class="cmp-block" data-testid="pair-values">
-      <h3 class="lab">
-        Values<Show when={props.count > 1}> of {props.node.name}</Show>
+      <h3 class="lab ell" title={printable(props.node.name, 10_000)}>
+        Values<Show when={props.count > 1}> of {printable(props.node.name)}</Show>
       </h3>
       <Show
         when={measured() && worst()}
@@ -202,21 +204,25 @@ function Values(props: {
 
 /** The error by step, as bars; all equal is said in words. */
 function Errors(props: { readonly history: ErrorHistory }): JSX.Element {
-  const errors = () => props.history.measures.map((each) => each.max_abs ?? 0);
-  const most = () => Math.max(...errors(), 0);
+  const bars = () => errorBars(props.history);
   return (
     <Show
-      when={most() > 0}
+      when={bars().some((bar) => bar.part > 0)}
       fallback={
-        <p class="t3 small">no error at any of {plural(props.history.steps.length, "step")}</p>
+        <p class="t3 small">
+          {bars().length === 1
+            ? "no error at this step"
+            : `no error at any of ${plural(bars().length, "step")}`}
+        </p>
       }
     >
-      <div class="cmp-errors" title={`largest error ${formatNumber(most())}`}>
-        <For each={errors()}>
-          {(error, at) => (
+      <div class="cmp-errors" role="img" aria-label="Error by step">
+        <For each={bars()}>
+          {(bar) => (
             <span
-              style={{ height: `${error > 0 ? Math.max(8, (error / most()) * 100) : 2}%` }}
-              title={`step ${props.history.steps[at()]}: ${formatNumber(error)}`}
+              classList={{ odd: bar.odd }}
+              style={{ height: `${bar.part > 0 ? Math.max(8, bar.part * 100) : 2}%` }}
+              title={`step ${bar.step}: ${bar.words}`}
             />
           )}
         </For>
@@ -297,8 +303,8 @@ function Compiled(props: {
       <Show when={kernel()} fallback={<p class="t3 small">nothing: its work is not done.</p>}>
         {(found) => (
           <>
-            <p class="cmp-name m ell" title={found().name}>
-              {found().name}
+            <p class="cmp-name cmp-line">
+              <Name text={found().name} />
             </p>
             <Show when={found().pattern}>
               <p class="cmp-line">
@@ -315,7 +321,7 @@ function Compiled(props: {
       </Show>
       <Show when={apart().length > 0}>
         <h3 class="lab cmp-apart">Not fused, because</h3>
-        <For each={apart()}>{(note) => <p class="t2 small">{note}</p>}</For>
+        <For each={apart()}>{(note) => <p class="t2 small">{printable(note)}</p>}</For>
       </Show>
     </section>
   );

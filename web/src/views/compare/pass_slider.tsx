@@ -4,17 +4,28 @@
  * Invariant: a range input, so that it works by keyboard and is read aloud.
  */
 
-import { For, type JSX, Show } from "solid-js";
+import { createSignal, For, type JSX, onCleanup, onMount } from "solid-js";
 import { formatCount, formatDuration, plural } from "@/base/numbers";
 import type { Stage } from "@/wire/types.gen";
 import { IconButton } from "@/widgets/icon";
+
+// What the name of a pass needs; with less room for each, the one that is shown has its name alone.
+const NAME_WIDTH = 68;
 
 export function PassSlider(props: {
   readonly stages: readonly Stage[];
   readonly index: number;
   onSelect(index: number): void;
 }): JSX.Element {
+  let track!: HTMLDivElement;
+  const [width, setWidth] = createSignal(Number.POSITIVE_INFINITY);
+  onMount(() => {
+    const resize = new ResizeObserver(() => setWidth(track.clientWidth));
+    resize.observe(track);
+    onCleanup(() => resize.disconnect());
+  });
   const last = () => props.stages.length - 1;
+  const crowded = () => width() < last() * NAME_WIDTH;
   const now = () => props.stages[props.index];
   const words = (): string => {
     const stage = now();
@@ -35,7 +46,7 @@ export function PassSlider(props: {
         disabled={props.index === 0}
         onClick={() => props.onSelect(props.index - 1)}
       />
-      <div class="cmp-track">
+      <div class="cmp-track" classList={{ crowded: crowded() }} ref={track}>
         <input
           type="range"
           min={0}
@@ -60,9 +71,7 @@ export function PassSlider(props: {
                 style={{ left: `${last() === 0 ? 0 : (at() / last()) * 100}%` }}
                 onClick={() => props.onSelect(at())}
               >
-                <Show when={props.stages.length <= 16}>
-                  <span class="mi">{stage.name}</span>
-                </Show>
+                <span class="mi">{stage.name}</span>
               </button>
             )}
           </For>

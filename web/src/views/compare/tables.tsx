@@ -6,7 +6,9 @@
 
 import { createMemo, type JSX, Show } from "solid-js";
 import { formatCount, formatDuration, plural } from "@/base/numbers";
+import { printable } from "@/base/printable";
 import { type Fate, errorWords, fateOf, ruleWords, worstOf } from "@/store/compare";
+import { Name } from "@/views/compare/facts";
 import { FateSwatch } from "@/views/compare/fate_legend";
 import type { CompareState } from "@/views/compare/state";
 import { VirtualList } from "@/widgets/virtual_list";
@@ -45,7 +47,13 @@ export function NodeTable(props: { readonly state: CompareState }): JSX.Element 
       <VirtualList
         items={rows()}
         rowHeight={ROW}
-        empty={<p class="empty">No node has this fate.</p>}
+        empty={
+          <p class="empty">
+            {state.fate() === undefined
+              ? "The function computes nothing: no node was traced."
+              : "No node has this fate."}
+          </p>
+        }
         row={(node) => {
           const picked = () =>
             state.picked()?.side === "eager" && state.picked()?.id === node().eager;
@@ -60,13 +68,9 @@ export function NodeTable(props: { readonly state: CompareState }): JSX.Element 
               disabled={node().eager === 0}
               onClick={() => state.pick({ side: "eager", id: node().eager })}
             >
-              <span class="m ell" role="cell" title={node().name}>
-                {node().name}
-              </span>
+              <Name text={node().name} role="cell" />
               <FateCell fate={fateOf(node())} />
-              <span class="t2 ell" role="cell" title={into(node())}>
-                {into(node()) || "–"}
-              </span>
+              <Name class="t2" text={into(node())} none="–" role="cell" />
               <span
                 class="m ell"
                 role="cell"
@@ -117,7 +121,7 @@ export function KernelTable(props: { readonly state: CompareState }): JSX.Elemen
     [...(state.fn()?.kernels ?? [])].sort((a, b) => (b.ns ?? 0) - (a.ns ?? 0)),
   );
   const most = createMemo(() =>
-    Math.max(1, ...rows().map((each) => Math.max(each.ns ?? 0, each.eager_ns ?? 0))),
+    rows().reduce((found, each) => Math.max(found, each.ns ?? 0, each.eager_ns ?? 0), 1),
   );
   const pick = (kernel: Kernel): void => {
     const last = (state.fn()?.stages.length ?? 1) - 1;
@@ -143,7 +147,7 @@ export function KernelTable(props: { readonly state: CompareState }): JSX.Elemen
       <VirtualList
         items={rows()}
         rowHeight={ROW}
-        empty={<p class="empty">The compiled function has no node.</p>}
+        empty={<p class="empty">Nothing runs: no node is left of the compiled function.</p>}
         row={(kernel) => (
           <button
             type="button"
@@ -156,9 +160,7 @@ export function KernelTable(props: { readonly state: CompareState }): JSX.Elemen
             data-name={kernel().name}
             onClick={() => pick(kernel())}
           >
-            <span class="m ell" role="cell" title={kernel().name}>
-              {kernel().name}
-            </span>
+            <Name text={kernel().name} role="cell" />
             <span class="t2 ell" role="cell">
               {kernel().pattern || kernel().op}
             </span>
@@ -201,25 +203,22 @@ export function PassTable(props: { readonly state: CompareState }): JSX.Element 
         rowHeight={ROW}
         empty={
           <p class="empty">
-            The graph as it was traced: {plural(stage()?.nodes ?? 0, "node")}. Move the slider to
-            see what each pass rewrote.
+            {(props.state.fn()?.stages.length ?? 0) > 1 && props.state.stageIndex() === 0
+              ? `The graph as it was traced: ${plural(stage()?.nodes ?? 0, "node")}. Move the slider to see what each pass rewrote.`
+              : "No pass rewrote anything: the graph runs as it was traced."}
           </p>
         }
         row={(change) => (
           <div class="cmp-row cmp-rewrites" role="row" data-testid="rewrite-row">
-            <span class="ell" role="cell" title={change().note}>
+            <span class="ell" role="cell" title={printable(change().note)}>
               {ruleWords(change().rule)}
               <Show when={change().note}>
-                <span class="t3"> ({change().note})</span>
+                <span class="t3"> ({printable(change().note)})</span>
               </Show>
             </span>
             <span role="cell">{change().kind}</span>
-            <span class="m ell" role="cell" title={change().before.join(", ")}>
-              {change().before.join(", ")}
-            </span>
-            <span class="m ell" role="cell" title={change().after.join(", ")}>
-              {change().after.join(", ") || "–"}
-            </span>
+            <Name text={change().before.join(", ")} role="cell" />
+            <Name text={change().after.join(", ")} none="–" role="cell" />
           </div>
         )}
       />

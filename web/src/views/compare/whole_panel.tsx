@@ -6,8 +6,9 @@
 
 import { createMemo, For, type JSX, Show } from "solid-js";
 import { formatCount, formatDuration, plural } from "@/base/numbers";
+import { printable } from "@/base/printable";
 import { badness, errorWords, worstOf } from "@/store/compare";
-import { Fact, ratio } from "@/views/compare/facts";
+import { Fact, Name, ratio } from "@/views/compare/facts";
 import type { CompareState } from "@/views/compare/state";
 import type { ComparedFunction } from "@/wire/types.gen";
 
@@ -34,10 +35,19 @@ export function Whole(props: {
   return (
     <>
       <section class="cmp-block">
-        <h3 class="lab">{props.fn.owner}</h3>
+        <h3 class="lab ell" title={printable(props.fn.owner, 10_000)}>
+          <bdi dir="ltr">{printable(props.fn.owner)}</bdi>
+        </h3>
         <p class="cmp-verdict" data-testid="whole-verdict">
-          {ratio(props.fn.eager_ns, props.fn.compiled_ns)}
+          {verdict(props.fn, inner().length)}
         </p>
+        <For each={props.state.comparison()?.notes ?? []}>
+          {(note) => (
+            <p class="small now cmp-note" data-testid="note">
+              {printable(note)}
+            </p>
+          )}
+        </For>
         <dl class="cmp-facts">
           <Fact name="eager, sum of nodes" value={formatDuration(props.fn.eager_ns)} />
           <Fact name="compiled, sum of nodes" value={formatDuration(props.fn.compiled_ns)} />
@@ -49,7 +59,7 @@ export function Whole(props: {
           Both were watched node by node. Unwatched, the compiled function runs as one plan.
         </p>
         <Show when={props.fn.fallback}>
-          <p class="small now">{props.fn.fallback}</p>
+          <p class="small now">{printable(props.fn.fallback)}</p>
         </Show>
       </section>
       <section class="cmp-block">
@@ -60,7 +70,7 @@ export function Whole(props: {
         <p class="t3 small">
           {props.fn.unmatched.length === 0
             ? "Every eager node of the step belongs to it."
-            : `${plural(props.fn.unmatched.length, "eager node")} of the step lie outside of it.`}
+            : `${plural(props.fn.unmatched.length, "eager node")} of the step ${props.fn.unmatched.length === 1 ? "lies" : "lie"} outside of it.`}
         </p>
         <p class="t3 small">
           Pick a node on either side, or press <kbd>N</kbd> for the largest error.
@@ -69,8 +79,8 @@ export function Whole(props: {
           <h3 class="lab cmp-apart">Not fused</h3>
           <For each={props.fn.unfused.slice(0, SHOWN)}>
             {(note) => (
-              <p class="t2 small ell" title={note}>
-                {note}
+              <p class="t2 small ell" title={printable(note, 10_000)}>
+                {printable(note)}
               </p>
             )}
           </For>
@@ -86,8 +96,10 @@ export function Whole(props: {
           fallback={
             <p class="cmp-verdict">
               {errors().length === 0
-                ? "No value was kept of both runs."
-                : `All ${formatCount(errors().length)} measured values are equal.`}
+                ? "Nothing was measured: both runs kept no value of the same node."
+                : errors().length === 1
+                  ? "The value that was measured is equal."
+                  : `All ${formatCount(errors().length)} measured values are equal.`}
             </p>
           }
         >
@@ -100,7 +112,7 @@ export function Whole(props: {
                     class="cmp-item"
                     onClick={() => props.state.pick({ side: "eager", id: node.eager })}
                   >
-                    <span class="m ell">{node.name}</span>
+                    <Name text={node.name} />
                     <span class="sp" />
                     <span class="mi t2">{errorWords(node)}</span>
                   </button>
@@ -112,6 +124,9 @@ export function Whole(props: {
       </section>
       <section class="cmp-block">
         <h3 class="lab">Longest to run</h3>
+        <Show when={slow().length === 0}>
+          <p class="t3 small">Nothing runs.</p>
+        </Show>
         <ul class="cmp-list">
           <For each={slow()}>
             {(kernel) => (
@@ -121,7 +136,7 @@ export function Whole(props: {
                   class="cmp-item"
                   onClick={() => props.state.pick({ side: "compiled", id: kernel.id })}
                 >
-                  <span class="m ell">{kernel.name}</span>
+                  <Name text={kernel.name} />
                   <span class="sp" />
                   <span class="mi t2">
                     {kernel.ns === null ? "not recorded" : formatDuration(kernel.ns)}
@@ -134,4 +149,14 @@ export function Whole(props: {
       </section>
     </>
   );
+}
+
+/** What the compilation came to, in words. */
+function verdict(fn: ComparedFunction, traced: number): string {
+  if (fn.kernels.length > 0) {
+    return ratio(fn.eager_ns, fn.compiled_ns) || "No time was recorded of both runs.";
+  }
+  return traced === 0
+    ? "It computes nothing."
+    : `Nothing is left to run of ${plural(traced, "traced node")}.`;
 }

@@ -1,0 +1,165 @@
+"""The comparison of odd programs: names, nothing to run, NaN on one side, many nodes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from tests.e2e.test_compare import Start, fn
+from tests.e2e.test_first_flow import by
+
+ODD = """
+import os
+import numpy as np
+import nodescope as ns
+
+LONG = "x" * 5000
+NAMES = ['<img src=x onerror="window.hacked=1">', "</script><script>window.hacked=2</script>",
+         "line\\nbreak\\ttab", "emoji \\U0001f389", "\\u202egnirts", LONG]
+x = ns.tensor(np.ones((2, 2), np.float32), name=NAMES[0])
+params = [ns.parameter(np.ones((2, 2)), np.float32, name=each) for each in NAMES]
+factor = 1.0 if os.environ["NODESCOPE_MODE"] == "eager" else float("nan")
+
+
+def odd(x):
+    for name, param in zip(NAMES, params):
+        with ns.name_scope(name):
+            x = np.tanh(x @ param)
+    return x
+
+
+def unused(x):
+    np.exp(x)
+    return x
+
+
+for name in NAMES:
+    ns.compile(odd, name=name)(x)
+ns.compile(unused, name="unused")(x)
+ns.compile(lambda x: x, name="same")(x)
+ns.compile(lambda x: x * factor, name="apart")(x)
+"""
+
+MANY = """
+import numpy as np
+import nodescope as ns
+
+
+@ns.compile(passes="none")
+def many(x):
+    for layer in range(800):
+        x = np.tanh(x) * 0.5
+    return x
+
+
+for _ in ns.steps(range(2)):
+    many(ns.tensor(np.ones(4, np.float32)))
+raise SystemExit(3)
+"""
+
+# What sticks out of the row, the block or the bar that it stands in, or of the window.
+STICKS_OUT = """() => {
+    const found = [];
+    for (const each of document.querySelectorAll('.cmp-block *, .cmp-row > *, .top > *')) {
+        const own = each.getBoundingClientRect();
+        const host = each.closest('.cmp-block, .cmp-row, .top').getBoundingClientRect();
+        if (each.closest('.ell') !== null && !each.matches('.ell')) continue;
+        if (each.matches('option') || own.width === 0) continue;
+        if (own.right > host.right + 1 || host.right > innerWidth + 1) found.push(each.outerHTML);
+    }
+    return found;
+}"""
+
+
+def compare(start: Start, page: Page, folder: Path, text: str) -> None:
+    program = folder / "program.py"
+    program.write_text(text, encoding="utf-8")
+    running = start("compare", "--no-browser", "--port", "0", program)
+    running.expect("open http", timeout_s=60)
+    page.goto(running.address)
+    expect(by(page, "fates")).to_be_visible(timeout=20_000)
+
+
+def choose(page: Page, owner: str) -> None:
+    by(page, "function-select").select_option(owner)
+    page.wait_for_function("owner => window.__nodescope.compare.fn().owner === owner", arg=owner)
+
+
+def pick(page: Page, node: Any) -> None:
+    page.evaluate("id => window.__nodescope.compare.pick({side: 'eager', id})", node["eager"])
+
+
+def test_odd_names_and_functions_of_nothing(start: Start, page: Page, tmp_path: Path) -> None:
+    compare(start, page, tmp_path, ODD)
+    owners = page.evaluate("window.__nodescope.compare.comparison().functions.map(f => f.owner)")
+    assert len(owners) == 9
+    for width in (1600, 420):
+        page.set_viewport_size({"width": width, "height": 800})
+        for owner in owners[:6]:
+            choose(page, owner)
+            assert page.evaluate(STICKS_OUT) == []
+    # a long name is cut, and whole in its title
+    assert by(page, "function-select").get_attribute("title") == "x" * 5000
+    node = fn(page, "f.nodes.find(n => n.name.startsWith('xxx') && n.family !== 'leaf')")
+    pick(page, node)
+    expect(by(page, "pair-verdict")).to_have_text("Bit-equal")
+    expect(by(page, "pair-values")).to_contain_text("no error at this step")
+    assert by(page, "pair-fate").locator("[title]").first.get_attribute("title") == node["name"]
+    assert page.evaluate(STICKS_OUT) == []
+    for tab in ("nodes", "kernels"):
+        by(page, f"tab-{tab}").click()
+        expect(page.locator(".vlist [role=row]").first).to_be_visible()
+        assert page.evaluate(STICKS_OUT) == []
+    by(page, "tab-pair").click()
+    page.keyboard.press("Escape")
+    # names are text
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("img").count() == 0
+    assert page.evaluate("/[\\u202a-\\u202e\\t]/.test(document.body.innerText)") is False
+
+    choose(page, "unused")
+    expect(by(page, "whole-verdict")).to_have_text("Nothing is left to run of 1 traced node.")
+    choose(page, "same")
+    expect(by(page, "whole-verdict")).to_have_text("It computes nothing.")
+    by(page, "tab-nodes").click()
+    expect(by(page, "node-table")).to_contain_text("no node was traced")
+    by(page, "tab-kernels").click()
+    expect(by(page, "kernel-table")).to_contain_text("Nothing runs")
+    by(page, "tab-pair").click()
+
+    choose(page, "apart")
+    node = fn(page, "f.nodes.find(n => n.op === 'multiply')")
+    pick(page, node)
+    expect(by(page, "pair-verdict")).to_have_text("NaN 0 → 4")
+    expect(by(page, "pair-values").locator(".cmp-errors .odd")).to_have_count(1)
+
+
+def test_many_nodes_and_a_run_that_ends_badly(start: Start, page: Page, tmp_path: Path) -> None:
+    compare(start, page, tmp_path, MANY)
+    expect(by(page, "note").first).to_have_text("The eager run failed: SystemExit: 3")
+    expect(by(page, "side-eager")).to_contain_text("1,600 nodes")
+    assert fn(page, "f.nodes.length") > 1600
+    by(page, "tab-nodes").click()
+    expect(by(page, "tab-nodes")).to_contain_text("1,600")
+    page.locator(".vlist").evaluate("each => { each.scrollTop = each.scrollHeight; }")
+    expect(page.locator("[data-testid=node-row][data-name=tanh_799]")).to_be_visible()
+    # rows that are not in sight do not exist
+    assert page.locator("*").count() < 1500
+    last = fn(page, "f.nodes.find(n => n.name === 'tanh_799')")
+    page.locator("[data-testid=node-row][data-name=tanh_799]").click()
+    page.wait_for_url(re.compile(rf"left={last['eager']}\b"))
+    by(page, "tab-pair").click()
+    expect(by(page, "pair-verdict")).to_have_text("Bit-equal")
+    # what is picked is in sight on both sides
+    page.wait_for_function(
+        """id => ['eager', 'compiled'].every(side => {
+            const now = window.__nodescope.compare;
+            const own = side === 'eager' ? id : now.links().byEager.get(id).into[0];
+            const box = window.__nodescope.sides[side].boundsOf({kind: 'node', id: own});
+            return box !== undefined && box.y > -20 && box.y < innerHeight;
+        })""",
+        arg=last["eager"],
+    )
