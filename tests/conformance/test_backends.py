@@ -13,6 +13,7 @@ import pytest
 from nodescope.engine.codegen.backend import Backend, all_backends
 from tests.conformance.graphs import Case
 from tests.conformance.graphs.backend_checks import check_backend, check_threads
+from tests.conformance.graphs.loops import control_cases, control_gradients
 from tests.conformance.graphs.networks import NETWORKS, gradient_cases, network
 from tests.conformance.graphs.single import every_op
 from tests.conformance.graphs.suite import holds, seeds
@@ -37,6 +38,17 @@ PARTS = [(each, first) for each in USABLE for first in range(0, count_of(each), 
 @pytest.mark.parametrize(("backend", "first"), PARTS, ids=lambda each: getattr(each, "name", each))
 def test_random_graphs(backend: Backend, first: int) -> None:
     holds(lambda case: check_backend(case, backend), seeds(first, PART))
+
+
+@pytest.mark.parametrize("backend", USABLE, ids=name)
+def test_loops_and_branches(backend: Backend) -> None:
+    holds(lambda case: check_backend(case, backend), control_cases(0, count_of(backend) // 2))
+
+
+@pytest.mark.parametrize("backend", USABLE, ids=name)
+def test_gradients_of_loops(backend: Backend) -> None:
+    count = count_of(backend) // 4
+    holds(lambda case: check_backend(case, backend), control_gradients(0, count))
 
 
 @pytest.mark.parametrize("backend", QUICK, ids=name)

@@ -6,6 +6,7 @@ a new one is covered as it comes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -15,6 +16,7 @@ from nodescope import passes
 from nodescope.passes.pipeline import Options
 from tests.conformance.graphs import Case, graphs
 from tests.conformance.graphs.checks import check_lowered, check_settles, is_clean_up
+from tests.conformance.graphs.loops import control_cases, control_gradients, described
 from tests.conformance.graphs.networks import NETWORKS, gradient_cases, network
 from tests.conformance.graphs.running import Traced
 from tests.conformance.graphs.single import every_op
@@ -23,6 +25,7 @@ from tests.conformance.graphs.suite import holds, seeds
 TOGETHER = 1000
 ALONE = 150
 GRADIENTS = 200
+LOOPS = 150
 PART = 50  # seeds of one test
 EXACT = [each for each in passes.all_passes() if each.exact]
 CLEAN_UP = [each for each in EXACT if is_clean_up(each)]
@@ -68,6 +71,30 @@ def test_every_op_alone() -> None:
     cases = every_op()
     assert len({case.graph.nodes[-1].op for case in cases}) > 250
     holds(lambda case: check_lowered(case, Traced(case)), cases)
+
+
+@pytest.mark.parametrize("first", range(0, LOOPS, PART))
+def test_loops_and_branches(first: int) -> None:
+    holds(lambda case: check_lowered(case, Traced(case)), control_cases(first, PART))
+
+
+@pytest.mark.parametrize("each", EXACT, ids=name)
+def test_one_pass_on_loops(each: passes.GraphPass) -> None:
+    holds(lambda case: check_lowered(case, Traced(case), (each.name,)), control_cases(0, PART // 2))
+
+
+def test_gradients_of_loops() -> None:
+    holds(lambda case: check_lowered(case, Traced(case)), control_gradients(0, PART))
+
+
+def test_loops_are_of_every_kind() -> None:
+    found = Counter(what for case in control_cases(0, LOOPS) for what in described(case.graph))
+    ops = ("scan", "cond", "while_loop")
+    assert min(found[each] for each in ops) > PART // 2
+    assert min(found[f"{one} in {other}"] for one in ops for other in ops) > 0
+    assert min(found[f"length {each}"] for each in (0, 1, 2, 3, 9)) > 0
+    assert found.keys() >= {"reverse", "several carries", "several columns", "elements"}
+    assert sum(each.startswith("op ") for each in found) > 80
 
 
 @settings(

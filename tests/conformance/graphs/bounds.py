@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.engine.control.body import constants_of
 from nodescope.ir.graph import Graph, Node
 from nodescope.ops.calls import Scalar, call_of
 from tests.conformance.graphs.running import quiet
@@ -43,7 +44,7 @@ SUMS = {"sum", "mean", "prod", "var", "std", "logsumexp", "cumsum", "cumprod", "
         }  # fmt: skip
 """Ops whose sums may be taken in another order."""
 
-_TRIALS = 8
+TRIALS = 8
 _WIDER = 4.0
 
 
@@ -93,24 +94,69 @@ def _room(node: Node, given: Sequence[Any], result: Array) -> Array | float:
 
 def ranges(body: Graph | Node, arrays: Sequence[Any]) -> list[Range]:
     """For each output of a kernel, or of a node alone."""
-    nodes = body.nodes if isinstance(body, Graph) else (body,)
-    inputs = body.inputs
-    outputs = body.outputs
     rng = np.random.default_rng(0)
-    found: list[list[Array]] = []
-    for trial in range(_TRIALS + 1):
-        values: dict[int, Any] = dict(zip(inputs, arrays, strict=True))
-        with quiet():
-            for node in nodes:
-                call = call_of(node)
-                given = [a.value if isinstance(a, Scalar) else values[a] for a in call.args]
-                data = call.op.impl(*given, **call.attrs)
-                results = data if isinstance(data, tuple) else (data,)
-                for value, each in zip(node.outputs, map(np.asarray, results), strict=True):
-                    values[value] = each if not trial else _moved(node, given, each, trial, rng)
-        found.append([np.asarray(values[each]) for each in outputs])
     with quiet():
-        return [_range([each[i] for each in found]) for i in range(len(outputs))]
+        found = [_run(body, arrays, trial, rng) for trial in range(TRIALS + 1)]
+        return [range_of([each[i] for each in found]) for i in range(len(body.outputs))]
+
+
+def _run(
+    body: Graph | Node, arrays: Sequence[Any], trial: int, rng: np.random.Generator
+) -> list[Array]:
+    """Outputs of a kernel, or of a node alone, in one trial; the one of number 0 is NumPy's own."""
+    nodes = body.nodes if isinstance(body, Graph) else (body,)
+    values: dict[int, Any] = constants_of(body) if isinstance(body, Graph) else {}
+    values.update(zip(body.inputs, arrays, strict=True))
+    for node in nodes:
+        if node.family == "leaf" and node.op != "read":
+            continue
+        call = call_of(node)
+        given = [a.value if isinstance(a, Scalar) else values[a] for a in call.args]
+        if node.op in _LOOPS:
+            results: Any = _LOOPS[node.op](node, given, trial, rng)
+        else:
+            data = call.op.impl(*given, **call.attrs)
+            results = data if isinstance(data, tuple) else (data,)
+        for value, each in zip(node.outputs, map(np.asarray, results), strict=True):
+            values[value] = each if not trial else _moved(node, given, each, trial, rng)
+    return [np.asarray(values[each]) for each in body.outputs]
+
+
+def _scan(
+    node: Node, given: Sequence[Any], trial: int, rng: np.random.Generator
+) -> list[Array]:  # fmt: skip
+    body, first, length = node.attrs["body"], node.attrs["carries"], node.attrs["length"]
+    carry, rest = list(given[:first]), first + node.attrs["columns"]
+    specs = {each.id: each.spec for each in body.values}
+    stacks = [
+        np.empty((length, *specs[each].shape), specs[each].dtype) for each in body.outputs[first:]
+    ]
+    for i in range(length - 1, -1, -1) if node.attrs["reverse"] else range(length):
+        rows = [each[i] for each in given[first:rest]]
+        found = _run(body, [*carry, *rows, *given[rest:]], trial, rng)
+        carry = found[:first]
+        for stack, row in zip(stacks, found[first:], strict=True):
+            stack[i] = row
+    return [*carry, *stacks]
+
+
+def _while(
+    node: Node, given: Sequence[Any], trial: int, rng: np.random.Generator
+) -> list[Array]:  # fmt: skip
+    first = node.attrs["carries"]
+    carry, around = list(given[:first]), given[first:]
+    while bool(_run(node.attrs["condition"], [*carry, *around], trial, rng)[0]):
+        carry = _run(node.attrs["body"], [*carry, *around], trial, rng)
+    return carry
+
+
+def _cond(
+    node: Node, given: Sequence[Any], trial: int, rng: np.random.Generator
+) -> list[Array]:  # fmt: skip
+    return _run(node.attrs["then" if bool(given[0]) else "otherwise"], given[1:], trial, rng)
+
+
+_LOOPS = {"scan": _scan, "while_loop": _while, "cond": _cond}
 
 
 def _moved(
@@ -127,7 +173,7 @@ def _moved(
     return np.where(np.isfinite(result), moved, result)
 
 
-def _range(trials: list[Array]) -> Range:
+def range_of(trials: list[Array]) -> Range:
     nominal, stacked = trials[0], np.stack(trials)
     if nominal.dtype.kind not in "f":
         edge = (stacked != nominal).any(0)

@@ -5,7 +5,7 @@ Invariant: checks look at graphs, provenance and results only, so that they hold
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from nodescope import ops, passes
 from nodescope.engine.execution.plan import needed
 from nodescope.errors import NodescopeError
-from nodescope.ir.graph import Graph, Node
+from nodescope.ir.graph import Graph, Node, TensorSpec
 from nodescope.ir.text import parse_graph, print_graph
 from nodescope.ir.verify import verify
 from nodescope.ops.checking import inferred
@@ -55,9 +55,37 @@ def check_graph(case: Case, lowered: Lowered) -> None:
     except NodescopeError as error:
         raise Differs(f"{error}\n{case}") from error
     need(graph.inputs == case.graph.inputs, "other inputs", case, lowered)
+    for stage in lowered.stages:
+        check_bodies(stage.after, f"after {stage.name}", case)
     text = print_graph(graph)
     again = parse_graph(text)
     need(print_graph(again) == text, "its text is read as another graph", case, lowered)
+
+
+def check_bodies(graph: Graph, when: str, case: Case) -> None:
+    """Bodies are well formed, and take and give what their nodes do."""
+    specs = {each.id: each.spec for each in graph.values}
+    for node in graph.nodes:
+        for name, body in node.attrs.items():
+            if not isinstance(body, Graph):
+                continue
+            try:
+                verify(body, inferred)
+            except NodescopeError as error:
+                raise Differs(f"{when}, {node.name}, {name}: {error}\n{case}") from error
+            check_bodies(body, when, case)
+            known = {each.id: each.spec for each in body.values}
+            given = [specs[each] for each in node.inputs]
+            if node.op == "scan":
+                rows = slice(node.attrs["carries"], node.attrs["carries"] + node.attrs["columns"])
+                given[rows] = [TensorSpec(each.shape[1:], each.dtype) for each in given[rows]]
+            elif node.op == "cond":
+                given = given[1:]
+            said = f"{when}, {node.name}, {name}"
+            need([known[each] for each in body.inputs] == given, f"{said}: takes others", case)
+            count = node.attrs.get("carries", len(node.outputs)) if name != "condition" else 0
+            ends = [known[each] for each in body.outputs[:count]]
+            need(ends == [specs[v] for v in node.outputs[:count]], f"{said}: gives others", case)
 
 
 def check_results(case: Case, traced: Traced, lowered: Lowered) -> dict[int, Any]:
@@ -79,9 +107,28 @@ def said_of(lowered: Lowered) -> str:
     return f"after\n  {rewrites}\ngives\n{print_graph(lowered.graph)}"
 
 
-def check_provenance(case: Case, traced: Traced, lowered: Lowered, values: dict[int, Any]) -> None:
-    """Every traced node has a fate, every final one an origin, and stand-ins hold what they say."""
+def check_provenance(
+    case: Case,
+    traced: Traced,
+    lowered: Lowered,
+    values: dict[int, Any],
+    differs: Callable[[int, Any], str] | None = None,
+) -> None:
+    """Every traced node has a fate, every final one an origin, and stand-ins hold what they say.
+
+    Args:
+        case: The graph.
+        traced: What it gives.
+        lowered: After the passes.
+        values: What that gives.
+        differs: How an array differs from a traced value; by any bit if None.
+    """
     found = lowered.provenance
+    if differs is None:
+
+        def differs(value: int, now: Any) -> str:
+            return difference(now, np.asarray(traced.values[value]))
+
     known = {node.id for node in case.graph.nodes}
     final = {node.id for node in lowered.graph.nodes}
     need(found.fates.keys() == known, "a traced node has no fate", case, lowered)
@@ -103,7 +150,7 @@ def check_provenance(case: Case, traced: Traced, lowered: Lowered, values: dict[
         if now is None:
             continue
         need(now in values, f"%{value} is said to be %{now}, which is not made", case, lowered)
-        said = difference(np.asarray(values[now]), np.asarray(traced.values[value]))
+        said = differs(value, np.asarray(values[now]))
         if said and value not in case.graph.inputs:
             raise Differs(f"%{value} is said to be %{now}: {said}\n{case}\n{said_of(lowered)}")
 

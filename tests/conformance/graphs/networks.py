@@ -13,6 +13,7 @@ import numpy as np
 
 import nodescope as ns
 from nodescope import nn, ops, optim
+from nodescope.engine.control.scan_op import record_scan
 from nodescope.engine.run import apply
 from nodescope.engine.static.program import Program
 from nodescope.errors import GradientError, NodescopeError
@@ -35,8 +36,14 @@ def case_of(name: str, program: Program, arguments: list[Any]) -> Case:
     return Case(name, graph, dict(program.constants), tuple(fed[each] for each in graph.inputs))
 
 
-def played(case: Case, given: list[Any]) -> list[Any]:
-    """The values of a graph by the engine's own operations, so that they can be differentiated."""
+def played(case: Case, given: list[Any], *, keeping: bool = False) -> list[Any]:
+    """The values of a graph by the engine's own operations, so that they can be differentiated.
+
+    Args:
+        case: The graph.
+        given: For its inputs.
+        keeping: Whether scans keep what their derivatives need, as `nodescope.scan` has it.
+    """
     values: dict[int, Any] = {k: ns.tensor(each) for k, each in case.arrays.items()}
     values.update(zip(case.graph.inputs, given, strict=True))
     for node in case.graph.nodes:
@@ -44,7 +51,11 @@ def played(case: Case, given: list[Any]) -> list[Any]:
             continue
         call = call_of(node)
         args = tuple(a.value if isinstance(a, Scalar) else values[a] for a in call.args)
-        found = args[-1] if node.op in _NOT else apply(call.op, args, call.attrs)
+        if keeping and node.op == "scan" and not node.attrs["kept"]:
+            loop = {k: node.attrs[k] for k in ("carries", "columns", "length", "reverse")}
+            found: Any = record_scan(node.attrs["body"], args, **loop)
+        else:
+            found = args[-1] if node.op in _NOT else apply(call.op, args, call.attrs)
         found = found if isinstance(found, tuple) else (found,)
         values.update(zip(node.outputs, found, strict=True))
     return [values[each] for each in case.graph.outputs]
@@ -53,7 +64,11 @@ def played(case: Case, given: list[Any]) -> list[Any]:
 @functools.lru_cache(maxsize=256)
 def gradient_case(seed: int) -> Case | None:
     """A random function's value and gradients as one graph; None if it has none."""
-    case = make(Seeded(seed), f"gradient of seed {seed}", most=14)
+    return differentiated(make(Seeded(seed), f"gradient of seed {seed}", most=14))
+
+
+def differentiated(case: Case, *, keeping: bool = False) -> Case | None:
+    """A function's value and gradients as one graph; None if it has none. See `played`."""
     arguments = [np.asarray(each) for each in case.feeds]
     smooth = tuple(i for i, each in enumerate(arguments) if each.dtype.kind == "f")
     if not smooth:
@@ -61,15 +76,15 @@ def gradient_case(seed: int) -> Case | None:
 
     def loss(*given: Any) -> Any:
         total: Any = 0.0
-        for each in played(case, list(given)):
+        for each in played(case, list(given), keeping=keeping):
             if each.dtype.kind == "f":
                 total = total + np.sum(each * each + each)
         return total
 
-    differentiated = ns.compile(ns.value_and_grad(loss, smooth), name=f"seed_{seed}")
+    compiled = ns.compile(ns.value_and_grad(loss, smooth), name="differentiated")
     try:
         with quiet():
-            program = differentiated.graph(*arguments)
+            program = compiled.graph(*arguments)
     except (GradientError, NodescopeError, *REFUSED):
         return None
     return case_of(case.name, program, arguments)

@@ -6,6 +6,7 @@ Invariant: a seed names a graph for good, as long as the makers stay the same.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -29,8 +30,15 @@ WEIGHTS: tuple[tuple[makers.Maker, int], ...] = (
 _MAKERS = tuple(maker for maker, weight in WEIGHTS for _ in range(weight))
 
 
-def make(chooser: Chooser, name: str, *, least: int = 3, most: int = 40) -> Case:
-    """A graph of about least … most nodes."""
+def make(
+    chooser: Chooser,
+    name: str,
+    *,
+    least: int = 3,
+    most: int = 40,
+    chosen: Sequence[makers.Maker] = _MAKERS,
+) -> Case:
+    """A graph of about least … most nodes, of these makers."""
     choices = Choices(chooser)
     m = Making(choices, wild=choices.chance(30))
     for _ in range(choices.integer(1, 4)):
@@ -39,7 +47,7 @@ def make(chooser: Chooser, name: str, *, least: int = 3, most: int = 40) -> Case
     for _ in range(4 * wanted):  # makers may find nothing to do
         if sum(node.family != "leaf" for node in m.nodes) >= wanted:
             break
-        choices.one_of(_MAKERS)(m)
+        choices.one_of(chosen)(m)
     return m.finish(name, _outputs(m))
 
 

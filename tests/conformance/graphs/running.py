@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,9 +31,19 @@ def quiet() -> Iterator[None]:
 
 
 def every_value(
-    graph: Graph, arrays: Mapping[int, Array], feeds: Sequence[Any]
+    graph: Graph,
+    arrays: Mapping[int, Array],
+    feeds: Sequence[Any],
+    moved: Callable[[int, Array], Array] = lambda value, array: array,
 ) -> tuple[list[Any], dict[int, Any]]:
-    """The outputs, and each value by id: of every node, needed or not, and inside of kernels."""
+    """The outputs, and each value by id: of every node, needed or not, and inside of kernels.
+
+    Args:
+        graph: What is run.
+        arrays: Its constants.
+        feeds: For its inputs.
+        moved: Gives another array for what a node gave, by the value's id.
+    """
     plan = Plan(graph, arrays, also=[node.id for node in graph.nodes])
     values: dict[int, Any] = dict(plan.constants)
     values.update(zip(graph.inputs, feeds, strict=True))
@@ -46,7 +56,8 @@ def every_value(
             else:
                 found = call.op.impl(*given, **call.attrs)
             found = found if isinstance(found, tuple) else (found,)
-            values.update(zip(call.node.outputs, map(np.asarray, found), strict=True))
+            for value, each in zip(call.node.outputs, map(np.asarray, found), strict=True):
+                values[value] = moved(value, each)
     outputs = [values[each] for each in graph.outputs]
     return outputs, {**inside, **values}
 
