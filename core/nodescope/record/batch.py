@@ -26,6 +26,7 @@ from nodescope.events import (
     RunStarted,
     StepFinished,
     StepStarted,
+    ValueEdited,
 )
 from nodescope.ir.graph import Node, Value
 from nodescope.record.many import summary_rows
@@ -162,6 +163,13 @@ class Batch:
                     (event.status, _text(event.error), time_ns),
                 )
             )
+        elif isinstance(event, ValueEdited):
+            time_ns = event.time_ns
+            edit = (seq, event.value, event.seq, event.step, time_ns, _text(event.how))
+            self._add("edit", edit)
+            # Under the edit's own seq: before it the value is what its node gave.
+            timed = (seq, 0, event.step, 0, time_ns, time_ns)
+            self._outputs[seq] = Ran(timed, 0, 0, ((event.value, event.array.copy()),), False, True)
         elif isinstance(event, PassApplied):
             self._add("document", (None, seq, "pass", encode(event)))
         elif isinstance(event, Compiled):
@@ -181,7 +189,7 @@ class Batch:
         writer, rows = self._writer, self._rows
         writer.begin()
         for table in ("run", "source", "node", "value", "gradient", "log", "document", "failure",
-                      "call", "layout"):  # fmt: skip
+                      "call", "layout", "edit"):  # fmt: skip
             writer.insert(table, rows.get(table, ()))
         for statement, parameters in self._updates:
             writer.execute(statement, parameters)

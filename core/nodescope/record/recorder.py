@@ -27,6 +27,7 @@ from nodescope.events import (
     LEVELS,
     Array,
     Event,
+    GradientReached,
     GraphExtended,
     Level,
     Logged,
@@ -34,6 +35,7 @@ from nodescope.events import (
     NodeFinished,
     NodeStarted,
     StepStarted,
+    ValueEdited,
 )
 from nodescope.ir.graph import Node
 from nodescope.ir.scopes import is_within
@@ -147,7 +149,7 @@ class Recorder:
             self._here.seq = seq
             if not self._awake:
                 self._wake()
-        elif isinstance(event, NodeStarted):
+        elif isinstance(event, NodeStarted | GradientReached):
             pass
         elif isinstance(event, NodeFailed):
             self._failed(event)
@@ -155,6 +157,8 @@ class Recorder:
             bytes_ = 2 * _RECORD_BYTES
             if isinstance(event, Logged):
                 bytes_ += 4 * len(event.text)
+            elif isinstance(event, ValueEdited):
+                bytes_ += event.array.nbytes
             structure = not isinstance(event, Logged)
             if isinstance(event, GraphExtended):
                 self._forget_levels(event)

@@ -23,6 +23,7 @@ from nodescope.record.blobs import BlobReader, Window
 from nodescope.record.opening import connect, damaged
 from nodescope.record.rows import (
     Dropped,
+    EditRow,
     Execution,
     GradientRow,
     LogRow,
@@ -165,6 +166,16 @@ class Recording:
             -1 if limit is None else limit,
         )
         return [LogRow(*row) for row in reversed(rows)]
+
+    def edits(self, after: int = 0) -> list[EditRow]:
+        """What a person changed after a seq, in order."""
+        if not self._has("edit"):
+            return []
+        rows = self._all(
+            "SELECT seq, value, at_seq, step, time_ns, how FROM edit WHERE seq > ? ORDER BY seq",
+            after,
+        )
+        return [EditRow(*row) for row in rows]
 
     def failure(self, seq: int) -> str | None:
         """What the node raised at an execution that failed."""

@@ -76,6 +76,23 @@ class LogRow(msgspec.Struct, frozen=True):
     text: str
 
 
+class EditRow(msgspec.Struct, frozen=True):
+    """A value that a person changed while the program stood still.
+
+    Attributes:
+        seq: From which on the value is another one; its summary and array are stored under it.
+        at_seq: The execution at which the program stood.
+        how: In words.
+    """
+
+    seq: int
+    value: int
+    at_seq: int
+    step: int
+    time_ns: int
+    how: str
+
+
 class StepRow(msgspec.Struct, frozen=True):
     """A training step. ``end_ns`` and ``end_seq`` are None while it runs."""
 

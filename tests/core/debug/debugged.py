@@ -23,6 +23,7 @@ from nodescope.protocol import (
     SetBreakpoints,
     Stop,
 )
+from nodescope.record.recorder import Recorder
 
 
 @dataclass
@@ -57,19 +58,28 @@ def go_on(stop: Stop, gate: Gate) -> Command:
 
 
 @contextmanager
-def debugged(*specs: str, then: Then = go_on, entry: bool = False) -> Iterator[Debugged]:
+def debugged(
+    *specs: str, then: Then = go_on, entry: bool = False, first: Recorder | None = None
+) -> Iterator[Debugged]:
     """Observe the engine.
 
     Args:
         specs: Breakpoints as they are written.
         then: What to do at each stop, and the command that ends it.
         entry: Stop before the first node.
+        first: A recorder that comes before the gate.
     """
     seen = Debugged()
     news: queue.Queue[SessionInfo | None] = queue.Queue()
     gate = Gate(
-        seen.bus, stop_on_entry=entry, seq_source=lambda: 0, flush=lambda: True, on_change=news.put
+        seen.bus,
+        stop_on_entry=entry,
+        seq_source=first.thread_seq if first is not None else lambda: 0,
+        flush=first.flush if first is not None else lambda: True,
+        on_change=news.put,
     )
+    if first is not None:
+        seen.bus.add(first)
     seen.bus.add(seen)
     seen.bus.add(gate)
     gate.controllers(1)

@@ -1,0 +1,51 @@
+"""Edits in a recording: the old value before, the new one from the edit on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.events import LEVELS, Level
+from nodescope.protocol import Command, Continue, SetValue, Stop
+from nodescope.record.recorder import Recorder
+from nodescope.record.recording import Recording
+from tests.core.debug.debugged import debugged
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_value_is_what_it_was_and_what_it_became(tmp_path: Path, level: Level) -> None:
+    recorder = Recorder(tmp_path / "r.nscope", level=level)
+
+    def then(stop: Stop, gate: object) -> Command:
+        (value,) = gate._catalog.nodes[stop.node].outputs  # type: ignore[attr-defined]
+        gate.command(SetValue(value, "set", 7.0, "0"))  # type: ignore[attr-defined]
+        return Continue()
+
+    with debugged("op:exp [step 2]", then=then, first=recorder) as seen:
+        for _ in range(3):
+            ns.step()
+            result = np.exp(ns.tensor(np.zeros(2))) * 10.0
+            assert result.tolist()[0] == (70.0 if ns_step() == 2 else 10.0)
+    recorder.close()
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        (edit,) = recording.edits()
+        assert (edit.step, edit.how) == (2, "exp[0] set to 7")
+        assert edit.at_seq == seen.stops[0].seq < edit.seq
+        assert recording.array(edit.value, edit.seq).tolist() == [7.0, 1.0]
+        at = recording.latest_at(edit.value, edit.seq)
+        assert (at.seq, at.summary.max) == (edit.seq, 7.0)
+        before = recording.latest_at(edit.value, edit.seq - 1)
+        after = recording.latest_at(edit.value)
+        if level in ("summary", "values"):
+            assert (before.seq, before.summary.max) == (edit.at_seq, 1.0)
+            assert after.step == 3
+            assert after.summary.max == 1.0
+
+
+def ns_step() -> int:
+    from nodescope.engine import modes
+
+    return modes.observer().step
