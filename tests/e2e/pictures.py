@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
 from tests.e2e import chromium
 
@@ -18,24 +19,30 @@ ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "samples" / "digits_mlp.py"
 IMAGES = ROOT / "docs" / "images"
 OPEN_SCOPES = ("loss",)
+VIEWPORT = ViewportSize(width=1600, height=1000)
 
 
 @contextmanager
-def running(*args: str) -> Iterator[str]:
-    """The address of a program under the debugger."""
+def running(command: str, *args: str, **environment: str) -> Iterator[str]:
+    """The address that a command of nodescope prints."""
     with tempfile.TemporaryDirectory() as folder:
         process = subprocess.Popen(
-            [sys.executable, "-m", "nodescope", "run", "--no-browser", *args],
+            [sys.executable, "-m", "nodescope", command, "--no-browser", *args],
             cwd=folder,
+            env={**os.environ, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
         assert process.stdout is not None
         try:
-            printed = process.stdout.readline()
-            address = re.search(r"http://\S+", printed)
-            assert address, printed
+            printed = ""
+            address = None
+            while address is None:
+                line = process.stdout.readline()
+                assert line, printed
+                printed += line
+                address = re.search(r"http://127\S+", line)
             yield address.group()
         finally:
             process.terminate()
@@ -53,14 +60,10 @@ def take(page: Page, name: str) -> None:
         page.screenshot(path=IMAGES / f"{name}-{theme}.png")
 
 
-def main() -> None:
+def debugger(browser: Browser) -> None:
     """Stopped on the loss; running; finished."""
-    path = chromium.find()
-    assert path, "no Chromium: run `make browser`"
-    IMAGES.mkdir(parents=True, exist_ok=True)
-    with sync_playwright() as playwright, running("--level", "values", str(SAMPLE)) as address:
-        browser = playwright.chromium.launch(executable_path=path, args=list(chromium.FLAGS))
-        page = browser.new_page(viewport={"width": 1600, "height": 1000}, color_scheme="dark")
+    with running("run", "--level", "values", str(SAMPLE)) as address:
+        page = browser.new_page(viewport=VIEWPORT, color_scheme="dark")
         page.goto(address)
         state = page.get_by_test_id("state")
         for step in range(2, 8):
@@ -85,6 +88,38 @@ def main() -> None:
         expect(state).to_contain_text("Finished", timeout=60_000)
         page.get_by_test_id("tab-console").click()
         take(page, "finished")
+        page.close()
+
+
+def comparison(browser: Browser) -> None:
+    """A kernel beside the eager nodes that it covers."""
+    # Kernels of the C back end cover small arrays, too.
+    args = ("--port", "0", str(SAMPLE), "--epochs", "1")
+    with running("compare", *args, NODESCOPE_BACKEND="auto") as address:
+        page = browser.new_page(viewport=VIEWPORT, color_scheme="dark")
+        page.goto(address)
+        expect(page.get_by_test_id("fates")).to_be_visible(timeout=60_000)
+        page.evaluate(
+            """() => {
+                const now = window.__nodescope.compare;
+                const node = now.fn().nodes.find((each) => each.name === 'hidden_1/maximum');
+                now.pick({ side: 'eager', id: node.eager });
+            }"""
+        )
+        expect(page.get_by_test_id("pair-verdict")).to_be_visible()
+        take(page, "compare")
+        page.close()
+
+
+def main() -> None:
+    """All pictures."""
+    path = chromium.find()
+    assert path, "no Chromium: run `make browser`"
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(chromium.FLAGS))
+        debugger(browser)
+        comparison(browser)
         browser.close()
 
 
