@@ -1,0 +1,459 @@
+"""Judging: which watch is asked of which value, and what it says. Live and recorded alike.
+
+It is told of nodes, gradients and executions, in the order of the run. A value whose part in the
+program shows only later in its first step (a gradient before `GradientComputed`, a loss before its
+backward pass) waits, with its statistics, until it shows or the step is over.
+
+Invariant: a fault of a rule disables its watch and nothing else. What is held of earlier moments
+stays within `hold_bytes`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import PurePath
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from nodescope.debug.watch.rule import Finding, Look, Need, Rule, Target, Unasked, WatchError
+from nodescope.debug.watch.sight import Seen, Sight, Source
+from nodescope.debug.watch.watch import Hit, Selection, Watch, checked, describe, selection
+from nodescope.errors import NodescopeError
+from nodescope.ir.graph import Node
+
+HOLD_BYTES: Final = 256 << 20
+_MAX_WAITING: Final = 10_000
+
+
+class Asked(msgspec.Struct):
+    """How it went with a watch.
+
+    Attributes:
+        watch: The watch.
+        values: How many values it covers.
+        looked: How often the rule was asked.
+        hits: How many hits it gave.
+        unasked: How often it could not be asked, by reason.
+        fault: Why it was disabled, or ``""``.
+    """
+
+    watch: Watch
+    values: int = 0
+    looked: int = 0
+    hits: int = 0
+    unasked: Counter[str] = msgspec.field(default_factory=Counter)
+    fault: str = ""
+
+
+class _Entry:
+    """A watch at work."""
+
+    __slots__ = ("about", "asked", "chosen", "gradients", "look", "rule", "settings", "streaks",
+                 "values")  # fmt: skip
+
+    def __init__(self, watch: Watch, rule: Rule) -> None:
+        self.rule = rule
+        self.asked = Asked(watch)
+        self.settings = rule.settings(watch.params)
+        self.look: Look = rule.begin(self.settings)
+        self.chosen: Selection = selection(watch.select)
+        named = rule.selects(self.settings) if rule.selects is not None else ()
+        self.about: tuple[Selection, ...] = tuple(map(selection, named))
+        self.gradients = bool({"gradients", "weight_gradients"} & set(rule.applies))
+        self.streaks: dict[int, int] = {}
+        self.values: set[int] = set()
+
+    @property
+    def active(self) -> bool:
+        return self.asked.watch.enabled and not self.asked.fault
+
+    def covers(self, part: _Part) -> bool:
+        """Whether it is asked of a value, as far as is known of it."""
+        node, rule, chosen = part.node, self.rule, self.chosen
+        exact = chosen.exact and chosen.covers(node)
+        if rule.ops and node.op not in rule.ops and not exact:
+            return False
+        if not self.asked.watch.select and any(each.covers(node) for each in self.about):
+            return True
+        # A gradient is also meant by the name of what it is the gradient of.
+        named = chosen.covers(node) or (
+            self.gradients and any(chosen.covers(owner) for owner in part.owners)
+        )
+        if not named:
+            return False
+        if not part.roles.isdisjoint(rule.applies):
+            return True
+        return exact and not self.gradients
+
+    def may_cover(self, node: Node, roles: frozenset[Target]) -> bool:
+        """Whether it would be asked of a value if it turned out to have one of these roles."""
+        if roles.isdisjoint(self.rule.applies):
+            return False
+        return not self.rule.ops or node.op in self.rule.ops
+
+
+class _Part:
+    """What is known of a value.
+
+    Attributes:
+        entries: Who is asked of it.
+        waits: Its part in the program may yet show; then all of it is held if `waits_whole`.
+        whole, statistics: What is held of it until the next step.
+        settled: Its first step is over; nothing more will show.
+    """
+
+    __slots__ = (
+        "entries", "node", "owners", "port", "roles", "settled", "statistics", "value", "waits",
+        "waits_whole", "whole",
+    )  # fmt: skip
+
+    def __init__(self, node: Node, port: int) -> None:
+        self.node = node
+        self.port = port
+        self.value = node.outputs[port]
+        self.roles: frozenset[Target] = frozenset()
+        self.owners: tuple[Node, ...] = ()
+        self.entries: tuple[_Entry, ...] = ()
+        self.waits = self.waits_whole = self.whole = self.statistics = self.settled = False
+
+    @property
+    def owner(self) -> str:
+        return self.owners[-1].name if self.owners else ""
+
+
+class Judging:
+    """Asks watches of what runs. Not safe under threads by itself.
+
+    Args:
+        watches: What is watched for; ids are given to those without.
+        on_fault: Takes one line about a watch that was disabled.
+        hold_bytes: How much may be copied of values, until the next step.
+
+    Attributes:
+        covered: Ids of the nodes of which something is wanted. Any other need not be told of.
+
+    Raises:
+        WatchError: A watch makes no sense.
+    """
+
+    def __init__(
+        self,
+        watches: Iterable[Watch],
+        *,
+        on_fault: Callable[[str], None] = lambda text: None,
+        hold_bytes: int = HOLD_BYTES,
+    ) -> None:
+        self._on_fault = on_fault
+        self._room = hold_bytes
+        self._entries: list[_Entry] = []
+        self._parts: dict[int, _Part] = {}
+        self._pairs: dict[int, int] = {}  # a value: its gradient
+        self._owned: dict[int, dict[int, None]] = {}  # a gradient: the values that it is of
+        self._losses: set[int] = set()  # where backward passes began
+        self._wanted: set[int] = set()  # values whose gradients are held
+        # The latest sight of a value, and what is left of the one of the step before.
+        self._last: dict[int, tuple[Sight, Sight | None]] = {}
+        self._waiting: set[int] = set()
+        self.covered: set[int] = set()
+        self.replace(watches)
+
+    @property
+    def watches(self) -> tuple[Watch, ...]:
+        """The watches, in order, with the ids that they have."""
+        return tuple(each.asked.watch for each in self._entries)
+
+    @property
+    def asked(self) -> tuple[Asked, ...]:
+        """How it went with each watch so far."""
+        for each in self._entries:
+            each.asked.values = len(each.values)
+        return tuple(each.asked for each in self._entries)
+
+    def replace(self, watches: Iterable[Watch]) -> None:
+        """Make these the whole set. A watch that is as it was keeps its state.
+
+        Raises:
+            WatchError: One makes no sense; nothing is changed.
+        """
+        known = {entry.asked.watch.id: entry for entry in self._entries}
+        wanted = [checked(each) for each in watches]
+        free = max([0, *known, *(watch.id for watch, _ in wanted)]) + 1
+        entries: dict[int, _Entry] = {}
+        for watch, rule in wanted:
+            if watch.id <= 0:
+                watch = msgspec.structs.replace(watch, id=free)
+                free += 1
+            if watch.id in entries:
+                raise WatchError(f"two watches have the id {watch.id}")
+            same = known.get(watch.id)
+            unchanged = same is not None and same.asked.watch == watch and not same.asked.fault
+            entries[watch.id] = same if same is not None and unchanged else _Entry(watch, rule)
+        self._entries = list(entries.values())
+        self._plan_all()
+
+    # ------------------------------------------------------------ the graph
+
+    def define(self, nodes: Iterable[Node]) -> list[Hit]:
+        """Take in new nodes, or new definitions of known ones."""
+        hits: list[Hit] = []
+        for node in nodes:
+            for port, value in enumerate(node.outputs):
+                part = self._parts.get(value)
+                if part is None:
+                    part = self._parts[value] = _Part(node, port)
+                part.node = node
+                self._plan(part)
+            # A backward pass begins with ones of the shape of the loss.
+            if node.phase == "backward" and node.op == "ones_like" and len(node.inputs) == 1:
+                loss = self._parts.get(node.inputs[0])
+                if loss is not None and loss.node.id == node.forward:
+                    self._losses.add(loss.value)
+                    hits += self._learned(loss)
+        return hits
+
+    def paired(self, value: int, gradient: int) -> list[Hit]:
+        """``gradient`` is the gradient of ``value`` from now on."""
+        before = self._pairs.get(value)
+        if before == gradient:
+            return []
+        self._pairs[value] = gradient
+        self._owned.setdefault(gradient, {})[value] = None
+        if before is not None:
+            self._owned[before].pop(value, None)
+            if before in self._parts:
+                self._plan(self._parts[before])
+        part = self._parts.get(gradient)
+        return [] if part is None else self._learned(part)
+
+    def _learned(self, part: _Part) -> list[Hit]:
+        """Something new is known of a value: those that now want it are asked of what waits."""
+        before = part.entries
+        self._plan(part)
+        if part.value not in self._waiting:
+            return []
+        sight, earlier = self._last[part.value]
+        fresh = tuple(each for each in part.entries if each not in before)
+        sight.roles, sight.owner, sight.before = part.roles, part.owner, earlier
+        hits = self._ask(fresh, sight)
+        sight.before = None
+        return hits
+
+    def _plan_all(self) -> None:
+        self.covered.clear()
+        self._wanted.clear()
+        for each in self._entries:
+            each.values.clear()
+        for part in self._parts.values():
+            self._plan(part)
+
+    def _plan(self, part: _Part) -> None:
+        """Settle who is asked of a value, and what is held of it."""
+        node = part.node
+        owned = self._owned.get(part.value, {})
+        part.owners = tuple(self._parts[each].node for each in owned if each in self._parts)
+        part.roles = _roles(part, loss=part.value in self._losses)
+        active = [each for each in self._entries if each.active]
+        part.entries = tuple(each for each in active if each.covers(part))
+        needs: set[Need] = set()
+        for each in part.entries:
+            each.values.add(part.value)
+            needs |= each.rule.needs
+        if "gradient" in needs and part.value not in self._wanted:
+            self._wanted.add(part.value)
+            gradient = self._parts.get(self._pairs.get(part.value, 0))
+            if gradient is not None:
+                self._plan(gradient)
+        wanted = not self._wanted.isdisjoint(owned)
+        part.whole = wanted or "previous_values" in needs
+        part.statistics = "previous_summary" in needs
+        later = _LATER.get("leaf" if node.family == "leaf" else node.phase, frozenset())
+        later = frozenset() if part.settled else later - part.roles
+        may = [each for each in active if later and each.may_cover(node, later)]
+        part.waits = bool(may)
+        part.waits_whole = any("values" in each.rule.needs for each in may)
+        if part.entries or part.waits or wanted:
+            self.covered.add(node.id)
+
+    # ------------------------------------------------------------ what runs
+
+    def finished(
+        self,
+        node: Node,
+        step: int,
+        seq: int,
+        time_ns: int,
+        outputs: Callable[[int], Source | None],
+        inputs: Callable[[], tuple[Seen, ...]],
+    ) -> list[Hit]:
+        """A node has run.
+
+        Args:
+            outputs: Gives what is known of the value at an output port.
+            inputs: Gives what the node was given.
+        """
+        hits: list[Hit] = []
+        for port, value in enumerate(node.outputs):
+            part = self._parts.get(value)
+            if part is None or not (part.entries or part.waits or part.whole):
+                continue
+            last = self._last.get(value)
+            before = None
+            if last is not None:
+                # Once more in the same step: the one before is still that of the step before.
+                before = last[1] if last[0].step == step else last[0]
+            sight = Sight(
+                node,
+                value,
+                port,
+                step,
+                seq,
+                outputs(port),
+                roles=part.roles,
+                time_ns=time_ns,
+                owner=part.owner,
+                inputs=inputs,
+                before=before,
+                gradient=functools.partial(self._gradient_of, value),
+            )
+            hits += self._ask(part.entries, sight)
+            self._hold(part, sight, before)
+        return hits
+
+    def step_finished(self) -> None:
+        """A training step is over: what has not shown its part by now is what it is."""
+        for value in self._waiting:
+            part = self._parts[value]
+            part.settled = True
+            self._plan(part)
+            if not (part.entries or part.whole):
+                self._forget(value)
+                others = [self._parts[each] for each in part.node.outputs]
+                if not any(each.entries or each.waits or each.whole for each in others):
+                    self.covered.discard(part.node.id)
+        self._waiting.clear()
+
+    def _gradient_of(self, value: int) -> Seen | None:
+        last = self._last.get(self._pairs.get(value, 0))
+        return last[0] if last is not None else None
+
+    def _hold(self, part: _Part, sight: Sight, before: Sight | None) -> None:
+        """Keep of a sight what is wanted later, and let go of the rest."""
+        value = sight.value
+        waits = part.waits and (value in self._waiting or len(self._waiting) < _MAX_WAITING)
+        if waits:
+            self._waiting.add(value)
+        last = self._last.get(value)
+        if last is not None:
+            self._room += last[0].drop()
+        whole = part.whole or (waits and (part.waits_whole or _broken(sight)))
+        self._room -= sight.hold(
+            whole=whole,
+            statistics=part.statistics or waits,
+            room=self._room,
+        )
+        self._last[value] = (sight, before)
+
+    def _forget(self, value: int) -> None:
+        last = self._last.pop(value, None)
+        if last is not None:
+            self._room += last[0].drop()
+
+    # ------------------------------------------------------------ asking
+
+    def _ask(self, entries: tuple[_Entry, ...], sight: Sight) -> list[Hit]:
+        hits: list[Hit] = []
+        for entry in entries:
+            if not entry.active:
+                continue
+            asked, value = entry.asked, sight.value
+            asked.looked += 1
+            try:
+                with np.errstate(all="ignore"):
+                    found = entry.look(sight)
+            except Unasked as reason:
+                asked.unasked[str(reason)] += 1
+                entry.streaks.pop(value, None)
+                continue
+            except Exception as error:
+                self._disable(entry, sight, error)
+                continue
+            if found is None:
+                entry.streaks.pop(value, None)
+                continue
+            streak = entry.streaks[value] = entry.streaks.get(value, 0) + 1
+            if streak >= asked.watch.patience:
+                asked.hits += 1
+                hits.append(_hit(entry, sight, found))
+        return hits
+
+    def _disable(self, entry: _Entry, sight: Sight, error: Exception) -> None:
+        known = isinstance(error, NodescopeError)
+        reason = str(error) if known else f"{type(error).__name__}: {error}"
+        entry.asked.fault = f"on {sight.name} in step {sight.step}: {reason}"
+        self._on_fault(f"watch {describe(entry.asked.watch)} was disabled, {entry.asked.fault}")
+
+
+# What a value may turn out to be, within its first step.
+_LATER: Final[dict[str, frozenset[Target]]] = {
+    "leaf": frozenset({"gradients", "weight_gradients"}),
+    "backward": frozenset({"gradients", "weight_gradients"}),
+    "recompute": frozenset({"gradients", "weight_gradients"}),
+    "forward": frozenset({"losses"}),
+}
+
+
+def _roles(part: _Part, *, loss: bool) -> frozenset[Target]:
+    """What a value is, by its node and what is known besides."""
+    node = part.node
+    roles: set[Target] = {"values"}
+    if node.op == "parameter" and node.phase != "optimizer":
+        roles.add("weights")
+    if node.op in ("tensor", "placeholder") and node.phase == "forward":
+        roles.add("inputs")
+    if part.port == 0 and node.phase == "forward":
+        if node.family == "activation":
+            roles.add("activations")
+        if node.family == "loss":
+            roles.add("losses")
+    if loss:
+        roles.add("losses")
+    if part.owners:
+        roles.add("gradients")
+        if any(each.op == "parameter" for each in part.owners):
+            roles.add("weight_gradients")
+    return frozenset(roles)
+
+
+def _broken(sight: Sight) -> bool:
+    """Whether there are NaN or Inf, whose places somebody will want to know."""
+    try:
+        return bool(sight.summary.nan_count or sight.summary.inf_count)
+    except Unasked:
+        return False
+
+
+def _hit(entry: _Entry, sight: Sight, found: Finding) -> Hit:
+    node, watch = sight.node, entry.asked.watch
+    source = node.source
+    where = f" ({PurePath(source.file).name}:{source.line})" if source is not None else ""
+    text = f"{entry.rule.name}: {sight.name} in step {sight.step}{where}: {found.text}"
+    if watch.patience > 1:
+        text += f" ({entry.streaks[sight.value]} times in a row)"
+    return Hit(
+        rule=entry.rule.name,
+        watch=watch.id,
+        node=node.id,
+        node_name=node.name,
+        value=sight.value,
+        port=sight.port,
+        step=sight.step,
+        seq=sight.seq,
+        configured=dict(entry.settings),
+        actual=dict(found.actual),
+        text=text,
+        actions=watch.actions,
+    )

@@ -1,0 +1,260 @@
+"""The arithmetic that rules share: statistics by name, shares, changes, and their words.
+
+Statistics are over the finite elements (magnitudes of complex ones), as `TensorSummary` has them.
+
+Invariant: exact, or decided by bounds that leave no doubt, or `Unasked`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from nodescope.debug.watch.rule import Finding, Parameter, Settings, Unasked, number, percent
+from nodescope.debug.watch.sight import Seen, Sight, blocks
+from nodescope.events import Array
+
+# What rounding may do to a bound that was computed from rounded statistics.
+_SLACK: Final = 1e-6
+
+COMPARISONS: Final[dict[str, tuple[str, Callable[[Any, Any], bool]]]] = {
+    "gt": ("above", operator.gt),
+    "lt": ("below", operator.lt),
+    "ge": ("at least", operator.ge),
+    "le": ("at most", operator.le),
+}
+
+
+def abs_mean(seen: Seen) -> float | None:
+    """The mean magnitude; None without finite elements. Raises `Unasked`."""
+
+    def make() -> float | None:
+        summary = seen.summary
+        if summary.mean is None or summary.min is None or summary.max is None:
+            return None
+        if summary.min >= 0:
+            return summary.mean
+        if summary.max <= 0:
+            return -summary.mean
+        many = seen.size - summary.nan_count - summary.inf_count
+        return sum(
+            _part_of_mean(np.abs(block[np.isfinite(block)]), many)
+            for (block,) in blocks(seen.array)
+        )
+
+    return seen.measure("abs_mean", make)
+
+
+def _part_of_mean(magnitudes: Array, many: int) -> float:
+    """What some elements add to the mean of ``many``."""
+    total = float(np.add.reduce(magnitudes))
+    # Only the sum is too large, not the mean.
+    return total / many if math.isfinite(total) else float(np.add.reduce(magnitudes / many))
+
+
+def _abs_mean_bounds(seen: Seen) -> tuple[float, float]:
+    """Between what the mean magnitude lies, by the summary alone."""
+    summary = seen.summary
+    many = seen.size - summary.nan_count - summary.inf_count
+    if summary.norm is None or summary.mean is None or summary.min is None or summary.max is None:
+        return 0.0, math.inf
+    largest = max(abs(summary.min), abs(summary.max))
+    low = abs(summary.mean)
+    if largest and math.isfinite(summary.norm):
+        low = max(low, summary.norm * (summary.norm / (many * largest)))
+    return low * (1 - _SLACK), summary.norm / math.sqrt(many) * (1 + _SLACK)
+
+
+def zero_percentage(seen: Seen) -> float | None:
+    """Zeros among all elements, in percent; None without elements."""
+    return 100 * seen.summary.zero_count / seen.size if seen.size else None
+
+
+def _range(seen: Seen) -> float | None:
+    summary = seen.summary
+    if summary.min is None or summary.max is None:
+        return None
+    return summary.max - summary.min
+
+
+def _variance(seen: Seen) -> float | None:
+    std = seen.summary.std
+    return None if std is None else std * std
+
+
+STATISTICS: Final[dict[str, tuple[str, Callable[[Seen], float | None]]]] = {
+    "abs_mean": ("the mean magnitude", abs_mean),
+    "max": ("the maximum", lambda seen: seen.summary.max),
+    "min": ("the minimum", lambda seen: seen.summary.min),
+    "mean": ("the mean", lambda seen: seen.summary.mean),
+    "std": ("the standard deviation", lambda seen: seen.summary.std),
+    "norm": ("the norm", lambda seen: seen.summary.norm),
+    "max_min": ("the difference of maximum and minimum", _range),
+    "variance": ("the variance", _variance),
+    "zero_percentage": ("the share of zeros", zero_percentage),
+}
+
+
+def compared(seen: Seen, name: str, threshold: float) -> tuple[bool, float | None]:
+    """Whether the statistic that a parameter such as ``abs_mean_gt`` names is so, and its number.
+
+    Without numbers (no finite element) it is not. Raises `Unasked`.
+    """
+    statistic, _, comparison = name.rpartition("_")
+    measure, test = STATISTICS[statistic][1], COMPARISONS[comparison][1]
+    try:
+        actual = measure(seen)
+    except Unasked:
+        if statistic != "abs_mean":
+            raise
+        # The summary alone may leave no doubt.
+        low, high = _abs_mean_bounds(seen)
+        if test(low, threshold) and test(high, threshold):
+            return True, high if comparison in ("lt", "le") else low
+        if not test(low, threshold) and not test(high, threshold):
+            return False, None
+        raise
+    return actual is not None and bool(test(actual, threshold)), actual
+
+
+def crossed(sight: Sight, settings: Settings, names: tuple[str, ...]) -> Finding | None:
+    """The thresholds among ``names`` that are set and crossed; any one suffices."""
+    said: list[str] = []
+    actual: dict[str, Any] = {}
+    unasked: Unasked | None = None
+    for name in names:
+        threshold = settings[name]
+        if threshold is None:
+            continue
+        try:
+            true, found = compared(sight, name, threshold)
+        except Unasked as error:
+            unasked = error
+            continue
+        if true and found is not None:
+            statistic, _, comparison = name.rpartition("_")
+            unit = "%" if statistic == "zero_percentage" else ""
+            words, relation = STATISTICS[statistic][0], COMPARISONS[comparison][0]
+            said.append(f"{words} is {found:.6g}{unit}, {relation} {threshold:g}{unit}")
+            actual[name] = found
+    if said:
+        return Finding("; ".join(said), actual)
+    if unasked is not None:
+        raise unasked
+    return None
+
+
+def threshold_parameter(name: str, default: float | None = None) -> Parameter:
+    """The parameter of a threshold such as ``abs_mean_gt``."""
+    statistic, _, comparison = name.rpartition("_")
+    about = f"hit if {STATISTICS[statistic][0]} is {COMPARISONS[comparison][0]} this"
+    make = percent if statistic == "zero_percentage" else number
+    return make(name, default, about)
+
+
+def nonfinite(
+    sight: Sight, *, nan: bool = True, inf: bool = True, before: str = ""
+) -> Finding | None:
+    """NaN and Inf elements, with their count and, where the array is there, the first index."""
+    summary = sight.summary
+    counts = (summary.nan_count if nan else 0, summary.inf_count if inf else 0)
+    if not sum(counts):
+        return None
+    said = " and ".join(
+        f"{many} {name}" for many, name in zip(counts, ("NaN", "Inf"), strict=True) if many
+    )
+    array = sight.array_or_none
+    where = ""
+    if array is not None and array.ndim:
+        bad = np.zeros(array.shape, bool)
+        if nan:
+            bad |= np.isnan(array)
+        if inf:
+            # As in the summary: an element with a NaN part is NaN, whatever its other part is.
+            bad |= np.isinf(array) & ~np.isnan(array)
+        where = f", the first at {index_text(first_true(bad))}"
+    of = f" of {sight.size} elements" if sight.size > 1 else ""
+    actual = {"nan_count": counts[0], "inf_count": counts[1]}
+    return Finding(f"{before}{said}{of}{where}", {k: v for k, v in actual.items() if v})
+
+
+def first_true(mask: Array) -> tuple[int, ...]:
+    """The index of the first true element in C order; there must be one."""
+    flat = int(np.argmax(mask.reshape(-1)))
+    return tuple(int(each) for each in np.unravel_index(flat, mask.shape))
+
+
+def index_text(index: tuple[int, ...]) -> str:
+    """``(4, 17)``, and ``(3)`` for a vector."""
+    return f"({', '.join(map(str, index))})"
+
+
+def change(sight: Sight, epsilon: float) -> float | None:
+    """Mean |w − w₋₁| / (mean |w₋₁| + ε); None in the first step, or with another shape.
+
+    An element that is not finite now or then is left out. Raises `Unasked`.
+    """
+    before = sight.before
+    if before is None:
+        return None
+
+    def make() -> float | None:
+        now, then = pair(sight)
+        if now.shape != then.shape or not now.size:
+            return None
+        apart = level = 0.0
+        for new, old in blocks(now, then):
+            finite = np.isfinite(new) & np.isfinite(old)
+            apart += _part_of_mean(np.abs(new[finite] - old[finite]), now.size)
+            level += _part_of_mean(np.abs(old[finite]), now.size)
+        return apart / (level + epsilon) if level + epsilon else None
+
+    return sight.measure(f"change:{epsilon!r}", make)
+
+
+def pair(sight: Sight) -> tuple[Array, Array]:
+    """The value now and in the step before. Raises `Unasked`."""
+    before = sight.before
+    assert before is not None
+    now, then = sight.array, before.array_or_none
+    if then is None:
+        raise Unasked("the full array of the step before is not kept")
+    return now, then
+
+
+def close(sight: Sight, rtol: float, atol: float, equal_nan: bool) -> bool | None:
+    """Whether all elements are within tolerance of the step before; None in the first step."""
+    if sight.before is None:
+        return None
+    now, then = pair(sight)
+    if now.shape != then.shape:
+        return False
+    return all(
+        bool(np.all(np.isclose(new, old, rtol=rtol, atol=atol, equal_nan=equal_nan)))
+        for new, old in blocks(now, then)
+    )
+
+
+def share_within(sight: Sight, low: float, high: float) -> float | None:
+    """Elements in ``[low, high]``, in percent of all; None without elements. Raises `Unasked`."""
+    summary, size = sight.summary, sight.size
+    if not size:
+        return None
+    if summary.min is None or summary.max is None or summary.min > high or summary.max < low:
+        if summary.inf_count == 0 or (low > -math.inf and high < math.inf):
+            return 0.0
+    elif low <= summary.min and summary.max <= high and not summary.inf_count:
+        return 100 * (size - summary.nan_count) / size
+
+    def make() -> float | None:
+        inside = 0
+        for (block,) in blocks(sight.array):
+            real = np.abs(block) if block.dtype.kind == "c" else block
+            inside += int(np.count_nonzero((real >= low) & (real <= high)))
+        return 100 * inside / size
+
+    return sight.measure(f"within:{low!r}:{high!r}", make)

@@ -1,0 +1,208 @@
+"""Watches asked of a recording: what they would have said while it ran.
+
+Invariant: the recording is only read; what is held does not grow with its length, only with the
+size of its graph and the hits of one step. What was not recorded is counted by reason.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from nodescope.debug.watch.judging import HOLD_BYTES, Asked, Judging
+from nodescope.debug.watch.sight import Seen, Source
+from nodescope.debug.watch.watch import Hit, Watch, describe
+from nodescope.events import Array, Level
+from nodescope.ir.graph import Node
+from nodescope.record.recording import Recording
+from nodescope.record.rows import FAILED, Dropped, Execution, GradientRow, NodeRow
+from nodescope.record.summary import TensorSummary
+
+_PAGE = 2000
+
+
+class Asking:
+    """Asks watches of a recording. Iterating gives the hits in order of seq; it does so once.
+
+    Args:
+        recording: Open, finished or being written; what is committed now is looked at.
+        watches: What is watched for.
+        after, until: Hits of executions in ``(after, until]`` only. What is before is looked at,
+            too, since rules remember.
+        on_fault: Takes one line about a watch that failed and was disabled.
+
+    Raises:
+        WatchError: A watch makes no sense.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        watches: Iterable[Watch],
+        *,
+        after: int = 0,
+        until: int | None = None,
+        on_fault: Callable[[str], None] = lambda text: None,
+        hold_bytes: int = HOLD_BYTES,
+    ) -> None:
+        self._recording = recording
+        self._after = after
+        self._last = recording.last_seq() if until is None else until
+        self._judging = Judging(watches, on_fault=on_fault, hold_bytes=hold_bytes)
+        self._level, self._dropped = recording.run().level, recording.dropped()
+        self._hits = self._run()
+
+    @property
+    def watches(self) -> tuple[Watch, ...]:
+        """The watches, with their ids."""
+        return self._judging.watches
+
+    def __iter__(self) -> Iterator[Hit]:
+        return self._hits
+
+    def first(self) -> Hit | None:
+        """The first hit that was not given yet, or None; what comes after it is not read."""
+        return next(self._hits, None)
+
+    def coverage(self) -> Coverage:
+        """What could be judged, of what was read so far."""
+        return Coverage(self._level, self._judging.asked, self._dropped)
+
+    def _run(self) -> Iterator[Hit]:
+        judging = self._judging
+        held: list[Hit] = []
+        # Gradients are judged when it is known what they are; their hits wait for their place.
+        for hits, over in self._told():
+            held += (each for each in hits if each.seq > self._after)
+            if over and held:
+                yield from sorted(held, key=_by_seq)
+                held = []
+        judging.step_finished()
+        yield from sorted(held, key=_by_seq)
+
+    def _told(self) -> Iterator[tuple[list[Hit], bool]]:
+        """What each record makes the watches say, and whether a step ended with it."""
+        recording, judging = self._recording, self._judging
+        ends = ((row.end_seq, 3, None) for row in recording.steps() if row.end_seq is not None)
+        records = heapq.merge(
+            ((row.seq, 0, row) for row in recording.nodes()),
+            ((row.seq, 1, row) for row in recording.gradients()),
+            ((row.seq, 2, row) for row in self._executions()),
+            sorted(ends),
+            key=_by_place,
+        )
+        defined: dict[int, Node] = {}
+        for seq, _, row in records:
+            if seq > self._last:
+                return
+            if isinstance(row, NodeRow):
+                defined[row.node.id] = row.node
+                hits = judging.define((row.node,))
+            elif isinstance(row, GradientRow):
+                hits = judging.paired(row.value, row.gradient)
+            elif isinstance(row, Execution):
+                node = defined.get(row.node)
+                if node is None or row.node not in judging.covered or row.flags & FAILED:
+                    continue
+                hits = self._judged(node, row)
+            else:
+                judging.step_finished()
+                yield [], True
+                continue
+            if hits:
+                yield hits, False
+
+    def _executions(self) -> Iterator[Execution]:
+        after = 0
+        while page := self._recording.executions(after, self._last, limit=_PAGE):
+            yield from page
+            after = page[-1].seq
+
+    def _judged(self, node: Node, row: Execution) -> list[Hit]:
+        recording = self._recording
+
+        def output(port: int) -> Source | None:
+            return _Recorded(recording, node.outputs[port], row.seq, exact=True)
+
+        def inputs() -> tuple[Seen, ...]:
+            return tuple(Seen(_Recorded(recording, each, row.seq)) for each in node.inputs)
+
+        time_ns = row.start_ns + row.duration_ns
+        return self._judging.finished(node, row.step, row.seq, time_ns, output, inputs)
+
+
+class Coverage(msgspec.Struct, frozen=True):
+    """What could be judged and what could not.
+
+    Attributes:
+        level: How much was recorded.
+        asked: How it went with each watch.
+        dropped: What the recording lost, counted.
+    """
+
+    level: Level
+    asked: tuple[Asked, ...]
+    dropped: Dropped
+
+    def words(self) -> list[str]:
+        """One line for each watch and reason that kept it from being asked, and what was lost."""
+        lines: list[str] = []
+        for each in self.asked:
+            name = describe(each.watch).partition(" -> ")[0]
+            if each.fault:
+                lines.append(f"{name} was disabled, {each.fault}")
+            elif not each.values and each.watch.enabled:
+                lines.append(f"{name}: nothing in the recording is what it is asked of")
+            for reason, times in sorted(each.unasked.items()):
+                lines.append(
+                    f"{name}: not asked {times} of {each.looked} times: {reason} "
+                    f"(recorded at level {self.level})"
+                )
+        lost = msgspec.structs.asdict(self.dropped)
+        if any(lost.values()):
+            said = ", ".join(f"{many} {what}" for what, many in lost.items() if many)
+            lines.append(f"the recording lost {said}")
+        return lines
+
+
+class _Recorded:
+    """A value as a recording has it. What was read stays readable, so nothing is ever copied."""
+
+    __slots__ = ("_recording", "_seq", "_value")
+
+    def __init__(self, recording: Recording, value: int, seq: int, *, exact: bool = False) -> None:
+        self._recording = recording
+        self._value = value
+        self._seq: int | None = seq if exact else -seq
+
+    def _at(self) -> int | None:
+        """The seq of the execution that wrote it."""
+        if self._seq is not None and self._seq < 0:
+            known = self._recording.latest_at(self._value, -self._seq)
+            self._seq = known.seq if known is not None else None
+        return self._seq
+
+    def summary(self) -> TensorSummary | None:
+        """As it was recorded."""
+        seq = self._at()
+        known = self._recording.latest_at(self._value, seq) if seq is not None else None
+        return known.summary if known is not None and known.seq == seq else None
+
+    def array(self) -> Array | None:
+        """As it was recorded, read-only."""
+        seq = self._at()
+        return self._recording.array(self._value, seq) if seq is not None else None
+
+    def keep(self, whole: bool, room: int) -> tuple[Source | None, int]:
+        """Itself: a recording is never rewritten."""
+        return self, 0
+
+
+def _by_seq(hit: Hit) -> int:
+    return hit.seq
+
+
+def _by_place(record: tuple[int, int, object]) -> tuple[int, int]:
+    return record[:2]

@@ -1,0 +1,299 @@
+"""Watch rules as data: what a rule is asked of, what it takes, what it needs, and what it answers.
+
+A rule is one `Rule` in a file of `rules/`, or of a package that names it by the entry point group
+``nodescope.watch``. Its `begin` makes a fresh `Look` for each watch; a look sees one value at one
+moment after the other and says what it found.
+
+Invariant: a look changes nothing but its own state. What was not recorded is said by `Unasked`,
+never guessed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from nodescope.errors import NodescopeError
+from nodescope.registry import did_you_mean
+
+if TYPE_CHECKING:
+    from nodescope.debug.watch.sight import Sight
+
+Target = Literal[
+    "weights", "gradients", "weight_gradients", "activations", "losses", "inputs", "values"
+]
+Need = Literal[
+    "summary", "values", "previous_summary", "previous_values", "gradient", "inputs", "history"
+]
+Kind = Literal["number", "count", "flag", "text"]
+Setting = float | int | bool | str
+Settings = Mapping[str, Any]
+
+TARGETS: Final[dict[str, str]] = {
+    "weights": "weights (parameters, not the optimizer's own)",
+    "gradients": "gradients of any value",
+    "weight_gradients": "gradients of weights",
+    "activations": "outputs of activation functions",
+    "losses": "losses: results of loss functions, and where a backward pass began",
+    "inputs": "data that the program gives",
+    "values": "any value",
+}
+
+_UNITS: Final[dict[str, dict[str, float]]] = {
+    "s": {"ms": 0.001, "s": 1, "min": 60, "h": 3600},
+    "%": {"%": 1},
+    "steps": {"steps": 1, "step": 1},
+}
+_NUMBER: Final = re.compile(r"([+-]?(?:inf|\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?))(.*)")
+
+
+class WatchError(NodescopeError, ValueError):
+    """A watch that cannot be understood.
+
+    Attributes:
+        column: Zero-based column of the fault in the watch's text, or -1.
+    """
+
+    def __init__(self, message: str, *, column: int = -1, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.column = column
+
+
+class Unasked(Exception):
+    """The rule needs what is not there; the text says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a rule found.
+
+    Attributes:
+        text: In words, with the numbers; the node's name is added by who reports it.
+        actual: The numbers that were found, by the names of the parameters or statistics.
+    """
+
+    text: str
+    actual: Mapping[str, Setting] = field(default_factory=dict)
+
+
+Look = Callable[["Sight"], Finding | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a rule.
+
+    Attributes:
+        default: None if it is not set unless the watch sets it.
+        about: What it means, in words.
+        unit: ``%``, ``s``, ``steps`` or ``""``.
+        low, high: Bounds, inclusive.
+        required: Must be set by the watch.
+    """
+
+    name: str
+    kind: Kind
+    default: Setting | None
+    about: str
+    unit: str = ""
+    low: float = -math.inf
+    high: float = math.inf
+    required: bool = False
+
+    def read(self, text: str) -> Setting:
+        """The setting that a text means, such as ``1e-9``, ``50%``, ``30min`` or ``true``.
+
+        Raises:
+            WatchError: It means none.
+        """
+        if self.kind == "text":
+            return text
+        if self.kind == "flag":
+            word = text.strip().lower()
+            if word in ("true", "false"):
+                return word == "true"
+            raise WatchError(f"{self.name} is true or false, not {text!r}")
+        found = _NUMBER.fullmatch(text.strip())
+        if found is None:
+            raise WatchError(f"{self.name} is a number, not {text!r}")
+        unit = found[2].strip()
+        known = _UNITS.get(self.unit, {})
+        if unit and unit not in known:
+            takes = f"it takes {', '.join(known)}" if known else "it has no unit"
+            raise WatchError(f"{self.name} has no unit {unit!r}", hint=takes)
+        if not unit and self.kind == "count" and re.fullmatch(r"[+-]?\d+", found[1]):
+            return self.check(int(found[1]))
+        return self.check(float(found[1]) * known.get(unit, 1))
+
+    def check(self, setting: Setting) -> Setting:
+        """The setting as the rule takes it.
+
+        Raises:
+            WatchError: It is of another kind, or out of bounds.
+        """
+        kind = self.kind
+        if kind == "text" and isinstance(setting, str):
+            return setting
+        if kind == "flag" and isinstance(setting, bool):
+            return setting
+        real = isinstance(setting, int | float) and not isinstance(setting, bool)
+        if kind in ("number", "count") and real:
+            return self._bounded(setting)  # type: ignore[arg-type]
+        what = {"text": "a text", "flag": "true or false", "number": "a number"}
+        raise WatchError(f"{self.name} is {what.get(kind, 'a whole number')}, not {setting!r}")
+
+    def _bounded(self, setting: int | float) -> Setting:
+        if self.kind == "count":
+            if setting != setting or math.isinf(setting) or setting != int(setting):
+                raise WatchError(f"{self.name} is a whole number, not {setting}")
+            setting = int(setting)
+        elif isinstance(setting, int) and abs(setting) > 1 << 1000:
+            raise WatchError(f"{self.name} is too large")
+        else:
+            setting = float(setting)
+        if not self.low <= setting <= self.high:
+            unit = f" {self.unit}" if self.unit else ""
+            if self.high == math.inf:
+                raise WatchError(f"{self.name} is at least {self.low:g}{unit}, not {setting:g}")
+            raise WatchError(
+                f"{self.name} lies between {self.low:g} and {self.high:g}{unit}, not {setting:g}"
+            )
+        return setting
+
+
+def number(name: str, default: float | None, about: str, **more: Any) -> Parameter:
+    """A parameter that is a number."""
+    return Parameter(name, "number", default, about, **more)
+
+
+def count(name: str, default: int | None, about: str, **more: Any) -> Parameter:
+    """A parameter that is a whole number, 0 or more unless bounds say otherwise."""
+    return Parameter(name, "count", default, about, **{"low": 0, **more})
+
+
+def flag(name: str, default: bool, about: str) -> Parameter:
+    """A parameter that is true or false."""
+    return Parameter(name, "flag", default, about)
+
+
+def text(name: str, default: str | None, about: str, **more: Any) -> Parameter:
+    """A parameter that is a text."""
+    return Parameter(name, "text", default, about, **more)
+
+
+def percent(name: str, default: float | None, about: str) -> Parameter:
+    """A parameter that is a share in percent."""
+    return Parameter(name, "number", default, about, unit="%", low=0, high=100)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A case of the conformance suite, and of the documents: what a rule says to what it sees.
+
+    Attributes:
+        steps: What is seen in each step: one array, or arrays by the name of their nodes. A node
+            that has inputs is a tuple: its output, then its inputs.
+        hits: The steps, from 1, in which the rule must give a hit; in the others it must not.
+        params: How the watch sets it.
+        ops: The op of a node by its name; else what the rule applies to decides.
+        times_s: When each step is, in seconds since the run began; one second apart if not said.
+        about: What is shown.
+    """
+
+    steps: Sequence[Any]
+    hits: tuple[int, ...]
+    params: Mapping[str, Setting] = field(default_factory=dict)
+    ops: Mapping[str, str] = field(default_factory=dict)
+    times_s: tuple[float, ...] = ()
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A watch rule.
+
+    Attributes:
+        name: The name that MindInsight, SageMaker Debugger or TensorBoard gave it, in snake case.
+        about: When it gives a hit, in one line.
+        begin: Makes the look of one watch, with state of its own. Raises `WatchError` if the
+            settings make no sense together.
+        applies: What it is asked of unless a watch names a node.
+        ops: Of these ops only, if any.
+        needs: What it may ask a sight for.
+        parameters: What a watch can set.
+        any_of: Of these parameters at least one must be set.
+        origin: Where it comes from.
+        aliases: Other names: abbreviations and the names of other tools. Case does not matter.
+        selects: Selections of nodes that the settings name besides, such as ``node:val/loss``.
+        examples: Cases that it must decide so.
+    """
+
+    name: str
+    about: str
+    begin: Callable[[Settings], Look]
+    applies: tuple[Target, ...] = ("values",)
+    ops: frozenset[str] = frozenset()
+    needs: frozenset[Need] = frozenset({"summary"})
+    parameters: tuple[Parameter, ...] = ()
+    any_of: tuple[str, ...] = ()
+    origin: str = "nodescope"
+    aliases: tuple[str, ...] = ()
+    selects: Callable[[Settings], tuple[str, ...]] | None = None
+    examples: tuple[Example, ...] = ()
+
+    def parameter(self, name: str) -> Parameter:
+        """The parameter of that name.
+
+        Raises:
+            WatchError: There is none; the hint names near ones.
+        """
+        for each in self.parameters:
+            if each.name == name:
+                return each
+        names = [each.name for each in self.parameters]
+        known = f"it has {', '.join(names)}" if names else "it has no parameters"
+        hint = did_you_mean(name, names) or known
+        raise WatchError(f"{self.name} has no parameter {name!r}", hint=hint)
+
+    def settings(self, params: Mapping[str, Setting]) -> dict[str, Any]:
+        """Every parameter with what the watch sets or the default.
+
+        Raises:
+            WatchError: A parameter is unknown, missing, of the wrong kind or out of bounds.
+        """
+        settings: dict[str, Any] = {each.name: each.default for each in self.parameters}
+        for name, setting in params.items():
+            settings[name] = self.parameter(name).check(setting)
+        for each in self.parameters:
+            if each.required and settings[each.name] is None:
+                raise WatchError(
+                    f"{self.name} needs {each.name}", hint=f"{each.name} is {each.about}"
+                )
+        if self.any_of and all(settings[each] is None for each in self.any_of):
+            raise WatchError(f"{self.name} needs one of {', '.join(self.any_of)}")
+        return settings
+
+
+def plain(look: Callable[[Sight, Settings], Finding | None]) -> Callable[[Settings], Look]:
+    """A `Rule.begin` for a rule without state."""
+    return lambda settings: lambda sight: look(sight, settings)
+
+
+def per_value(begin: Callable[[Settings], Look]) -> Callable[[Settings], Look]:
+    """A `Rule.begin` that keeps the state of each value apart."""
+
+    def begin_all(settings: Settings) -> Look:
+        looks: dict[int, Look] = {}
+
+        def look(sight: Sight) -> Finding | None:
+            own = looks.get(sight.value)
+            if own is None:
+                own = looks[sight.value] = begin(settings)
+            return own(sight)
+
+        return look
+
+    return begin_all

@@ -1,0 +1,64 @@
+"""The norm of a gradient leaves what it was in the steps before: it runs away, or dies away."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.rule import (
+    Example,
+    Finding,
+    Look,
+    Rule,
+    Settings,
+    count,
+    number,
+    per_value,
+)
+from nodescope.debug.watch.sight import Sight
+
+
+def _begin(settings: Settings) -> Look:
+    steps, grows, falls = settings["num_steps"], settings["factor_gt"], settings["factor_lt"]
+    norms: deque[float] = deque(maxlen=steps)
+
+    def look(sight: Sight) -> Finding | None:
+        norm = sight.summary.norm
+        if norm is None:
+            return None  # Nothing finite: the overflow rules say so.
+        usual = sum(norms) / steps if len(norms) == steps else 0.0
+        if math.isfinite(norm):
+            norms.append(norm)
+        if not usual or falls <= norm / usual <= grows:
+            return None
+        ratio = norm / usual
+        words = f"more than {grows:g}" if ratio > grows else f"less than {falls:g}"
+        return Finding(
+            f"its norm is {norm:.6g}, {ratio:.6g} times the mean of the {steps} steps before "
+            f"({usual:.6g}), {words}",
+            {"factor_gt" if ratio > grows else "factor_lt": ratio},
+        )
+
+    return look
+
+
+register(
+    Rule(
+        "gradient_norm_trend",
+        "the norm of a gradient is a multiple, or a fraction, of what it was in the steps before",
+        per_value(_begin),
+        ("gradients",),
+        needs=frozenset({"summary", "history"}),
+        parameters=(
+            count("num_steps", 5, "compare with so many steps", unit="steps", low=1),
+            number("factor_gt", 10.0, "hit above this multiple", low=1),
+            number("factor_lt", 0.1, "hit below this fraction", low=0, high=1),
+        ),
+        examples=(
+            Example([[1.0], [1.0], [10.0], [100.0], [0.1]], (4, 5), {"num_steps": 2}),
+            Example([[3.0, 4.0]] * 5 + [[30.0, 40.0], [33.0, 44.0]], ()),
+            Example([[0.0], [5.0]], (), {"num_steps": 1}, about="from nothing there is no ratio"),
+        ),
+    )
+)

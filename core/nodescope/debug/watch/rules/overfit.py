@@ -1,0 +1,148 @@
+"""SageMaker's Overfit and Overtraining: what validation losses do beside training losses."""
+
+from __future__ import annotations
+
+import math
+from fnmatch import fnmatchcase
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.rule import Example, Finding, Look, Rule, Settings, count, number, text
+from nodescope.debug.watch.rules.losses import loss_of
+from nodescope.debug.watch.sight import Sight
+
+_VALIDATION = text("validation", "*val*", "names of the nodes that hold validation losses")
+
+
+def _kind(sight: Sight, settings: Settings) -> tuple[bool, float] | None:
+    """Whether it is a validation loss, and the loss; None if it is no single number."""
+    loss = loss_of(sight)
+    if loss is None or sight.size != 1 or math.isnan(loss):
+        return None
+    return fnmatchcase(sight.node.name, settings["validation"]), loss
+
+
+def _named(settings: Settings) -> tuple[str, ...]:
+    # A name without a pattern says which node is meant, whatever it is.
+    name = settings["validation"]
+    return () if any(char in name for char in "*?[") or not name else (f"node:{name}",)
+
+
+def _overfit(settings: Settings) -> Look:
+    limit, patience, start = (
+        settings["ratio_threshold"], settings["patience"], settings["start_step"],
+    )  # fmt: skip
+    total, many, beyond = 0.0, 0, 0
+
+    def look(sight: Sight) -> Finding | None:
+        nonlocal total, many, beyond
+        found = _kind(sight, settings)
+        if found is None or sight.step < start:
+            return None
+        validation, loss = found
+        if not validation:
+            total, many = total + loss, many + 1
+            return None
+        if not many:
+            return None
+        training = total / many
+        total, many = 0.0, 0
+        ratio = (loss - training) / abs(training) if training else math.inf
+        beyond = beyond + 1 if loss > training and ratio > limit else 0
+        if beyond < patience:
+            return None
+        return Finding(
+            f"the validation loss is {loss:.6g}, the training loss before it {training:.6g}: "
+            f"{ratio:.6g} of it more, above {limit:g}",
+            {"ratio_threshold": ratio},
+        )
+
+    return look
+
+
+def _overtraining(settings: Settings) -> Look:
+    delta = settings["delta"]
+    patience = {False: settings["patience_train"], True: settings["patience_validation"]}
+    best = {False: math.inf, True: math.inf}
+    waited = {False: 0, True: 0}
+
+    def look(sight: Sight) -> Finding | None:
+        found = _kind(sight, settings)
+        if found is None:
+            return None
+        validation, loss = found
+        if loss < best[validation] - delta or math.isinf(best[validation]):
+            best[validation], waited[validation] = loss, 0
+            return None
+        waited[validation] += 1
+        if waited[validation] < patience[validation]:
+            return None
+        which = "validation" if validation else "training"
+        return Finding(
+            f"the {which} loss has not improved on {best[validation]:.6g} by {delta:g} in "
+            f"{waited[validation]} steps; now {loss:.6g}",
+            {"patience_validation" if validation else "patience_train": waited[validation]},
+        )
+
+    return look
+
+
+register(
+    Rule(
+        "overfit",
+        "validation losses are above the training losses before them",
+        _overfit,
+        ("losses",),
+        needs=frozenset({"summary", "history"}),
+        parameters=(
+            number("ratio_threshold", 0.1, "hit if (validation − training) / training is above"),
+            count("patience", 1, "so many validation losses in a row", low=1),
+            count("start_step", 0, "the first step that counts"),
+            _VALIDATION,
+        ),
+        origin="SageMaker",
+        aliases=("Overfit",),
+        selects=_named,
+        examples=(
+            Example(
+                [
+                    {"loss": 2.0, "val_loss": 2.0},
+                    {"loss": 1.0, "val_loss": 1.5},
+                    {"loss": 1.0, "val_loss": 1.0625},
+                    {"val_loss": 9.0},
+                ],
+                (2,),
+                about="at the end there is no training loss to compare with",
+            ),
+            Example(
+                [{"loss": 1.0, "val_loss": 2.0}, {"loss": 1.0, "val_loss": 2.0}],
+                (2,),
+                {"patience": 2},
+            ),
+            Example([{"loss": 1.0, "val_loss": 2.0}], (), {"start_step": 5}),
+        ),
+    ),
+    Rule(
+        "overtraining",
+        "training or validation losses improve no more",
+        _overtraining,
+        ("losses",),
+        needs=frozenset({"summary", "history"}),
+        parameters=(
+            count("patience_train", 5, "so many training losses", unit="steps", low=1),
+            count("patience_validation", 10, "so many validation losses", unit="steps", low=1),
+            number("delta", 0.1, "an improvement is larger than this", low=0),
+            _VALIDATION,
+        ),
+        origin="SageMaker",
+        aliases=("Overtraining",),
+        selects=_named,
+        examples=(
+            Example([3.0, 2.0, 2.0, 1.95, 1.0, 1.0], (4,), {"patience_train": 2}),
+            Example(
+                [{"loss": 9.0 - i, "val_loss": 1.0} for i in range(4)],
+                (3, 4),
+                {"patience_validation": 2},
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,110 @@
+"""MindInsight's range conditions: how much of a value lies in a range, and how wide it is."""
+
+from __future__ import annotations
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.measures import crossed, share_within, threshold_parameter
+from nodescope.debug.watch.rule import (
+    Example,
+    Finding,
+    Look,
+    Rule,
+    Setting,
+    Settings,
+    Target,
+    Unasked,
+    WatchError,
+    number,
+    percent,
+)
+from nodescope.debug.watch.sight import Sight
+
+_SHARES = ("range_percentage_lt", "range_percentage_gt")
+_WIDTHS = ("max_min_lt", "max_min_gt")
+
+
+def _begin(settings: Settings) -> Look:
+    low, high = settings["range_start_inclusive"], settings["range_end_inclusive"]
+    shares = any(settings[each] is not None for each in _SHARES)
+    if shares and (low is None or high is None):
+        raise WatchError(
+            "a share needs its range", hint="set range_start_inclusive and range_end_inclusive"
+        )
+    if shares and low > high:
+        raise WatchError(f"the range from {low:g} to {high:g} is empty")
+
+    def look(sight: Sight) -> Finding | None:
+        said: list[str] = []
+        actual: dict[str, Setting] = {}
+        unasked: Unasked | None = None
+        share = None
+        if shares:
+            try:
+                share = share_within(sight, low, high)
+            except Unasked as error:
+                unasked = error
+        for name in _SHARES:
+            limit = settings[name]
+            if share is None or limit is None:
+                continue
+            below = name.endswith("lt")
+            if share < limit if below else share > limit:
+                relation = "below" if below else "above"
+                said.append(f"{share:.6g}% lie in [{low:g}, {high:g}], {relation} {limit:g}%")
+                actual[name] = share
+        wide = crossed(sight, settings, _WIDTHS)
+        if wide is not None:
+            said.append(wide.text)
+            actual |= wide.actual
+        if said:
+            return Finding("; ".join(said), actual)
+        if unasked is not None:
+            raise unasked
+        return None
+
+    return look
+
+
+_TABLE: tuple[tuple[str, Target, str, str], ...] = (
+    ("tensor_range", "values", "too many or too few elements of a value lie in a range", "TR"),
+    ("activation_range", "activations", "too many or too few activations lie in a range", "AR"),
+)
+_UNIT = {"range_start_inclusive": 0.0, "range_end_inclusive": 1.0}
+_NAN = float("nan")
+
+register(
+    *(
+        Rule(
+            name,
+            about,
+            _begin,
+            (applies,),
+            needs=frozenset({"summary", "values"}),
+            parameters=(
+                number("range_start_inclusive", None, "where the range begins"),
+                number("range_end_inclusive", None, "where the range ends"),
+                percent("range_percentage_lt", None, "hit if a smaller share lies in the range"),
+                percent("range_percentage_gt", None, "hit if a larger share lies in the range"),
+                threshold_parameter("max_min_lt"),
+                threshold_parameter("max_min_gt"),
+            ),
+            any_of=(*_SHARES, *_WIDTHS),
+            origin="MindInsight",
+            aliases=(alias,),
+            examples=(
+                Example(
+                    [[0.5, 2.0], [0.0, 1.0], [0.1, 0.2]], (2, 3),
+                    {**_UNIT, "range_percentage_gt": 50},
+                ),
+                Example(
+                    [[0.5, 2.0], [3.0, 2.0], [0.1, _NAN]], (2,),
+                    {**_UNIT, "range_percentage_lt": 50},
+                ),
+                Example([[], [_NAN, _NAN]], (2,), {**_UNIT, "range_percentage_lt": 1}),
+                Example([[0, 3], [0, 4]], (2,), {"max_min_gt": 3}),
+                Example([[0.0, 3.0], [0.0, 1.0]], (2,), {"max_min_lt": 3}),
+            ),
+        )
+        for name, applies, about, alias in _TABLE
+    )
+)  # fmt: skip

@@ -1,0 +1,131 @@
+"""SageMaker's SimilarAcrossRuns: values of this run beside those of a recording."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.measures import first_true, index_text
+from nodescope.debug.watch.rule import (
+    Finding,
+    Look,
+    Rule,
+    Settings,
+    Unasked,
+    WatchError,
+    number,
+    text,
+)
+from nodescope.debug.watch.sight import Sight, numbers
+from nodescope.errors import RecordingError
+from nodescope.events import Array
+from nodescope.record.recording import Recording
+from nodescope.record.summary import TensorSummary
+
+_STATISTICS = ("min", "max", "mean")
+_PAGE = 64
+
+
+class _Other:
+    """The other run, read forwards node by node."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self.recording = Recording.open(path)
+        except RecordingError as error:
+            raise WatchError(f"other_trial: {error.message}", hint=error.hint) from None
+        self.nodes = {row.node.name: row.node for row in self.recording.nodes()}
+        self.runs: dict[str, dict[int, int]] = {}
+        self.read: dict[str, int] = {}
+
+    def seq(self, name: str, step: int) -> int | None:
+        """When the node ran first in a step of the other run."""
+        runs = self.runs.setdefault(name, {})
+        while step not in runs:
+            more = self.recording.executions(
+                self.read.get(name, 0), node=self.nodes[name].id, limit=_PAGE
+            )
+            if not more or min(runs, default=step) > step:
+                return None
+            # Only the page that was read last is kept: both runs go forwards.
+            runs.clear()
+            for each in more:
+                runs.setdefault(each.step, each.seq)
+            self.read[name] = more[-1].seq
+        return runs[step]
+
+
+def _apart(a: Array, b: Array, settings: Settings) -> Finding | None:
+    if a.shape != b.shape:
+        return Finding(f"its shape is {a.shape}, that of the other run {b.shape}")
+    here, there = numbers(a), numbers(b)
+    differ = ~np.isclose(
+        here, there, rtol=settings["rtol"], atol=settings["atol"], equal_nan=True
+    )  # fmt: skip
+    many = int(np.count_nonzero(differ))
+    if not many:
+        return None
+    index = first_true(differ)
+    where = f", the first at {index_text(index)}" if index else ""
+    of = f"{many} of {a.size} elements differ" if a.size > 1 else "it differs"
+    return Finding(
+        f"{of} from the other run{where}: {here[index]:.6g} here, {there[index]:.6g} there",
+        {"different": many},
+    )
+
+
+def _apart_by_summary(a: TensorSummary, b: TensorSummary, settings: Settings) -> Finding | None:
+    if a.spec.shape != b.spec.shape:
+        return Finding(f"its shape is {a.spec.shape}, that of the other run {b.spec.shape}")
+    if (a.nan_count, a.inf_count) != (b.nan_count, b.inf_count):
+        return Finding("it has another number of NaN or Inf elements than in the other run")
+    largest = max(abs(b.min or 0.0), abs(b.max or 0.0))
+    bound = settings["atol"] + settings["rtol"] * largest
+    for name in _STATISTICS:
+        here, there = getattr(a, name), getattr(b, name)
+        if here is not None and there is not None and abs(here - there) > bound * (1 + 1e-6):
+            return Finding(f"its {name} is {here:.6g}, in the other run {there:.6g}", {name: here})
+    if not math.prod(a.spec.shape):
+        return None
+    raise Unasked("the statistics agree with the other run's, and one of the arrays is not kept")
+
+
+def _begin(settings: Settings) -> Look:
+    other = _Other(settings["other_trial"])
+
+    def look(sight: Sight) -> Finding | None:
+        node = other.nodes.get(sight.node.name)
+        if node is None or sight.port >= len(node.outputs):
+            raise Unasked("the other run has no such node")
+        seq = other.seq(node.name, sight.step)
+        if seq is None:
+            raise Unasked("the other run has no such step")
+        value = node.outputs[sight.port]
+        here, there = sight.array_or_none, other.recording.array(value, seq)
+        if here is not None and there is not None:
+            return _apart(here, there, settings)
+        known = other.recording.latest_at(value, seq)
+        if known is None or known.seq != seq:
+            raise Unasked("the other run has no statistics of the value")
+        return _apart_by_summary(sight.summary, known.summary, settings)
+
+    return look
+
+
+register(
+    Rule(
+        "similar_across_runs",
+        "a value differs from that of the same node and step in another recording",
+        _begin,
+        needs=frozenset({"summary", "values"}),
+        parameters=(
+            text("other_trial", None, "path of the other recording", required=True),
+            number("rtol", 1e-5, "relative tolerance", low=0),
+            number("atol", 1e-8, "absolute tolerance", low=0),
+        ),
+        origin="SageMaker",
+        aliases=("SimilarAcrossRuns",),
+    )
+)

@@ -1,0 +1,388 @@
+"""Watch: a rule with its settings, where it is asked and what follows; and how it is written.
+
+``gradient_vanishing(abs_mean_lt=1e-9) on scope:encoder patience 3 -> stop, log``
+
+Invariant: plain data and pure functions; what `describe` writes, `parse_watch` reads back.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from typing import Final, Literal, get_args
+
+import msgspec
+
+from nodescope.debug.breakpoints import KINDS, covers, validate
+from nodescope.debug.watch import get
+from nodescope.debug.watch.rule import Parameter, Rule, Setting, WatchError
+from nodescope.errors import NodescopeError, RegistryError
+from nodescope.ir.graph import Node
+from nodescope.ir.scopes import is_within
+from nodescope.protocol import Breakpoint, BreakpointKind
+from nodescope.registry import did_you_mean
+
+Action = Literal["stop", "log", "mark", "save", "end"]
+ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
+MAX_LENGTH: Final = 4000
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """What is watched for.
+
+    Attributes:
+        rule: The rule's name or alias.
+        id: Chosen by who keeps the watches, from 1 up; 0 for a new one.
+        params: Settings by parameter; the others have their defaults.
+        select: Where, by the kinds of breakpoints: ``node:NAME``, ``glob:PATTERN``, ``op:OP``,
+            ``scope:PATH`` and the like; ``""`` is wherever the rule applies. A node that is named
+            exactly is taken even where the rule would not apply.
+        patience: How many times in a row a value must be found so.
+        actions: What follows a hit: stop the program, log a line, mark the node, save the values,
+            end the run.
+        enabled: Kept but not asked when false.
+    """
+
+    rule: str
+    id: int = 0
+    params: dict[str, Setting] = {}
+    select: str = ""
+    patience: int = 1
+    actions: tuple[Action, ...] = ("stop",)
+    enabled: bool = True
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A rule found what it looks for.
+
+    Attributes:
+        rule: The rule's own name.
+        watch: The watch's id.
+        node, node_name: Whose value it was.
+        value, port: Which.
+        step, seq: When; ``seq`` is the execution's.
+        configured: Every setting of the watch, defaults included.
+        actual: The numbers that were found, by parameter or statistic.
+        text: One line for a person.
+        actions: The watch's.
+    """
+
+    rule: str
+    watch: int
+    node: int
+    node_name: str
+    value: int
+    port: int
+    step: int
+    seq: int
+    configured: dict[str, Setting | None]
+    actual: dict[str, Setting]
+    text: str
+    actions: tuple[Action, ...] = ()
+
+
+class Selection:
+    """Which nodes a watch is about.
+
+    Attributes:
+        exact: It names one node.
+    """
+
+    __slots__ = ("_breakpoint", "exact")
+
+    def __init__(self, breakpoint: Breakpoint | None) -> None:
+        self._breakpoint = breakpoint
+        self.exact = breakpoint is not None and breakpoint.kind == "node"
+
+    def covers(self, node: Node) -> bool:
+        """Whether it is about this node. A scope has its parameters and data, too."""
+        chosen = self._breakpoint
+        if chosen is None:
+            return True
+        if chosen.kind == "scope":
+            return is_within(node.scope, chosen.target)
+        return covers(chosen, node)
+
+    def __str__(self) -> str:
+        chosen = self._breakpoint
+        return f"{chosen.kind}:{chosen.target}" if chosen is not None else ""
+
+
+@lru_cache(maxsize=256)
+def selection(select: str) -> Selection:
+    """The nodes that a text such as ``scope:encoder`` selects; ``""`` selects all.
+
+    Raises:
+        WatchError: It selects nothing.
+    """
+    if not select.strip():
+        return Selection(None)
+    kind, colon, target = select.strip().partition(":")
+    if not colon:
+        kind, target = ("glob" if any(char in select for char in "*?[") else "node"), kind
+    if kind not in KINDS:
+        near = did_you_mean(kind, KINDS) or f"known are {', '.join(KINDS)}"
+        raise WatchError(f"no kind of selection is named {kind!r}", hint=near)
+    target = target.strip().strip("/") if kind == "scope" else target.strip()
+    try:
+        chosen = Breakpoint(kind=msgspec.convert(kind, BreakpointKind), target=target)
+        validate(chosen)
+    except NodescopeError as error:
+        raise WatchError(error.message, hint=error.hint) from None
+    return Selection(chosen)
+
+
+def checked(watch: Watch) -> tuple[Watch, Rule]:
+    """The watch as it is kept (the rule's own name, settings of their types) and its rule.
+
+    Raises:
+        WatchError: It makes no sense; the message says why.
+    """
+    try:
+        rule = get(watch.rule)
+    except RegistryError as error:
+        raise WatchError(error.message, hint=error.hint) from None
+    settings = rule.settings(watch.params)
+    unknown = [each for each in watch.actions if each not in ACTIONS]
+    if unknown:
+        near = did_you_mean(unknown[0], ACTIONS) or f"known are {', '.join(ACTIONS)}"
+        raise WatchError(f"no action named {unknown[0]!r}", hint=near)
+    if not watch.actions:
+        raise WatchError("a watch needs an action", hint=f"one of {', '.join(ACTIONS)}")
+    if watch.patience < 1:
+        raise WatchError(f"patience is at least 1, not {watch.patience}")
+    where = str(selection(watch.select))
+    for each in rule.selects(settings) if rule.selects is not None else ():
+        selection(each)
+    rule.begin(settings)  # Settings that make no sense together are refused here.
+    params = {name: settings[name] for name in watch.params}
+    actions = tuple(each for each in ACTIONS if each in watch.actions)
+    return (
+        msgspec.structs.replace(
+            watch, rule=rule.name, params=params, select=where, actions=actions
+        ),
+        rule,
+    )
+
+
+# ---------------------------------------------------------------- the text form
+
+_NAME: Final = re.compile(r"[A-Za-z_][\w-]*")
+_BARE: Final = re.compile(r'[^\s,()"]+')
+_SPACED: Final = re.compile(r'[^,()"]+')
+_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+_PLAIN: Final = re.compile(r"[A-Za-z_*./][\w*./:\[\]?-]*")
+
+
+def describe(watch: Watch) -> str:
+    """The watch as a person writes it."""
+    parts = [] if watch.enabled else ["off"]
+    settings = ", ".join(f"{name}={_written(each)}" for name, each in watch.params.items())
+    parts.append(f"{watch.rule}({settings})" if settings else watch.rule)
+    if watch.select:
+        parts += ["on", _target(watch.select)]
+    if watch.patience != 1:
+        parts += ["patience", str(watch.patience)]
+    return f"{' '.join(parts)} -> {', '.join(watch.actions)}"
+
+
+def parse_watch(spec: str) -> Watch:
+    """Read ``[off] RULE[(NAME=SETTING, ...)] [on SELECTION] [patience N] [-> ACTION, ...]``.
+
+    Settings with spaces, commas or parentheses stand in double quotes. Without actions it stops.
+
+    Raises:
+        WatchError: It cannot be understood; ``column`` points at the fault.
+    """
+    if len(spec) > MAX_LENGTH:
+        raise WatchError(f"the watch is longer than {MAX_LENGTH} characters", column=MAX_LENGTH)
+    return _Reader(spec).watch()
+
+
+def parse_watches(spec: str) -> tuple[Watch, ...]:
+    """Read several, with ``;`` or line ends between; bare names may have commas between.
+
+    Raises:
+        WatchError: One cannot be understood; ``column`` counts in the whole text.
+    """
+    if len(spec) > 16 * MAX_LENGTH:
+        raise WatchError(f"the watches are longer than {16 * MAX_LENGTH} characters")
+    watches: list[Watch] = []
+    bare = re.fullmatch(r"\s*[\w-]+(\s*,\s*[\w-]+)*\s*", spec)
+    pattern = r"[^,]+" if bare else r'(?:"(?:[^"\\]|\\.)*"|[^;\n"]|")+'
+    for part in re.finditer(pattern, spec):
+        if not part[0].strip():
+            continue
+        try:
+            watches.append(parse_watch(part[0]))
+        except WatchError as error:
+            column = error.column + part.start() if error.column >= 0 else -1
+            raise WatchError(error.message, column=column, hint=error.hint) from None
+    return tuple(watches)
+
+
+def _written(setting: Setting) -> str:
+    if isinstance(setting, bool):
+        return "true" if setting else "false"
+    if isinstance(setting, float):
+        short = f"{setting:g}"
+        return short if float(short) == setting else repr(setting)
+    if isinstance(setting, int):
+        return str(setting)
+    return setting if _PLAIN.fullmatch(setting) else json.dumps(setting)
+
+
+def _target(select: str) -> str:
+    return select if _BARE.fullmatch(select) and not select.startswith("[") else json.dumps(select)
+
+
+class _Reader:
+    """Reads one watch from left to right."""
+
+    def __init__(self, spec: str) -> None:
+        self.text = spec
+        self.at = 0
+
+    def watch(self) -> Watch:
+        enabled = not self.word("off")
+        start = self.skip()
+        name = self.take(_NAME, "the name of a rule")
+        try:
+            rule = get(name)
+        except RegistryError as error:
+            raise WatchError(error.message, column=start, hint=error.hint) from None
+        params = self.params(rule) if self.sign("(") else {}
+        select, patience = "", 1
+        actions: tuple[str, ...] = ("stop",)
+        seen: set[str] = set()
+        while self.skip() < len(self.text):
+            begin = self.at
+            if self.sign("->"):
+                actions = self.actions()
+                break
+            bracket = self.sign("[")
+            clause = next((each for each in ("on", "patience") if self.word(each)), "")
+            if not clause or clause in seen or (bracket and clause == "on"):
+                raise self.error(
+                    begin, f"not understood: {self.text[begin : begin + 20]!r}",
+                    "after the rule come: on SELECTION, patience N, -> ACTIONS",
+                )  # fmt: skip
+            seen.add(clause)
+            if clause == "on":
+                select = self.select()
+            else:
+                patience = self.patience(bracket)
+        try:
+            watch, _ = checked(
+                Watch(
+                    rule.name,
+                    params=params,
+                    select=select,
+                    patience=patience,
+                    actions=actions,  # type: ignore[arg-type]
+                    enabled=enabled,
+                )
+            )
+        except WatchError as error:
+            raise self.error(start, error.message, error.hint) from None
+        return watch
+
+    def params(self, rule: Rule) -> dict[str, Setting]:
+        params: dict[str, Setting] = {}
+        while not self.sign(")"):
+            if params and not self.sign(","):
+                raise self.error(self.skip(), "here a comma or a parenthesis is missing")
+            start = self.skip()
+            name = self.take(_NAME, f"a parameter of {rule.name}")
+            try:
+                parameter = rule.parameter(name)
+            except WatchError as error:
+                raise self.error(start, error.message, error.hint) from None
+            if name in params:
+                raise self.error(start, f"{name} is set twice")
+            if not self.sign("="):
+                raise self.error(self.skip(), f"= and a setting of {name} are missing")
+            params[name] = self.setting(parameter)
+        return params
+
+    def setting(self, parameter: Parameter) -> Setting:
+        start = self.skip()
+        try:
+            pattern = _BARE if parameter.kind == "text" else _SPACED
+            return parameter.read(self.content(f"a setting of {parameter.name}", pattern))
+        except WatchError as error:
+            raise self.error(
+                error.column if error.column >= 0 else start, error.message, error.hint
+            ) from None
+
+    def select(self) -> str:
+        start = self.skip()
+        target = self.content("a selection, such as scope:encoder")
+        try:
+            if not target.strip():
+                raise WatchError("the selection is empty")
+            return str(selection(target))
+        except WatchError as error:
+            raise self.error(start, error.message, error.hint) from None
+
+    def patience(self, bracket: bool) -> int:
+        start = self.skip()
+        found = self.take(re.compile(r"\d+"), "a whole number")
+        if not 1 <= int(found[:20]) < 1 << 31:
+            raise self.error(start, f"patience is at least 1, not {found[:20]}")
+        if bracket and not self.sign("]"):
+            raise self.error(self.skip(), "here ] is missing")
+        return int(found)
+
+    def actions(self) -> tuple[str, ...]:
+        found: list[str] = []
+        while not found or self.sign(","):
+            start = self.skip()
+            name = self.take(_NAME, f"an action ({', '.join(ACTIONS)})").lower()
+            if name not in ACTIONS:
+                near = did_you_mean(name, ACTIONS) or f"known are {', '.join(ACTIONS)}"
+                raise self.error(start, f"no action named {name!r}", near)
+            found.append(name)
+        if self.skip() < len(self.text):
+            raise self.error(self.at, "after the actions nothing follows")
+        return tuple(found)
+
+    # What the text is made of.
+
+    def content(self, what: str, pattern: re.Pattern[str] = _BARE) -> str:
+        if self.text[self.skip() : self.at + 1] != '"':
+            return self.take(pattern, what)
+        start = self.at
+        quoted = self.take(_QUOTED, "a closing quote")
+        try:
+            return str(json.loads(quoted))
+        except ValueError:
+            raise self.error(start, "the quoted text is not well formed") from None
+
+    def skip(self) -> int:
+        while self.text[self.at : self.at + 1].isspace():
+            self.at += 1
+        return self.at
+
+    def sign(self, sign: str) -> bool:
+        found = self.text.startswith(sign, self.skip())
+        self.at += len(sign) * found
+        return found
+
+    def word(self, word: str) -> bool:
+        match = _NAME.match(self.text, self.skip())
+        if match is None or match[0] != word:
+            return False
+        self.at = match.end()
+        return True
+
+    def take(self, pattern: re.Pattern[str], what: str) -> str:
+        match = pattern.match(self.text, self.skip())
+        if match is None:
+            raise self.error(self.at, f"here {what} is missing")
+        self.at = match.end()
+        return match[0]
+
+    def error(self, column: int, message: str, hint: str = "") -> WatchError:
+        return WatchError(message, column=column, hint=hint)

@@ -1,0 +1,110 @@
+"""Watcher: the probe that asks watches of a program while it runs.
+
+It stands after the recorder and before the gate, and gives hits to whoever asked for them; stopping
+is the gate's business.
+
+Invariant: reads arrays and nothing else. A node that no watch covers costs one look into a set; of
+the others statistics are made at most once per value and execution.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable
+
+from nodescope.debug.watch.judging import HOLD_BYTES, Asked, Judging
+from nodescope.debug.watch.sight import Live, Seen, Source
+from nodescope.debug.watch.watch import Hit, Watch
+from nodescope.events import Event, GradientComputed, GraphExtended, NodeFinished, StepFinished
+
+
+class Watcher:
+    """Asks watches live.
+
+    Args:
+        watches: What is watched for.
+        on_hit: Takes each hit, on the program's thread; may return late.
+        on_fault: Takes one line about a watch that failed and was disabled.
+        seq_source: Gives the calling thread's last recorded seq; without it executions of covered
+            nodes are counted.
+        hold_bytes: How much may be copied of values, until the next step.
+
+    Raises:
+        WatchError: A watch makes no sense.
+    """
+
+    def __init__(
+        self,
+        watches: Iterable[Watch],
+        *,
+        on_hit: Callable[[Hit], None],
+        on_fault: Callable[[str], None] = lambda text: None,
+        seq_source: Callable[[], int] | None = None,
+        hold_bytes: int = HOLD_BYTES,
+    ) -> None:
+        self._on_hit = on_hit
+        self._on_fault = on_fault
+        self._seq_source = seq_source or itertools.count(1).__next__
+        self._faults: list[str] = []
+        self._lock = threading.Lock()
+        self._judging = Judging(watches, on_fault=self._faults.append, hold_bytes=hold_bytes)
+        self._covered = self._judging.covered
+
+    @property
+    def watches(self) -> tuple[Watch, ...]:
+        """The watches, with their ids."""
+        return self._judging.watches
+
+    @property
+    def asked(self) -> tuple[Asked, ...]:
+        """How it went with each watch so far."""
+        with self._lock:
+            return self._judging.asked
+
+    def replace(self, watches: Iterable[Watch]) -> None:
+        """Make these the whole set, from any thread. A watch that is as it was keeps its state.
+
+        Raises:
+            WatchError: One makes no sense; nothing is changed.
+        """
+        with self._lock:
+            self._judging.replace(watches)
+
+    def emit(self, event: Event) -> None:
+        """Take one event."""
+        kind = type(event)
+        if kind is NodeFinished:
+            if event.node.id not in self._covered:  # type: ignore[union-attr]
+                return
+            hits = self._finished(event)  # type: ignore[arg-type]
+        elif isinstance(event, GraphExtended):
+            with self._lock:
+                hits = self._judging.define(event.nodes)
+        elif isinstance(event, GradientComputed):
+            with self._lock:
+                hits = self._judging.paired(event.value, event.gradient)
+        elif isinstance(event, StepFinished):
+            with self._lock:
+                self._judging.step_finished()
+            return
+        else:
+            return
+        while self._faults:
+            self._on_fault(self._faults.pop(0))
+        for hit in hits:
+            self._on_hit(hit)
+
+    def _finished(self, event: NodeFinished) -> list[Hit]:
+        outputs = event.outputs
+
+        def output(port: int) -> Source | None:
+            return Live(outputs[port]) if port < len(outputs) else None
+
+        def inputs() -> tuple[Seen, ...]:
+            return tuple(Seen(Live(each)) for each in event.inputs)
+
+        with self._lock:
+            return self._judging.finished(
+                event.node, event.step, self._seq_source(), event.end_ns, output, inputs
+            )

@@ -1,0 +1,312 @@
+"""Watches on real programs: live and of the recording they say the same, and change nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.debug.watch import all_rules
+from nodescope.debug.watch.retro import Asking
+from nodescope.debug.watch.watch import Hit, Watch, parse_watch, parse_watches
+from nodescope.debug.watch.watcher import Watcher
+from nodescope.events import Bus, GraphExtended, NodeFinished
+from nodescope.ir.graph import Node
+from nodescope.record.recording import Recording
+from nodescope.record.summary import summarise
+from tests.core.debug.watch import programs
+from tests.core.debug.watch.programs import Train, Watched
+from tests.core.debug.watch.test_conformance import TESTABLE, required
+
+PROGRAMS = {
+    each.__name__: each
+    for each in (
+        programs.healthy, programs.healthy_compiled, programs.dead_relu, programs.frozen_layer,
+        programs.exploding_gradient, programs.nan_loss,
+    )
+}  # fmt: skip
+
+
+def in_order(hits: list[Hit]) -> list[Hit]:
+    return sorted(hits, key=lambda hit: (hit.seq, hit.watch, hit.value))
+
+
+def everything() -> list[Watch]:
+    """Every rule, so set that it hits now and then."""
+    watches = []
+    for number, rule in enumerate(TESTABLE, 1):
+        params = required(rule)
+        for each in rule.parameters:
+            if each.name in ("num_steps", "samples", "threshold_samples"):
+                params[each.name] = 2
+        if rule.name in ("within", "without"):
+            params |= {"first_on": "glob:*weight", "second_on": "glob:backward/*", "steps": 1}
+        watches.append(Watch(rule.name, number, params))
+    return watches
+
+
+@pytest.mark.parametrize("train", PROGRAMS.values(), ids=PROGRAMS)
+def test_live_and_recorded_say_the_same(train: Train, tmp_path: Path) -> None:
+    watched = Watched(train, tmp_path / "run.nscope", *everything())
+    recorded, asking = watched.asked()
+    assert watched.faults == []
+    assert watched.live
+    live = in_order(watched.live)
+    # The recorder adds up copies, in C order: sums may differ in their last digit.
+    assert [msgspec.structs.replace(hit, actual={}) for hit in live] == [
+        msgspec.structs.replace(hit, actual={}) for hit in in_order(recorded)
+    ]
+    for a, b in zip(live, in_order(recorded), strict=True):
+        assert a.actual == pytest.approx(b.actual, rel=1e-12)
+    assert [hit.seq for hit in recorded] == sorted(hit.seq for hit in recorded)
+    # How it went is the same, too: what was looked at, what could not be asked, what was found.
+    assert watched.watcher.asked == asking.coverage().asked
+
+
+@pytest.mark.parametrize("train", PROGRAMS.values(), ids=PROGRAMS)
+def test_watching_changes_no_result(train: Train, tmp_path: Path) -> None:
+    plain = train()
+    watched = Watched(train, tmp_path / "run.nscope", *everything())
+    np.testing.assert_array_equal(plain, watched.result)
+
+
+@pytest.mark.parametrize(
+    ("train", "watch", "node", "step", "words"),
+    [
+        ("nan_loss", "operator_overflow", "loss/log", 3, "log makes 1 NaN of 2 elements, the first "
+         "at (1) of finite inputs in [-"),
+        ("nan_loss", "loss_not_decreasing(num_steps=1)", "loss/add", 3, "it is not finite"),
+        ("exploding_gradient", "gradient_exploding", "backward/", 1, "Inf"),
+        ("dead_relu", "dead_relu", "relu", 1, "8 of 8 units are dead (100%, more than 50%)"),
+        ("dead_relu", "gradient_vanishing(abs_mean_lt=1e-9) on scope:layer_0", "layer_0", 1,
+         "gradient of layer_0"),
+        ("frozen_layer", "weight_not_changed patience 3", "layer_0/weight", 4,
+         "all 48 elements are as in the step before"),
+        ("frozen_layer", "unchanged_tensor on layer_0/weight", "layer_0/weight", 3,
+         "no element has changed in 3 steps"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_found(
+    train: str, watch: str, node: str, step: int, words: str, tmp_path: Path
+) -> None:
+    asked = parse_watch(watch)
+    watched = Watched(PROGRAMS[train], tmp_path / "run.nscope", asked)
+    with Recording.open(watched.path) as recording:
+        first = Asking(recording, [asked]).first()
+    assert first is not None
+    assert first == in_order(watched.live)[0]
+    assert node in first.node_name or node in first.text
+    assert first.step == step
+    assert words in first.text
+    assert "programs.py:" in first.text  # the user's line
+
+
+@pytest.mark.parametrize("train", ["healthy", "healthy_compiled"])
+def test_nothing_is_found_where_nothing_is_wrong(train: str, tmp_path: Path) -> None:
+    specs = (
+        "nan", "operator_overflow", "gradient_exploding", "weight_not_changed", "dead_relu",
+        "gradient_vanishing(abs_mean_lt=1e-9)", "saturated_activation", "weight_initialization",
+    )  # fmt: skip
+    watched = Watched(PROGRAMS[train], tmp_path / "run.nscope", *map(parse_watch, specs))
+    assert watched.live == []
+    assert watched.asked()[0] == []
+    looked = {each.watch.rule: each.looked for each in watched.watcher.asked}
+    assert looked.pop("dead_relu") == 0  # there are none
+    assert all(looked.values())
+
+
+def test_what_was_not_recorded_is_said_and_counted(tmp_path: Path) -> None:
+    watches = [parse_watch("dead_relu"), parse_watch("nan"), parse_watch("weight_not_changed")]
+    watched = Watched(programs.dead_relu, tmp_path / "run.nscope", *watches, level="summary")
+    hits, asking = watched.asked()
+    assert {hit.rule for hit in watched.live} >= {"dead_relu"}
+    assert {hit.rule for hit in hits} == set()
+    coverage = asking.coverage()
+    dead, nan, unchanged = coverage.asked
+    assert dict(dead.unasked) == {"the full array is not kept": programs.STEPS}
+    assert dead.looked == programs.STEPS
+    assert not nan.unasked
+    assert (
+        unchanged.unasked["the full array is not kept"] == 4 * (programs.STEPS - 1) + 1
+    )  # a bias is written before
+    lines = coverage.words()
+    assert lines[0] == (
+        "dead_relu: not asked 6 of 6 times: the full array is not kept (recorded at level summary)"
+    )
+
+
+def test_statistics_alone_decide_where_they_leave_no_doubt(tmp_path: Path) -> None:
+    watch = parse_watch("gradient_vanishing(abs_mean_lt=1e-9)")
+    watched = Watched(programs.dead_relu, tmp_path / "run.nscope", watch, level="summary")
+    recorded, asking = watched.asked()
+    places = [(hit.node, hit.step, hit.seq) for hit in in_order(recorded)]
+    assert places == [(hit.node, hit.step, hit.seq) for hit in in_order(watched.live)]
+    assert places
+    assert not asking.coverage().asked[0].unasked
+
+
+def test_nothing_can_be_asked_of_times_alone(tmp_path: Path) -> None:
+    watched = Watched(
+        programs.nan_loss, tmp_path / "run.nscope", parse_watch("nan"), level="timing"
+    )
+    hits, asking = watched.asked()
+    assert hits == []
+    (asked,) = asking.coverage().asked
+    assert asked.unasked.total() == asked.looked > 0
+
+
+def test_a_part_of_a_recording(tmp_path: Path) -> None:
+    watched = Watched(programs.nan_loss, tmp_path / "run.nscope", parse_watch("nan"))
+    everything, _ = watched.asked()
+    middle = everything[len(everything) // 2].seq
+    assert watched.asked(after=middle)[0] == [hit for hit in everything if hit.seq > middle]
+    assert watched.asked(until=middle)[0] == [hit for hit in everything if hit.seq <= middle]
+    none, asking = watched.asked(parse_watch("dead_relu"))
+    assert none == []
+    (line,) = asking.coverage().words()
+    assert line == "dead_relu: nothing in the recording is what it is asked of"
+
+
+# ---------------------------------------------------------------- the watcher itself
+
+
+class Counted(np.ndarray):
+    """An array that counts how often anybody looks at it."""
+
+    looks = 0
+
+    def view(self, *args: Any, **kwargs: Any) -> Any:
+        type(self).looks += 1
+        return super().view(*args, **kwargs)
+
+
+def test_what_no_watch_covers_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    def counted(array: np.ndarray) -> Any:
+        made.append(array.shape)
+        return summarise(array)
+
+    monkeypatch.setattr("nodescope.debug.watch.sight.summarise", counted)
+    hits: list[Hit] = []
+    log = Node(1, "log", "log", "elementwise", outputs=(1,))
+    exp = Node(2, "exp", "exp", "elementwise", outputs=(2,))
+    watcher = Watcher(
+        [parse_watch("nan on op:log"), parse_watch("inf on op:log"), parse_watch("off TZ")],
+        on_hit=hits.append,
+    )
+    watcher.emit(GraphExtended((log, exp), ()))
+    array = np.ones(3).view(Counted)
+    for node in (exp, log, exp):
+        watcher.emit(NodeFinished(node, (), (array,), 1, 1, 0, 0))
+    assert made == [(3,)]  # once, for both watches
+    watcher.replace([parse_watch("nan on op:exp")])
+    watcher.emit(NodeFinished(log, (), (array,), 1, 1, 0, 0))
+    assert len(made) == 1
+    watcher.emit(NodeFinished(exp, (), (np.array([np.nan]),), 1, 1, 0, 0))
+    assert len(made) == 2
+    assert [hit.node_name for hit in hits] == ["exp"]
+
+
+def test_a_rule_that_fails_is_disabled_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    hits: list[Hit] = []
+    faults: list[str] = []
+    bus = Bus()
+    watches = parse_watches('condition(condition="value > 1") -> log; max_gt(threshold=2)')
+    watcher = Watcher(watches, on_hit=hits.append, on_fault=faults.append)
+    bus.add(watcher)
+    node = Node(1, "a", "add", "elementwise", outputs=(1,))
+    bus.emit(GraphExtended((node,), ()))
+    for _ in range(3):
+        bus.emit(NodeFinished(node, (), (np.array([1.0, 3.0]),), 1, 1, 0, 0))
+    (fault,) = faults
+    assert fault.startswith(
+        'watch condition(condition="value > 1") -> log was disabled, on a in step 1: '
+    )
+    assert "gives 2 truth values (shape (2,)), not one" in fault
+    assert [hit.rule for hit in hits] == ["max_gt"] * 3
+    assert bus.probes == (watcher,)
+    first, second = watcher.asked
+    assert (first.looked, second.looked) == (1, 3)
+    # Set again it is asked again.
+    watcher.replace(watcher.watches)
+    bus.emit(NodeFinished(node, (), (np.array([3.0]),), 1, 1, 0, 0))
+    assert [hit.rule for hit in hits[3:]] == ["condition", "max_gt"]
+
+
+def test_a_watch_that_stays_keeps_its_state() -> None:
+    hits: list[Hit] = []
+    keep = parse_watch("nan patience 2")
+    watcher = Watcher([keep], on_hit=hits.append)
+    node = Node(1, "a", "add", "elementwise", outputs=(1,))
+    watcher.emit(GraphExtended((node,), ()))
+    bad = NodeFinished(node, (), (np.array([np.nan]),), 1, 1, 0, 0)
+    watcher.emit(bad)
+    watcher.replace([*watcher.watches, parse_watch("inf")])
+    assert [each.id for each in watcher.watches] == [1, 2]
+    watcher.emit(bad)
+    assert [(hit.watch, hit.text.endswith("(2 times in a row)")) for hit in hits] == [(1, True)]
+
+
+def test_what_is_held_has_bounds() -> None:
+    hits: list[Hit] = []
+    watch = parse_watch("weight_not_changed")
+    node = Node(1, "w", "parameter", "leaf", outputs=(1,))
+    array = np.ones(100)
+    for room, expected in ((array.nbytes, 2), (array.nbytes - 1, 0)):
+        hits.clear()
+        watcher = Watcher([watch], on_hit=hits.append, hold_bytes=room)
+        watcher.emit(GraphExtended((node,), ()))
+        for step in (1, 2, 3):
+            watcher.emit(NodeFinished(node, (), (array,), step, 1, 0, 0))
+        assert len(hits) == expected
+        (asked,) = watcher.asked
+        assert asked.unasked.total() == 2 - expected
+
+
+def test_gradients_in_conditions(tmp_path: Path) -> None:
+    watch = parse_watch('condition(condition="norm(grad) > 0") on glob:*weight')
+    watched = Watched(programs.healthy, tmp_path / "run.nscope", watch)
+    # A weight is read before its gradient of the step is there: the latest is the one before.
+    assert {hit.step for hit in watched.live} == set(range(3, programs.STEPS + 1))
+    assert in_order(watched.asked()[0]) == in_order(watched.live)
+
+
+def test_one_run_beside_another(tmp_path: Path) -> None:
+    first = Watched(programs.healthy, tmp_path / "first.nscope")
+    spec = f'similar_across_runs(other_trial="{first.path}")'
+    same = Watched(programs.healthy, tmp_path / "same.nscope", parse_watch(spec))
+    assert same.live == []
+    (asked,) = same.watcher.asked
+    assert asked.looked > 100
+    assert not asked.unasked
+    other = Watched(
+        lambda: programs.train(programs.network(np.tanh), lr=0.06),
+        tmp_path / "other.nscope",
+        parse_watch(spec),
+    )
+    hits = in_order(other.live)
+    assert "optimizer/layer_0" in hits[0].node_name or "multiply" in hits[0].node_name
+    assert hits[0].step == 1
+    assert "differ from the other run, the first at (0, 0)" in hits[0].text
+    assert other.asked()[0] == hits
+    deeper = Watched(
+        lambda: programs.train(programs.network(np.tanh, np.tanh)),
+        tmp_path / "deeper.nscope",
+        parse_watch(spec),
+    )
+    assert deeper.watcher.asked[0].unasked["the other run has no such node"]
+
+
+def test_rules_do_not_stop_tracing(tmp_path: Path) -> None:
+    """A rule computes with NumPy while the program is traced; none of that is traced."""
+    watched = Watched(programs.healthy, tmp_path / "run.nscope", *everything())
+    alone = Watched(programs.healthy, tmp_path / "alone.nscope")
+    with Recording.open(watched.path) as a, Recording.open(alone.path) as b:
+        assert [row.node.name for row in a.nodes()] == [row.node.name for row in b.nodes()]
+    assert len(all_rules()) > 50
+    assert ns.get_mode() == "compiled" or ns.get_mode() == "eager"
