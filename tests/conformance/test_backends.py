@@ -42,7 +42,10 @@ def test_random_graphs(backend: Backend, first: int) -> None:
 
 @pytest.mark.parametrize("backend", USABLE, ids=name)
 def test_loops_and_branches(backend: Backend) -> None:
-    holds(lambda case: check_backend(case, backend), control_cases(0, count_of(backend) // 2))
+    holds(
+        lambda case: check_backend(case, backend),
+        control_cases(0, max(SLOW_GRAPHS, count_of(backend) // 2)),
+    )
 
 
 @pytest.mark.parametrize("backend", USABLE, ids=name)
