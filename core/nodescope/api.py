@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from nodescope.debug.conditions import compile_condition
+from nodescope.debug.controller import Controller
 from nodescope.debug.gate import Gate
 from nodescope.debug.saved import Saved
 from nodescope.debug.vocabulary import Scene
@@ -87,6 +88,7 @@ class Run:
             raise UsageError(f"no capture level {level!r}", hint=f"one of {', '.join(LEVELS)}")
         self._say = say or _say
         self._link: Link | None = None
+        self._controller: Controller | None = None
         self._active = False
         self._saved: Saved | None = None
         self._unsaved = ""
@@ -168,6 +170,17 @@ class Run:
         """The training step that the engine is in; 0 before the first."""
         return int(getattr(modes.observer(), "step", 0))
 
+    def controller(self) -> Controller:
+        """A controller in this process, for which the run stops from now on."""
+        if self.gate is None:
+            raise UsageError("a run without a debugger has nothing to control")
+        if self._controller is None:
+            self._controller = Controller(
+                self.gate, self.info.recording, elapsed=lambda: self.bus.now_ns() / 1e9
+            )
+            self._controller.attend()
+        return self._controller
+
     def connect(self, address: Address, *, timeout_s: float = 0.25) -> None:
         """Connect to a server, whose pages can then stop this run.
 
@@ -237,6 +250,8 @@ class Run:
     def _changed(self, info: SessionInfo) -> None:
         if self._link is not None:
             self._link.session(info)
+        if self._controller is not None:
+            self._controller.changed(info)
 
 
 class _Voice:

@@ -1,0 +1,425 @@
+"""Controller: drives a gate from within the program's process, for front ends of its own.
+
+It sends commands, waits for stops, and shows what is there: the node, its values by name, frames,
+expressions. While the program stands it can look back: a cursor moves over what was recorded, and
+stepping forward from there ends where the program stands.
+
+Invariant: called from any thread but the one that stands; what it says of the past is what was
+recorded. It blocks nobody but its caller, and that never without a limit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from nodescope.debug.conditions import Expression, compile_expression
+from nodescope.debug.edit_text import parse_edit
+from nodescope.debug.frames import ScopeFrame, frames
+from nodescope.debug.gate import Gate
+from nodescope.debug.looking_back import Search, goal_of, met, met_backwards, with_previous
+from nodescope.debug.moments import History, Moment, Seen
+from nodescope.debug.state import Goal
+from nodescope.debug.vocabulary import Scene
+from nodescope.errors import ConditionError, EditError, UsageError
+from nodescope.ir.graph import Node
+from nodescope.ir.scopes import ancestors
+from nodescope.protocol import (
+    Breakpoint,
+    BreakpointStatus,
+    Command,
+    Continue,
+    Detach,
+    SessionInfo,
+    SetBreakpoints,
+    SetValue,
+    Stop,
+)
+from nodescope.record.recording import Recording
+from nodescope.registry import did_you_mean
+
+# Looking back for a breakpoint reads arrays: this many executions at most, then it says so.
+MAX_LOOKED_AT: Final = 100_000
+
+Listener = Callable[[SessionInfo], None]
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """Where looking back or forth in the recording came to.
+
+    Attributes:
+        moment: The new cursor.
+        text: One line for a person.
+        found: Whether it is what was looked for; else it is where the search ended.
+    """
+
+    moment: Moment
+    text: str
+    found: bool = True
+
+
+class Controller:
+    """A controller of a gate, in the same process.
+
+    Args:
+        gate: Whose ``on_change`` calls `changed`.
+        recording: The file that the run is recorded into.
+        elapsed: Gives the seconds since the run began.
+    """
+
+    def __init__(
+        self, gate: Gate, recording: str | Path, *, elapsed: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        self._gate = gate
+        self._path = Path(recording)
+        self._elapsed = elapsed
+        self._history: History | None = None
+        self._news = threading.Condition()
+        self._info = gate.info
+        self._cursor: Moment | None = None
+        self.listeners: tuple[Listener, ...] = ()
+
+    # ------------------------------------------------------------ the session
+
+    def attend(self) -> None:
+        """Be there: from now on the program stops for this controller."""
+        self._gate.controllers(1)
+
+    def leave(self) -> None:
+        """Let the program run to its end without stopping again."""
+        if self._gate.info.phase in ("running", "stopped"):
+            self._gate.command(Detach())
+
+    def close(self) -> None:
+        """Close the recording."""
+        if self._history is not None:
+            self._history.recording.close()
+            self._history = None
+
+    def changed(self, info: SessionInfo) -> None:
+        """Take a new state of the session; for the gate, returns at once."""
+        with self._news:
+            if info.version < self._info.version:
+                return
+            if info.stop is None or self._info.stop is None:
+                self._cursor = None
+            self._info = info
+            self._news.notify_all()
+        for each in self.listeners:
+            each(info)
+
+    @property
+    def info(self) -> SessionInfo:
+        """The session, as it was announced last."""
+        return self._info
+
+    @property
+    def stop(self) -> Stop:
+        """Where the program stands.
+
+        Raises:
+            UsageError: It does not.
+        """
+        stop = self._info.stop
+        if stop is None:
+            ended = self._info.phase == "finished"
+            raise UsageError(
+                "the program has ended" if ended else "the program is running",
+                hint="" if ended else "pause it first",
+            )
+        return stop
+
+    def wait(self, timeout_s: float) -> SessionInfo:
+        """Wait until the program stands, has ended or is on its own.
+
+        Raises:
+            TimeoutError: It still runs.
+        """
+        with self._news:
+            if not self._news.wait_for(lambda: self._info.phase != "running", timeout_s):
+                raise TimeoutError(f"the program still runs after {timeout_s:g} s")
+            return self._info
+
+    def command(self, command: Command) -> Moved | None:
+        """Carry out a command.
+
+        While looking back, stepping and continuing move through the recording, and end where the
+        program stands; None if the program has taken it.
+
+        Raises:
+            NodescopeError: It cannot be carried out; nothing has changed.
+        """
+        if self._cursor is not None:
+            if isinstance(command, SetValue):
+                raise UsageError("what has happened cannot be changed",
+                                 hint="go to where the program stands first: now")  # fmt: skip
+            if isinstance(command, Continue):
+                return self._continue_forward(self._cursor)
+            goal = goal_of(command, self._cursor)
+            if goal is not None:
+                return self._forward(self._cursor, goal)
+        self._gate.command(command)
+        return None
+
+    # ------------------------------------------------------------ breakpoints
+
+    @property
+    def breakpoints(self) -> tuple[BreakpointStatus, ...]:
+        """The breakpoints, and what became of them."""
+        return self._gate.info.breakpoints
+
+    def set_breakpoints(self, wanted: Iterable[Breakpoint]) -> tuple[BreakpointStatus, ...]:
+        """Replace the whole set; the statuses are in the order that was given.
+
+        Raises:
+            BreakpointError, ConditionError: One makes no sense; nothing has changed.
+        """
+        self._gate.command(SetBreakpoints(tuple(wanted)))
+        return self.breakpoints
+
+    # ------------------------------------------------------------ what is there
+
+    @property
+    def history(self) -> History:
+        """The recording, up to now.
+
+        Raises:
+            RecordingError: It cannot be read.
+        """
+        if self._history is None:
+            self._history = History(Recording.open(self._path))
+        self._history.refresh()
+        return self._history
+
+    @property
+    def looking_back(self) -> bool:
+        """Whether the cursor is in the past."""
+        return self._cursor is not None
+
+    @property
+    def moment(self) -> Moment:
+        """Where the cursor is: where the program stands, or what is looked back at.
+
+        Raises:
+            UsageError: The program runs, or has ended.
+        """
+        return self._cursor or self._live()
+
+    def _live(self) -> Moment:
+        stop = self.stop
+        node = self.history.node(stop.node)
+        if node is None:
+            raise UsageError(f"{stop.node_name} is not in the recording yet")
+        error = ""
+        if stop.reason == "exception":
+            error = stop.text.removeprefix(f"{stop.node_name} raises ")
+        return Moment(node, stop.seq, stop.step, stop.thread, stop.when, True, error)
+
+    def inputs(self, at: Moment | None = None) -> tuple[Seen, ...]:
+        """The inputs of the cursor's node, by port."""
+        return self.history.inputs(at or self.moment, self._gate.live_value)
+
+    def outputs(self, at: Moment | None = None) -> tuple[Seen, ...]:
+        """Its outputs, by port."""
+        return self.history.outputs(at or self.moment, self._gate.live_value)
+
+    def gradient(self, at: Moment | None = None) -> Seen | None:
+        """The gradient of its first output, as far as known by then."""
+        return self.history.gradient(at or self.moment, self._gate.live_value)
+
+    def frames(self) -> tuple[ScopeFrame, ...]:
+        """The name scopes around the cursor as frames, innermost first."""
+        at = self.moment
+        return frames(at.node, self.stop.stack if at.live else ())
+
+    def of_node(self, name: str) -> Moment:
+        """The latest execution of a node as seen from the cursor.
+
+        Args:
+            name: The node's name, or the end of it if only one node's name ends so.
+
+        Raises:
+            UsageError: There is none.
+        """
+        at = self.moment
+        node = self.find(name)
+        if node.id == at.node.id:
+            return at
+        found = self.history.last_of(node.id, at.seq)
+        if found is None:
+            raise UsageError(f"{node.name} has not run yet at this moment")
+        return found
+
+    def find(self, name: str) -> Node:
+        """A node by its name, or by the end of it if that is enough.
+
+        Raises:
+            UsageError: There is none, or there are several.
+        """
+        history = self.history
+        number = history.names.get(name)
+        if number is None:
+            ends = [each for each in history.names if each.endswith(f"/{name}")]
+            # A backward node has the name of its forward node; who means it says so.
+            ends = [each for each in ends if not each.startswith("backward/")] or ends
+            if len(ends) > 1:
+                raise UsageError(f"several nodes are named {name!r}",
+                                 hint=f"such as {' and '.join(ends[:3])}")  # fmt: skip
+            if not ends:
+                near = did_you_mean(name, history.names)
+                raise UsageError(f"no node named {name!r} so far", hint=near)
+            number = history.names[ends[0]]
+        node = history.node(number)
+        assert node is not None  # its name is known
+        return node
+
+    def names(self) -> list[str]:
+        """What can be named: nodes, ops and scopes, each once."""
+        nodes = self.history.nodes()
+        found = {node.name for node in nodes} | {f"op:{node.op}" for node in nodes}
+        found |= {f"scope:{path}" for node in nodes for path in ancestors(node.scope)}
+        return sorted(found)
+
+    def evaluate(self, text: str, at: Moment | None = None) -> Any:
+        """The value of an expression of the conditions' language at the cursor.
+
+        ``NAME: EXPRESSION`` asks it of another node.
+
+        Raises:
+            ConditionError, UsageError: It has no value here; the message says why.
+        """
+        name, colon, rest = text.partition(": ")
+        if colon and at is None:
+            return self.evaluate(rest, self.of_node(name.strip()))
+        expression = compile_expression(text)
+        return expression(self._scene(expression, at or self.moment))
+
+    def _scene(self, expression: Expression, at: Moment) -> Scene:
+        names = expression.names
+        value = None
+        if "value" in names and at.node.outputs:
+            value = _array(self.outputs(at)[0])
+        inputs = tuple(_array(each) for each in self.inputs(at)) if "inputs" in names else ()
+        gradient = self.gradient(at) if "grad" in names else None
+        return Scene(
+            value,
+            inputs,
+            step=at.step,
+            elapsed=self._elapsed(),
+            node=at.node.name,
+            grad=lambda: None if gradient is None else _array(gradient),
+        )
+
+    def edit(self, text: str) -> str:
+        """Change a value at the node where the program stands; what was done, in words.
+
+        Raises:
+            EditError: It cannot be changed so; `edit_text.parse_edit` tells how one writes it.
+            UsageError: The program does not stand there.
+        """
+        target, command = parse_edit(text)
+        at = self.moment
+        if self.looking_back:
+            self.command(command)  # says why not
+        found = [
+            each
+            for each in (*self.outputs(at), *self.inputs(at))
+            if target in (each.role, each.name) or each.name.endswith(f"/{target}")
+        ]
+        if target == "value":
+            found = list(self.outputs(at)[:1])
+        if not found:
+            raise EditError(
+                f"{target!r} is no value of {at.node.name}",
+                hint="value, inputs[0], or the name of one of them",
+            )
+        self._gate.command(msgspec.structs.replace(command, value=found[0].value))
+        edits = self._gate.info.stop.edits if self._gate.info.stop is not None else ()
+        return edits[-1] if edits else ""
+
+    # ------------------------------------------------------------ back and forth
+
+    def now(self) -> Moved:
+        """The cursor back to where the program stands."""
+        self._cursor = None
+        return Moved(self._live(), self.stop.text)
+
+    def back(self, command: Command | None = None) -> Moved:
+        """The cursor to the execution before; with a stepping command, as that one backwards.
+
+        Raises:
+            UsageError: There is none.
+        """
+        at = self.moment
+        goal = None if command is None else goal_of(command, at)
+        # A stop before a node is after the execution that its seq names.
+        before = at.seq + 1 if at.when == "before" else at.seq
+        for found in self.history.backwards(before):
+            if goal is None or met_backwards(goal, found):
+                return self._at(found, f"Back at {found.node.name}")
+        raise UsageError(self._nothing("before"))
+
+    def reverse_continue(self) -> Moved:
+        """The cursor back to the last execution that an enabled breakpoint covers.
+
+        Its condition must hold on the recorded values; of breakpoints where these are not recorded
+        it is said. Without one, the cursor goes to the first execution.
+
+        Raises:
+            UsageError: There is nothing before.
+        """
+        at = self.moment
+        search = Search(self.breakpoints, self._scene)
+        first: Moment | None = None
+        before = at.seq + 1 if at.when == "before" else at.seq
+        looked = 0
+        places = iter(with_previous(self.history.backwards(before)))
+        for found, previous in places:
+            first, looked = found, looked + 1
+            hit = search.hit(found, previous)
+            if hit is not None:
+                return self._at(found, f"Back at breakpoint {hit.id}: {found.node.name}{search}")
+            if looked >= MAX_LOOKED_AT:
+                break
+        if first is None:
+            raise UsageError(self._nothing("before"))
+        return self._at(first, f"No breakpoint before; back at {first.node.name}{search}", False)
+
+    def _continue_forward(self, at: Moment) -> Moved:
+        search = Search(self.breakpoints, self._scene)
+        previous: dict[int, Moment] = {at.thread: at}
+        for found in self.history.forwards(at.seq, self.stop.seq - 1):
+            hit = search.hit(found, previous.get(found.thread))
+            previous[found.thread] = found
+            if hit is not None:
+                return self._at(found, f"At breakpoint {hit.id}: {found.node.name}{search}")
+        return self._arrive()
+
+    def _forward(self, at: Moment, goal: Goal) -> Moved:
+        for found in self.history.forwards(at.seq, self.stop.seq - 1):
+            if met(goal, found):
+                return self._at(found, f"At {found.node.name}")
+        return self._arrive()
+
+    def _arrive(self) -> Moved:
+        moved = self.now()
+        return Moved(moved.moment, f"Where the program stands: {moved.text}")
+
+    def _at(self, moment: Moment, text: str, found: bool = True) -> Moved:
+        self._cursor = moment
+        return Moved(moment, f"{text}, step {moment.step}", found)
+
+    def _nothing(self, where: str) -> str:
+        if self.history.level == "graph":
+            return "level graph keeps no history to look back at"
+        return f"nothing {where} this is recorded"
+
+
+def _array(seen: Seen) -> Any:
+    if seen.array is None:
+        raise ConditionError(f"{seen.name} is not there: {seen.missing}")
+    return seen.array

@@ -1,0 +1,95 @@
+"""How a change of a value is written: ``value[0, :] = 0``, ``inputs[1] *= 0.5``.
+
+``TARGET[INDEX] HOW``: the target is ``value`` (the first output), ``inputs[N]``, ``outputs[N]`` or
+the name of one of them; how is one of ``= N``, ``+= N``, ``-= N``, ``*= N``, ``/= N``,
+``clip LOW HIGH`` (``-`` for no bound), ``noise STD [SEED]`` and ``load FILE.npy``.
+
+Invariant: reads the text and, for ``load``, one file; whether it fits is decided by `edits`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from nodescope.errors import EditError
+from nodescope.protocol import EditKind, SetValue
+
+_EDIT: Final = re.compile(
+    r"(?P<target>(?:inputs|outputs)\[\d+\]|[^\s\[\]=*+]+?)\s*"
+    r"(?:\[(?P<index>[^\[\]]*)\])?\s*"
+    r"(?:(?P<sign>[-+*/]?=)|\b(?P<word>clip|noise|load)\b)\s*(?P<rest>.*)"
+)
+_SIGNS: Final[dict[str, EditKind]] = {
+    "=": "set", "+=": "add", "-=": "add", "*=": "scale", "/=": "scale",
+}  # fmt: skip
+_HINT: Final = "value[0] = 1, inputs[0] *= 0.5, value clip -1 1, value noise 0.1, value load x.npy"
+
+
+def parse_edit(text: str) -> tuple[str, SetValue]:
+    """The target, and the command, whose ``value`` is still to be filled in.
+
+    Raises:
+        EditError: It cannot be understood.
+    """
+    found = _EDIT.fullmatch(text.strip())
+    if found is None:
+        raise EditError(f"{text.strip()!r} is no change of a value", hint=_HINT)
+    index, rest = found["index"] or "", found["rest"].strip()
+    match found["sign"] or found["word"]:
+        case "clip":
+            low, high = _words(rest, 2, 2)
+            command = SetValue(0, "clip", index=index, low=_bound(low), high=_bound(high))
+        case "noise":
+            spread, *seed = _words(rest, 1, 2)
+            command = SetValue(
+                0, "noise", _number(spread).real, index=index, seed=_seed(seed[0] if seed else "0")
+            )
+        case "load":
+            command = SetValue(0, "npy", index=index, npy=_file(rest))
+        case sign:
+            number = _number(rest)
+            if sign == "/=":
+                if not number:
+                    raise EditError("division by zero")
+                number = 1 / number
+            elif sign == "-=":
+                number = -number
+            command = SetValue(
+                0, _SIGNS[str(sign)], number.real, index=index, imaginary=number.imag
+            )
+    return found["target"], command
+
+
+def _words(rest: str, least: int, most: int) -> list[str]:
+    words = rest.split()
+    if not least <= len(words) <= most:
+        raise EditError(f"{rest!r} is not what is needed here", hint=_HINT)
+    return words
+
+
+def _number(text: str) -> complex:
+    if text in ("True", "False"):
+        return complex(text == "True")
+    try:
+        return complex(text.replace(" ", ""))
+    except ValueError:
+        raise EditError(f"{text!r} is no number", hint=_HINT) from None
+
+
+def _bound(text: str) -> float | None:
+    return None if text == "-" else _number(text).real
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise EditError(f"{text!r} is no seed, which is a whole number")
+    return int(text)
+
+
+def _file(path: str) -> bytes:
+    try:
+        return Path(path).expanduser().read_bytes()
+    except OSError as error:
+        raise EditError(f"cannot read {path!r}: {error.strerror or error}") from None

@@ -1,0 +1,141 @@
+"""Frames: the name scopes of a node as a call stack, with the user's lines.
+
+The innermost frame is the node, at the line that made it. Around it is one frame for each name
+scope, at the line from which it was entered: a ``with name_scope(...)``, the call of a function
+that is decorated with one, or the call of a module. The user's remaining Python frames follow.
+
+Invariant: pure but for reading source files; where a line cannot be found out it is the line of the
+frame inside, and nothing is invented.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from nodescope.ir.graph import Node
+from nodescope.ir.scopes import ancestors
+from nodescope.protocol import Frame
+
+_MAX_SOURCE: Final = 20_000  # lines; what is longer was generated
+
+
+class ScopeFrame(msgspec.Struct, frozen=True):
+    """One frame, as both front ends show it.
+
+    Attributes:
+        kind: ``node``, ``scope`` or ``python``.
+        name: The node's name, the scope's path, or the function's name.
+        file, line: Where; ``""`` and 0 if it is not known.
+    """
+
+    kind: str
+    name: str
+    file: str = ""
+    line: int = 0
+    code: str = ""
+
+
+def frames(node: Node, stack: tuple[Frame, ...] = ()) -> tuple[ScopeFrame, ...]:
+    """The frames of a node, innermost first.
+
+    Args:
+        node: Where the program stands, or what is looked back at.
+        stack: The user's Python stack, innermost first; empty where it was not recorded.
+    """
+    if not stack and node.source is not None:
+        where = node.source
+        code = linecache.getline(where.file, where.line).strip()
+        stack = (Frame(where.file, where.line, where.function, code),)
+    entries = list(_entries(stack))
+    here = stack[0] if stack else Frame("", 0, "")
+    found = [ScopeFrame("node", node.name, here.file, here.line, here.code)]
+    for path in reversed(ancestors(node.scope)):
+        last = path.rpartition("/")[2]
+        place = _place(entries, last)
+        if place is not None:
+            here = entries[place][1]
+            del entries[: place + 1]
+        found.append(ScopeFrame("scope", path, here.file, here.line, here.code))
+    outer = [ScopeFrame("python", each.function, each.file, each.line, each.code)
+             for each in stack[1:]]  # fmt: skip
+    return (*found, *outer)
+
+
+def _place(entries: list[tuple[str | None, Frame]], scope: str) -> int | None:
+    """Which entry is that of a scope: one of its name, else the call of a module."""
+    named = (i for i, (name, _) in enumerate(entries) if name is not None and _same(name, scope))
+    unnamed = (i for i, (name, _) in enumerate(entries) if name is None)
+    return next(named, next(unnamed, None))
+
+
+def _same(written: str, scope: str) -> bool:
+    """Whether a scope that is written so may be called ``scope``: names are made unique."""
+    if written == scope:
+        return True
+    head, _, number = scope.rpartition("_")
+    return head == written and number.isdecimal()
+
+
+def _entries(stack: tuple[Frame, ...]) -> Iterator[tuple[str | None, Frame]]:
+    """Name and line of the scopes that these frames have entered, innermost first."""
+    for depth, frame in enumerate(stack):
+        caller = stack[depth + 1] if depth + 1 < len(stack) else frame
+        opened = [each for each in _opened(frame.file) if each[0] <= frame.line <= each[1]]
+        # Blocks of a function that is defined around this one belong to another frame.
+        start = max((each[0] for each in opened if each[2] is None), default=0)
+        for first, _, line, name in sorted(opened, key=lambda each: -each[0]):
+            if first < start:
+                continue
+            if line is not None:
+                code = linecache.getline(frame.file, line).strip()
+                yield name, Frame(frame.file, line, frame.function, code)
+            elif name:
+                yield name, caller
+        if frame.function.rpartition(".")[2] in ("forward", "__call__"):
+            yield None, caller
+
+
+_Opened = tuple[int, int, int | None, str]
+
+
+@lru_cache(maxsize=64)
+def _opened(file: str) -> tuple[_Opened, ...]:
+    """First and last line, line of the ``with`` (None for a function), and name of the scope."""
+    lines = linecache.getlines(file)
+    if not lines or len(lines) > _MAX_SOURCE:
+        return ()
+    try:
+        tree = ast.parse("".join(lines))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    found: list[_Opened] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.With | ast.AsyncWith):
+            inner = node.body[0].lineno
+            scopes = (_scope_name(item.context_expr) for item in node.items)
+            found.extend(
+                (inner, node.end_lineno or inner, node.lineno, name)
+                for name in scopes
+                if name is not None
+            )
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            names = [name for each in node.decorator_list if (name := _scope_name(each))]
+            found.append((node.lineno, node.end_lineno or node.lineno, None, "".join(names[:1])))
+    return tuple(found)
+
+
+def _scope_name(call: ast.expr) -> str | None:
+    """The name in ``name_scope("name")``, however it is imported; None for anything else."""
+    match call:
+        case ast.Call(
+            func=ast.Name(id="name_scope") | ast.Attribute(attr="name_scope"),
+            args=[ast.Constant(value=str(name)), *_],
+        ):
+            return name
+    return None

@@ -1,0 +1,132 @@
+"""Looking back: what stepping and breakpoints mean for moments that were recorded.
+
+Invariant: pure but for reading values through the scene that is given; what cannot be asked of the
+recording is counted, never taken for false in silence.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from nodescope.debug.breakpoints import condition_of, covers, of_gradients, within
+from nodescope.debug.conditions import Expression
+from nodescope.debug.moments import Moment
+from nodescope.debug.session import meets
+from nodescope.debug.state import Goal
+from nodescope.debug.vocabulary import Scene
+from nodescope.errors import ConditionError, UsageError
+from nodescope.ir.scopes import is_within
+from nodescope.protocol import (
+    Breakpoint,
+    BreakpointStatus,
+    Command,
+    NextStep,
+    RunTo,
+    StepIn,
+    StepNode,
+    StepOut,
+    StepOver,
+    StepTwin,
+)
+
+SceneOf = Callable[[Expression, Moment], Scene]
+
+
+class Search:
+    """Asks breakpoints of recorded moments, and remembers what could not be asked."""
+
+    def __init__(self, statuses: tuple[BreakpointStatus, ...], scene: SceneOf) -> None:
+        self._scene = scene
+        self._wanted = tuple(
+            each.breakpoint
+            for each in statuses
+            if each.breakpoint.enabled and not each.breakpoint.log.strip()
+        )
+        self._unasked: dict[int, tuple[int, str]] = {}
+
+    def hit(self, at: Moment, previous: Moment | None) -> Breakpoint | None:
+        """The first breakpoint that would stop at a moment."""
+        return next((each for each in self._wanted if self._holds(each, at, previous)), None)
+
+    def _holds(self, breakpoint: Breakpoint, at: Moment, previous: Moment | None) -> bool:
+        if not covers(breakpoint, at.node) or not within(breakpoint, at.step):
+            return False
+        if breakpoint.kind == "scope" and not of_gradients(breakpoint):
+            inside = previous is not None and previous.step == at.step
+            if (
+                inside
+                and previous is not None
+                and is_within(previous.node.scope, breakpoint.target)
+            ):
+                return False
+        condition = condition_of(breakpoint)
+        if condition is None:
+            return True
+        try:
+            return condition(self._scene(condition, at))
+        except (ConditionError, UsageError) as error:
+            count, _ = self._unasked.get(breakpoint.id, (0, ""))
+            self._unasked[breakpoint.id] = (count + 1, str(error))
+            return False
+
+    def __str__(self) -> str:
+        said = (
+            f"; breakpoint {number} could not be asked {count} times: {why}"
+            for number, (count, why) in self._unasked.items()
+        )
+        return "".join(said)
+
+
+def with_previous(moments: Iterable[Moment]) -> Iterable[tuple[Moment, Moment | None]]:
+    """Each of moments that go back in time, with the one before it on its thread."""
+    waiting: deque[Moment] = deque()
+    before: dict[int, Moment] = {}  # by seq of the later one
+    latest: dict[int, int] = {}  # by thread, the seq that waits for the one before
+    known: set[int] = set()
+    for each in moments:
+        if (later := latest.get(each.thread)) is not None:
+            before[later] = each
+            known.add(later)
+        latest[each.thread] = each.seq
+        waiting.append(each)
+        while waiting and waiting[0].seq in known:
+            first = waiting.popleft()
+            known.discard(first.seq)
+            yield first, before.pop(first.seq)
+    for each in waiting:
+        yield each, before.get(each.seq)
+
+
+def goal_of(command: Command, at: Moment) -> Goal | None:
+    """What a stepping command looks for in the recording; None for other commands."""
+    match command:
+        case StepNode():
+            return Goal("step_node", thread=at.thread)
+        case StepIn():
+            return Goal("step_in", scope=at.node.scope, thread=at.thread)
+        case StepOver(scope=str() as scope) if scope:
+            return Goal("outside", scope=scope, thread=at.thread)
+        case StepOver():
+            return Goal("shallow", scope=at.node.scope, thread=at.thread)
+        case StepOut():
+            if not at.node.scope:
+                raise UsageError(f"{at.node.name} is in no scope to step out of")
+            return Goal("outside", scope=at.node.scope, thread=at.thread)
+        case NextStep():
+            return Goal("step", step=at.step)
+        case RunTo(node=name):
+            return Goal("run_to", node=name)
+        case StepTwin():
+            return Goal("twin", node=at.node.name, of=at.node.id)
+    return None
+
+
+def met(goal: Goal, at: Moment) -> bool:
+    """Whether a step forward ends at a moment."""
+    return meets(goal, at.node, "after", at.step, at.thread)
+
+
+def met_backwards(goal: Goal, at: Moment) -> bool:
+    """Whether a step backward does."""
+    return at.step < goal.step if goal.kind == "step" else met(goal, at)

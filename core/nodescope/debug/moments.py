@@ -1,0 +1,222 @@
+"""Moments: places in the history of a run, with what is known of the values there.
+
+A moment is one execution of one node. The one at which the program stands has its arrays at hand;
+every other is read from the recording, and what was not recorded is said instead of shown.
+
+Invariant: nothing is changed; arrays that are given out are not written to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from nodescope.debug.breakpoints import is_leaf
+from nodescope.events import Array
+from nodescope.ir.graph import Node
+from nodescope.protocol import When
+from nodescope.record.recording import Recording
+from nodescope.record.rows import FAILED, Execution
+from nodescope.record.summary import TensorSummary
+
+_PAGE = 256
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """One execution of a node.
+
+    Attributes:
+        seq: The execution; at a stop before a node, the last one before it.
+        when: ``before`` only where the program stands before the node.
+        live: The program stands here; otherwise it is looked back at.
+        error: What the node raised, or ``""``.
+    """
+
+    node: Node
+    seq: int
+    step: int
+    thread: int
+    when: When = "after"
+    live: bool = False
+    error: str = ""
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A value at a moment.
+
+    Attributes:
+        value: Value id.
+        name: Of the value: its node's, with the port behind further outputs.
+        role: ``inputs[0]``, ``outputs[1]`` or ``gradient``.
+        array: Its elements, or None where they are not to be had.
+        summary: Its recorded statistics, where there is no array.
+        missing: Why there is no array, in words, or ``""``.
+        seq, step: The execution that wrote it, as far as known; else 0.
+    """
+
+    value: int
+    name: str
+    role: str
+    array: Array | None = None
+    summary: TensorSummary | None = None
+    missing: str = ""
+    seq: int = 0
+    step: int = 0
+
+
+class History:
+    """The recording of the run, live or ended, as moments.
+
+    Args:
+        recording: Open; it may still grow.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.level = recording.run().level
+        self._defined: dict[int, list[tuple[int, Node]]] = {}
+        self._ids: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        self._gradients: dict[int, int] = {}
+        self._read_nodes = self._read_values = self._read_gradients = 0
+
+    def refresh(self) -> None:
+        """Take in what was committed since."""
+        for row in self.recording.nodes(self._read_nodes):
+            self._defined.setdefault(row.node.id, []).append((row.seq, row.node))
+            self._ids[row.node.name] = row.node.id
+            self._read_nodes = max(self._read_nodes, row.seq)
+        for each in self.recording.values(self._read_values):
+            self._names[each.value.id] = each.value.name
+            self._read_values = max(self._read_values, each.seq)
+        for gradient in self.recording.gradients(self._read_gradients):
+            self._gradients[gradient.value] = gradient.gradient
+            self._read_gradients = max(self._read_gradients, gradient.seq)
+
+    @property
+    def names(self) -> dict[str, int]:
+        """Ids of all nodes so far, by name."""
+        return self._ids
+
+    def nodes(self) -> list[Node]:
+        """All nodes so far, as they were defined last."""
+        return [found[-1][1] for found in self._defined.values()]
+
+    def node(self, number: int, seq: int | None = None) -> Node | None:
+        """A node as it was defined at a moment; None if it is not known."""
+        found = self._defined.get(number)
+        if not found:
+            return None
+        earlier = (node for at, node in reversed(found) if seq is None or at <= seq)
+        return next(earlier, found[0][1])
+
+    def value_name(self, value: int) -> str:
+        """What a value is called."""
+        return self._names.get(value, f"value {value}")
+
+    # ------------------------------------------------------------ executions
+
+    def moment(self, execution: Execution) -> Moment | None:
+        """The moment of an execution; None if its node is not known."""
+        node = self.node(execution.node, execution.seq)
+        if node is None:
+            return None
+        error = ""
+        if execution.flags & FAILED:
+            error = self.recording.failure(execution.seq) or "failed"
+        return Moment(node, execution.seq, execution.step, execution.thread, error=error)
+
+    def backwards(self, before: int) -> Iterator[Moment]:
+        """Moments before a seq, the latest first; leaves, which only hold data, left out."""
+        end, width = before - 1, _PAGE
+        while end > 0:
+            start = max(0, end - width)
+            rows = self.recording.executions(start, end)
+            for row in reversed(rows):
+                if (found := self._computed(row)) is not None:
+                    yield found
+            # Seqs number log lines, too: where executions are rare, look further at once.
+            width = _PAGE if len(rows) > _PAGE // 4 else width * 2
+            end = start
+
+    def forwards(self, after: int, until: int | None = None) -> Iterator[Moment]:
+        """Moments in ``(after, until]`` in order, leaves left out."""
+        while rows := self.recording.executions(after, until, limit=_PAGE):
+            for row in rows:
+                if (found := self._computed(row)) is not None:
+                    yield found
+            after = rows[-1].seq
+
+    def last_of(self, node: int, until: int | None = None) -> Moment | None:
+        """The latest execution of a node at or before a seq."""
+        _, rows, _ = self.recording.history(node, until_seq=until, limit=1)
+        return self.moment(rows[-1]) if rows else None
+
+    def _computed(self, row: Execution) -> Moment | None:
+        found = self.moment(row)
+        return None if found is None or is_leaf(found.node) else found
+
+    # ------------------------------------------------------------ values
+
+    def inputs(self, at: Moment, live: Callable[[int], Array | None]) -> tuple[Seen, ...]:
+        """The inputs of a moment's node, by port."""
+        # What a node writes may have the id of what it reads: an input is older than its output.
+        seq = at.seq if at.when == "before" else at.seq - 1
+        return tuple(
+            self._seen(value, f"inputs[{port}]", at, seq, live)
+            for port, value in enumerate(at.node.inputs)
+        )
+
+    def outputs(self, at: Moment, live: Callable[[int], Array | None]) -> tuple[Seen, ...]:
+        """Its outputs, by port."""
+        found = []
+        for port, value in enumerate(at.node.outputs):
+            role = f"outputs[{port}]"
+            if at.when == "before":
+                name = self.value_name(value)
+                found.append(Seen(value, name, role, missing="the node has not run yet"))
+            elif at.error:
+                name = self.value_name(value)
+                found.append(Seen(value, name, role, missing=f"the node raised {at.error}"))
+            else:
+                found.append(self._seen(value, role, at, at.seq, live))
+        return tuple(found)
+
+    def gradient(self, at: Moment, live: Callable[[int], Array | None]) -> Seen | None:
+        """The gradient of its first output: of the same step if known, else of the one before."""
+        if not at.node.outputs:
+            return None
+        gradient = self._gradients.get(at.node.outputs[0])
+        if gradient is None:
+            return None
+        until: int | None = at.seq
+        if not at.live:
+            # Looking back, what came after this moment in its own step is known.
+            ended = (each for each in self.recording.steps(at.seq) if each.step == at.step)
+            until = next((each.end_seq for each in ended), None)
+        return self._seen(gradient, "gradient", at, until, live)
+
+    def _seen(
+        self, value: int, role: str, at: Moment, seq: int | None,
+        live: Callable[[int], Array | None],
+    ) -> Seen:  # fmt: skip
+        name = self.value_name(value)
+        if at.live and (array := live(value)) is not None:
+            return Seen(value, name, role, array, seq=at.seq, step=at.step)
+        known = self.recording.latest_at(value, seq)
+        if known is None:
+            return Seen(value, name, role, missing=self._why())
+        kept = self.recording.array(value, known.seq) if known.summary.blob else None
+        missing = "" if kept is not None else self._why()
+        return Seen(value, name, role, kept, known.summary, missing, known.seq, known.step)
+
+    def _why(self) -> str:
+        if self.level != "values":
+            return f"level {self.level} keeps no elements"
+        dropped = self.recording.dropped()
+        if dropped.blobs:
+            return "its elements were dropped to keep within the budget"
+        if dropped.executions or dropped.summaries:
+            return "it was dropped: the program was faster than the recorder"
+        return "its elements are not recorded"

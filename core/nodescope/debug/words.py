@@ -1,0 +1,93 @@
+"""Words: arrays and values at a moment, in one line or as numbers for a person.
+
+Invariant: pure; whatever comes from the program is made printable, so that no name or text can
+steer a terminal.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from nodescope.debug.moments import Seen
+from nodescope.events import Array
+from nodescope.record.summary import TensorSummary, summarise
+
+MAX_NUMBERS: Final = 1000
+
+
+def clean(text: str) -> str:
+    """The text with control characters written as escapes."""
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def number(value: Any) -> str:
+    """One element: ``0.25``, ``nan``, ``True``."""
+    if isinstance(value, np.ndarray):
+        value = value[()]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, complex):
+        return f"{value:.6g}"
+    return clean(str(value))
+
+
+def summary_line(summary: TensorSummary) -> str:
+    """Shape, dtype and what is remarkable: ``float32 64×10, -1.5 … 2.25, mean 0.1, 3 NaN``."""
+    said = [str(summary.spec)]
+    if summary.min is not None and summary.max is not None:
+        if summary.spec.shape:
+            said.append(f"{summary.min:.4g} … {summary.max:.4g}")
+            said.append(f"mean {summary.mean:.4g}")
+        else:
+            said[0] += f" {summary.min:.6g}"
+    if summary.nan_count:
+        said.append(f"{summary.nan_count} NaN")
+    if summary.inf_count:
+        said.append(f"{summary.inf_count} Inf")
+    return ", ".join(said)
+
+
+def array_line(array: Array) -> str:
+    """As `summary_line`, of an array; one of a few numbers is written out."""
+    head = str(summarise(array).spec)
+    if not array.shape:
+        return f"{head} {number(array)}"
+    if array.ndim == 1 and array.size <= 6:
+        return f"{head} [{', '.join(number(each) for each in array)}]"
+    return summary_line(summarise(array))
+
+
+def seen_line(seen: Seen, step: int | None = None) -> str:
+    """A value in one line; with its step where that is not ``step``."""
+    if seen.array is not None:
+        said = array_line(seen.array)
+    elif seen.summary is not None:
+        said = f"{summary_line(seen.summary)} ({seen.missing})"
+    else:
+        said = f"({seen.missing})"
+    if step is not None and seen.seq and seen.step != step:
+        said += f" of step {seen.step}"
+    return said
+
+
+def numbers(array: Array) -> str:
+    """The elements as text; of many, the first and last of each axis."""
+    with np.printoptions(threshold=MAX_NUMBERS, edgeitems=3, linewidth=100, precision=6):
+        return clean(np.array2string(array))
+
+
+def result_line(result: Any) -> str:
+    """What an expression gave."""
+    if isinstance(result, np.ndarray):
+        return array_line(result)
+    if isinstance(result, tuple):
+        inside = ", ".join(result_line(each) for each in result)
+        return f"({inside},)" if len(result) == 1 else f"({inside})"
+    return number(result)

@@ -1,0 +1,380 @@
+"""The controller, over real programs on a thread of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope import api
+from nodescope.debug.controller import Controller
+from nodescope.debug.edit_text import parse_edit
+from nodescope.debug.spelling import parse_breakpoint
+from nodescope.errors import ConditionError, EditError, UsageError
+from nodescope.events import Level
+from nodescope.protocol import (
+    Continue,
+    NextStep,
+    Pause,
+    RunTo,
+    SetValue,
+    StepIn,
+    StepNode,
+    StepOut,
+    StepOver,
+    StepTwin,
+)
+
+WAIT_S = 60.0
+Program = Callable[[], object]
+
+
+def train() -> None:
+    w = ns.parameter(np.ones((3, 2)), name="w")
+    for batch in ns.steps([np.full((4, 3), float(number)) for number in (1, 2, 3)]):
+        with ns.name_scope("loss"):
+            loss = np.mean(np.square(ns.tensor(batch, name="batch") @ w))
+        loss.backward()
+
+
+@contextmanager
+def controlled(
+    path: Path, program: Program, *specs: str, level: Level = "values", entry: bool = False
+) -> Iterator[tuple[Controller, list[BaseException]]]:
+    """A program under a controller, running; in the end it is let go and has ended."""
+    said: list[str] = []
+    run = api.Run(path / "run.nscope", level=level, debugger=True, stop_on_entry=entry,
+                  breakpoints=tuple(map(parse_breakpoint, specs)), say=said.append)  # fmt: skip
+    controller = run.controller()
+    raised: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            program()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=work, name="program", daemon=True)
+    run.start()
+    try:
+        thread.start()
+        yield controller, raised
+    finally:
+        controller.leave()
+        thread.join(WAIT_S)
+        run.finish()
+        controller.close()
+    assert not thread.is_alive()
+
+
+def stopped(controller: Controller) -> str:
+    """Wait for the next stop; the node's name."""
+    info = controller.wait(WAIT_S)
+    assert info.stop is not None, info.phase
+    return info.stop.node_name
+
+
+def test_steps_and_waits(tmp_path):
+    with controlled(tmp_path, train, entry=True) as (controller, _):
+        assert stopped(controller) == "loss/matmul"
+        names = []
+        for command in (StepNode(), StepNode(), StepOver(), StepOut()):
+            controller.command(command)
+            names.append(stopped(controller))
+        assert names[:3] == ["loss/matmul", "loss/square", "loss/mean"]
+        assert names[3].startswith("backward/loss/")
+        controller.command(NextStep())
+        assert stopped(controller) == "loss/matmul"
+        assert controller.stop.step == 2
+        controller.command(RunTo("loss/mean"))
+        assert stopped(controller) == "loss/mean"
+        controller.command(StepTwin())
+        assert stopped(controller).startswith("backward/loss/")
+        assert controller.moment.node.forward is not None
+        controller.leave()
+        assert controller.wait(WAIT_S).phase in ("detached", "finished")
+        with pytest.raises(UsageError, match=r"running|ended"):
+            controller.moment  # noqa: B018
+
+
+def test_wait_has_a_limit_and_pause_stops(tmp_path):
+    go, end = threading.Event(), threading.Event()
+
+    def forever() -> None:
+        x = ns.parameter(np.ones(2), name="x")
+        assert go.wait(WAIT_S)
+        while not end.is_set():
+            np.exp(x)
+
+    with controlled(tmp_path, forever) as (controller, _):
+        with pytest.raises(TimeoutError, match="still runs"):
+            controller.wait(0.0)
+        controller.command(Pause())
+        go.set()
+        assert stopped(controller).startswith("exp")
+        assert controller.stop.reason == "pause"
+        end.set()
+
+
+def test_values_by_name_and_expressions(tmp_path):
+    with controlled(tmp_path, train, "loss/square [step 2]") as (controller, _):
+        assert stopped(controller) == "loss/square"
+        (x,), (y,) = controller.inputs(), controller.outputs()
+        assert (x.name, x.role) == ("loss/matmul", "inputs[0]")
+        assert np.array_equal(x.array, np.full((4, 2), 6.0))
+        assert np.array_equal(y.array, np.full((4, 2), 36.0))
+        assert controller.evaluate("max(value) - mean(inputs[0])") == 30
+        assert controller.evaluate("step") == 2
+        assert controller.evaluate("loss/matmul: value[0, 1]") == 6
+        assert controller.evaluate("matmul: sum(value)") == 48
+        # of the step before, since this one has not come to its backward pass
+        gradient = controller.gradient()
+        assert gradient.step == 1
+        assert np.array_equal(gradient.array, np.full((4, 2), 1 / 8))
+        with pytest.raises(ConditionError, match="valu"):
+            controller.evaluate("valu")
+        with pytest.raises(UsageError, match=r"no node named .loss/sqare.*did you mean"):
+            controller.evaluate("loss/sqare: value")
+        assert {"loss/square", "op:matmul", "scope:loss"} <= set(controller.names())
+
+
+def test_scopes_are_frames_with_the_lines_of_the_user(tmp_path):
+    with controlled(tmp_path, train, "loss/square") as (controller, _):
+        stopped(controller)
+        node, scope, *python = controller.frames()
+        assert (node.kind, node.name) == ("node", "loss/square")
+        assert "np.square" in node.code
+        assert (scope.kind, scope.name) == ("scope", "loss")
+        assert scope.code == 'with ns.name_scope("loss"):'
+        assert scope.line == node.line - 1
+        assert python[0].kind == "python"
+        assert python[0].code == "program()"
+
+
+def nested(x: ns.Tensor) -> ns.Tensor:
+    with ns.name_scope("inner"):
+        return np.exp(x)
+
+
+@ns.name_scope("outer")
+def decorated(x: ns.Tensor) -> ns.Tensor:
+    return nested(x)
+
+
+class Doubling(ns.nn.Module):
+    def __init__(self) -> None:
+        self.first = Halving()
+
+    def forward(self, x: ns.Tensor) -> ns.Tensor:
+        return self.first(x) * 2.0
+
+
+class Halving(ns.nn.Module):
+    def forward(self, x: ns.Tensor) -> ns.Tensor:
+        return np.negative(x)
+
+
+def test_frames_of_decorators_functions_and_modules(tmp_path):
+    def program() -> None:
+        x = ns.parameter(np.ones(2), name="x")
+        decorated(x)
+        with ns.name_scope("model"):
+            Doubling()(x)
+
+    with controlled(tmp_path, program, "op:exp", "op:negative") as (controller, _):
+        stopped(controller)
+        frames = [(each.kind, each.name, each.code) for each in controller.frames()[:3]]
+        assert frames == [
+            ("node", "outer/inner/exp", "return np.exp(x)"),
+            ("scope", "outer/inner", 'with ns.name_scope("inner"):'),
+            ("scope", "outer", "decorated(x)"),
+        ]
+        controller.command(Continue())
+        stopped(controller)
+        frames = [(each.kind, each.name, each.code) for each in controller.frames()[:3]]
+        assert frames == [
+            ("node", "model/first/negative", "return np.negative(x)"),
+            ("scope", "model/first", "return self.first(x) * 2.0"),
+            ("scope", "model", 'with ns.name_scope("model"):'),
+        ]
+
+
+def test_back_and_forth_in_the_recording(tmp_path):
+    with controlled(tmp_path, train, "loss/mean [step 3]") as (controller, _):
+        stopped(controller)
+        seen = [controller.back().moment for _ in range(3)]
+        assert [(each.node.name, each.step) for each in seen[:2]] == [
+            ("loss/square", 3), ("loss/matmul", 3),
+        ]  # fmt: skip
+        assert seen[2].step == 2
+        assert seen[2].node.phase == "backward"
+        assert controller.looking_back
+        # what is shown is of then, and so are expressions
+        controller.back(RunTo("loss/square"))
+        assert controller.moment.step == 2
+        assert controller.evaluate("max(value)") == 36
+        assert controller.gradient().step == 2
+        assert controller.frames()[0].name == "loss/square"
+        controller.back(NextStep())
+        assert controller.moment.step == 1
+        # and forth again, up to where the program stands
+        assert controller.command(StepOver()).moment.step == 2
+        names = []
+        while controller.looking_back:
+            names.append(controller.command(StepNode()).moment.node.name)
+        assert names[:3] == ["loss/square", "loss/mean", names[2]]
+        assert names[-1] == "loss/mean"
+        assert controller.stop.step == controller.moment.step == 3
+        assert controller.evaluate("value") == 81
+        # the program has not moved meanwhile
+        assert controller.command(StepNode()) is None
+        assert stopped(controller).startswith("backward/")
+
+
+def test_at_the_beginning_there_is_nothing_before(tmp_path):
+    with controlled(tmp_path, train, entry=True) as (controller, _):
+        stopped(controller)
+        with pytest.raises(UsageError, match="nothing before this is recorded"):
+            controller.back()
+        with pytest.raises(UsageError, match="nothing before"):
+            controller.reverse_continue()
+        assert not controller.looking_back
+
+
+def test_reverse_continue_asks_conditions_of_recorded_values(tmp_path):
+    specs = ("loss/mean [step 3]", "loss/square if max(value) > 30", "op:matmul [off]")
+    with controlled(tmp_path, train, *specs) as (controller, _):
+        stopped(controller)
+        assert controller.stop.step == 2  # loss/square
+        controller.command(Continue())
+        stopped(controller)
+        assert controller.stop.step == 3
+        controller.command(Continue())
+        assert stopped(controller) == "loss/mean"
+        moved = controller.reverse_continue()
+        assert (moved.moment.node.name, moved.moment.step, moved.found) == ("loss/square", 3, True)
+        assert "breakpoint 2" in moved.text
+        assert controller.reverse_continue().moment.step == 2
+        moved = controller.reverse_continue()  # in step 1 the condition does not hold
+        assert not moved.found
+        assert moved.moment.step == 1
+        assert "No breakpoint before" in moved.text
+        moved = controller.command(Continue())
+        assert (moved.moment.node.name, moved.moment.step) == ("loss/square", 2)
+        controller.command(Continue())
+        moved = controller.command(Continue())
+        assert moved.moment.live
+        assert "Where the program stands" in moved.text
+        controller.back()
+        assert controller.now().moment.node.name == "loss/mean"
+
+
+def test_reverse_continue_to_the_entry_of_a_scope(tmp_path):
+    with controlled(tmp_path, train, "loss/mean [step 2]", "scope:loss") as (controller, _):
+        places = []
+        for _ in range(2):
+            stopped(controller)
+            places.append((controller.stop.node_name, controller.stop.step))
+            controller.command(Continue())
+        assert places == [("loss/matmul", 1), ("loss/matmul", 2)]
+        stopped(controller)
+        back = [controller.reverse_continue().moment for _ in range(2)]
+        assert [(each.node.name, each.step) for each in reversed(back)] == places
+
+
+def test_what_was_not_recorded_is_said(tmp_path):
+    specs = ("loss/mean [step 3]", "loss/square [step 9] if max(value) > 30")
+    with controlled(tmp_path, train, *specs, level="summary") as (controller, _):
+        stopped(controller)
+        assert controller.outputs()[0].array is not None  # here the program stands
+        controller.set_breakpoints(
+            [controller.breakpoints[0].breakpoint, parse_breakpoint("op:square if max(value) > 30")]
+        )
+        moved = controller.reverse_continue()
+        assert not moved.found
+        assert "could not be asked 3 times: loss/square is not there: level summary" in moved.text
+        controller.command(RunTo("loss/square"))
+        (square,) = controller.outputs()
+        assert square.array is None
+        assert square.summary.max == 9
+        assert square.missing == "level summary keeps no elements"
+        with pytest.raises(ConditionError, match="level summary keeps no elements"):
+            controller.evaluate("value")
+
+
+def test_edits_at_a_stop(tmp_path):
+    results = []
+
+    def program() -> None:
+        x = ns.parameter(np.ones((2, 2)), name="x")
+        results.append(np.square(np.exp(x)).numpy())
+
+    with controlled(tmp_path, program, "op:exp") as (controller, _):
+        stopped(controller)
+        assert controller.edit("value[0, :] = 3") == "exp[0, :] set to 3"
+        assert controller.edit("exp[1, 0] *= 0") == "exp[1, 0] times 0"
+        assert controller.evaluate("value[0, 1]") == 3
+        with pytest.raises(EditError, match="no value of exp"):
+            controller.edit("inputs[3] = 1")
+        with pytest.raises(EditError, match="points outside"):
+            controller.edit("value[7] = 1")
+        controller.command(StepNode())
+        stopped(controller)
+        controller.back()
+        with pytest.raises(UsageError, match="cannot be changed"):
+            controller.edit("value = 1")
+    assert results[0][0].tolist() == [9, 9]
+    assert results[0][1, 0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "command"),
+    [
+        ("value = 1", "value", SetValue(0, "set", 1.0)),
+        ("inputs[0][1, :] -= 2", "inputs[0]", SetValue(0, "add", -2.0, "1, :")),
+        ("a/b_1[isnan] /= 4", "a/b_1", SetValue(0, "scale", 0.25, "isnan")),
+        ("value clip - 1", "value", SetValue(0, "clip", high=1.0)),
+        ("value[0] noise 0.1 7", "value", SetValue(0, "noise", 0.1, "0", seed=7)),
+        ("loss/log = 1e-3+2j", "loss/log", SetValue(0, "set", 1e-3, imaginary=2.0)),
+        ("value = True", "value", SetValue(0, "set", 1.0)),
+    ],
+)  # fmt: skip
+def test_changes_as_they_are_written(text, target, command):
+    assert parse_edit(text) == (target, command)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "value", "value 3", "value == 3", "= 3", "value = x", "value clip 1", "a b = 1",
+             "value load /no/such.npy", "value noise", "value /= 0"],
+)  # fmt: skip
+def test_changes_that_are_none(text):
+    with pytest.raises(EditError):
+        parse_edit(text)
+
+
+def test_what_a_node_raises_stops_first_and_arrives_unchanged(tmp_path):
+    error = RuntimeError("mine")
+
+    def program() -> None:
+        x = ns.parameter(np.ones(2), name="x")
+        np.exp(x)
+        raise error
+
+    with controlled(tmp_path, program, "op:exp") as (controller, raised):
+        stopped(controller)
+        controller.command(Continue())
+        controller.leave()
+    assert raised == [error]
+
+
+def test_steps_into_scopes_go_back_too(tmp_path):
+    with controlled(tmp_path, train, "loss/mean [step 2]") as (controller, _):
+        stopped(controller)
+        moved = controller.back(StepOut())
+        assert moved.moment.node.phase == "backward"
+        assert controller.command(StepIn()).moment.node.name == "loss/matmul"
