@@ -45,6 +45,8 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
     const item = store.selection();
     return item?.kind === "node" ? item.id : undefined;
   };
+  const selectedValue = (): number =>
+    store.model()?.graph.nodes[selected() ?? -1]?.outputs[0] ?? -1;
   const selectedName = (): string | undefined => store.model()?.graph.nodes[selected() ?? -1]?.name;
   const send = (command: WireCommand) => () => void store.control(command);
   const debug = (
@@ -61,6 +63,17 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
     debug("Step to the next node", "F11", { type: "step_node" }),
     debug("Step into the next scope", "Ctrl F11", { type: "step_in" }),
     debug("Step out of this scope", "⇧F11", { type: "step_out" }),
+    debug("Run to the backward node, or from it to the forward one", "⇧F10", { type: "step_twin" }),
+    {
+      title: "Change the selected value and go on with it",
+      keys: "E",
+      group: "Debugger",
+      enabled: () => store.editable(selectedValue()),
+      run: () => {
+        ui.setInspectorTab("value");
+        ui.setEditing(!ui.editing());
+      },
+    },
     {
       title: "Run to the selected node",
       keys: "Ctrl F10",

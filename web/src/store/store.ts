@@ -224,6 +224,15 @@ export class Store {
     return session.stop ?? undefined;
   }
 
+  /** Whether the program stands where this value can be changed: it was just taken or given. */
+  editable(value: number): boolean {
+    const stop = this.stop();
+    if (stop === undefined || this.cursor().kind !== "live") return false;
+    const node = this.model()?.graph.nodes[stop.node];
+    if (node == null) return false;
+    return node.inputs.includes(value) || (stop.when === "after" && node.outputs.includes(value));
+  }
+
   /** The seq for requests: null means the latest. */
   seq(): number | null {
     const cursor = this.cursor();

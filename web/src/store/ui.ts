@@ -34,6 +34,8 @@ interface UiState {
   /** Whether a step's changes are shown: until turned off, and while the pointer asks for it. */
   showChanges: boolean;
   peekChanges: boolean;
+  /** Whether the form that changes a value is open. */
+  editing: boolean;
 }
 
 export type Ui = Signals<UiState> & Setters<UiState>;
@@ -54,6 +56,7 @@ export function createUi(tab: string | undefined, changes = false): Ui {
   const [outlineOpen, setOutlineOpen] = createSignal(false);
   const [showChanges, setShowChanges] = createSignal(changes);
   const [peekChanges, setPeekChanges] = createSignal(false);
+  const [editing, setEditing] = createSignal(false);
   return {
     outlineTab,
     setOutlineTab,
@@ -81,5 +84,7 @@ export function createUi(tab: string | undefined, changes = false): Ui {
     setShowChanges,
     peekChanges,
     setPeekChanges,
+    editing,
+    setEditing,
   };
 }

@@ -53,6 +53,13 @@ const STEPS: readonly StepButton[] = [
     keys: "F8",
     command: { type: "next_step" },
   },
+  {
+    testid: "step-twin",
+    icon: "twin",
+    title: "Run to its backward node, or back to its forward node",
+    keys: "⇧F10",
+    command: { type: "step_twin" },
+  },
 ];
 
 export function DebuggerBar(props: { readonly store: Store }): JSX.Element {

@@ -160,22 +160,24 @@ export function Breakpoints(props: {
                   </td>
                   <td class="r m bp-hits">{status.hits}</td>
                   <td class="bp-x">
-                    <IconButton
-                      small
-                      icon="edit"
-                      testid="breakpoint-edit"
-                      disabled={!live()}
-                      label={`Edit the breakpoint on ${status.breakpoint.target}`}
-                      onClick={() => setEditing(status.breakpoint.id)}
-                    />
-                    <IconButton
-                      small
-                      icon="close"
-                      testid="breakpoint-remove"
-                      disabled={!live()}
-                      label={`Remove the breakpoint on ${status.breakpoint.target}`}
-                      onClick={() => send(removed(statuses(), status.breakpoint.id))}
-                    />
+                    <span class="bp-acts">
+                      <IconButton
+                        small
+                        icon="edit"
+                        testid="breakpoint-edit"
+                        disabled={!live()}
+                        label={`Edit the breakpoint on ${status.breakpoint.target}`}
+                        onClick={() => setEditing(status.breakpoint.id)}
+                      />
+                      <IconButton
+                        small
+                        icon="close"
+                        testid="breakpoint-remove"
+                        disabled={!live()}
+                        label={`Remove the breakpoint on ${status.breakpoint.target}`}
+                        onClick={() => send(removed(statuses(), status.breakpoint.id))}
+                      />
+                    </span>
                   </td>
                 </tr>
               )}

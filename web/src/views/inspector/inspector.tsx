@@ -121,7 +121,7 @@ function NodeInspector(
   const calm = throttled(ran, RUNNING_REFRESH_MS);
   const refresh = createMemo(() => {
     const stop = props.store.stop();
-    return stop === undefined ? `${calm()}` : `${ran()} ${stop.seq}`;
+    return stop === undefined ? `${calm()}` : `${ran()} ${stop.seq} ${stop.edits.length}`;
   });
   const gradient = createMemo(() => {
     const model = props.store.model();
@@ -206,6 +206,17 @@ function NodeInspector(
             </span>
             <Show when={hits(props.store, why().breakpoint)}>
               {(count) => <span class="mi t2">hit {count()}</span>}
+            </Show>
+            <Show when={why().edits.length > 0}>
+              <div class="stop-edits">
+                <For each={why().edits}>
+                  {(edit) => (
+                    <span class="stop-edit mi" data-testid="edited">
+                      {printable(edit)}
+                    </span>
+                  )}
+                </For>
+              </div>
             </Show>
           </div>
         )}

@@ -22,11 +22,13 @@ import { createQuery } from "@/store/query";
 import type { Store } from "@/store/store";
 import type { Ui } from "@/store/ui";
 import { decodeElements } from "@/wire/decode";
+import { EditForm } from "@/views/inspector/edit_form";
 import { Statistics } from "@/views/inspector/statistics";
 import type { GetValue, TensorSummary, ValueSlice } from "@/wire/types.gen";
 import { Segmented } from "@/widgets/controls";
 import { HeatMap } from "@/widgets/heat_map";
 import { Histogram } from "@/widgets/charts";
+import { IconButton } from "@/widgets/icon";
 import { NumberGrid } from "@/widgets/number_grid";
 
 const WINDOW = 128;
@@ -103,7 +105,18 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
       <Show when={slice()}>
         {(now) => (
           <Show when={now().found} fallback={<p class="empty">{props.absent}</p>}>
-            <Head slice={now()} />
+            <Head
+              slice={now()}
+              editable={props.store.editable(props.value)}
+              onEdit={() => props.ui.setEditing(!props.ui.editing())}
+            />
+            <Show when={props.ui.editing() && props.store.editable(props.value)}>
+              <EditForm
+                store={props.store}
+                value={props.value}
+                onClose={() => props.ui.setEditing(false)}
+              />
+            </Show>
             <Show when={now().shape.length > 2}>
               <IndexChips shape={now().shape} index={now().index} onChange={setIndex} />
             </Show>
@@ -155,7 +168,11 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
   );
 }
 
-function Head(props: { readonly slice: ValueSlice }): JSX.Element {
+function Head(props: {
+  readonly slice: ValueSlice;
+  readonly editable: boolean;
+  onEdit(): void;
+}): JSX.Element {
   const dtype = () => props.slice.spec?.dtype ?? props.slice.summary?.spec.dtype ?? "";
   return (
     <div class="row value-head">
@@ -168,6 +185,15 @@ function Head(props: { readonly slice: ValueSlice }): JSX.Element {
       <span class="m t2">
         {formatBytes(props.slice.summary?.nbytes ?? tensorBytes(props.slice.shape, dtype()))}
       </span>
+      <Show when={props.editable}>
+        <IconButton
+          small
+          icon="edit"
+          testid="value-edit"
+          label="Change this value and go on with it (E)"
+          onClick={() => props.onEdit()}
+        />
+      </Show>
     </div>
   );
 }

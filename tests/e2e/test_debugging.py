@@ -1,0 +1,123 @@
+"""What a stop can do, by hand on the page: breakpoints of every kind, values that are changed."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from playwright.sync_api import Page, expect
+
+from tests.e2e.conftest import Debuggee
+from tests.e2e.test_first_flow import by
+
+Start = Callable[..., Debuggee]
+
+PROGRAM = """
+import numpy as np
+import nodescope as ns
+
+w = ns.parameter(np.array([1.0, 2.0, 3.0]), name="w")
+for k in ns.steps(range(6)):
+    with ns.name_scope("net"):
+        h = np.tanh(w)
+    with ns.name_scope("loss"):
+        loss = np.sum(h * h)
+    loss.backward()
+    w.grad = None
+    print("step", k, "loss", f"{loss.item():.3f}")
+"""
+
+
+def started(start: Start, page: Page, folder: Path, *options: str) -> Debuggee:
+    script = folder / "small.py"
+    script.write_text(PROGRAM)
+    program = start("run", "--no-browser", *options, script)
+    page.goto(program.address)
+    expect(by(page, "state")).to_contain_text("Stopped")
+    return program
+
+
+def test_breakpoints_of_every_kind(start: Start, page: Page, tmp_path: Path) -> None:
+    program = started(start, page, tmp_path)
+    by(page, "breakpoint-new").click()
+    by(page, "breakpoint-form").get_by_label("Kind").select_option("source")
+    by(page, "breakpoint-target").fill("small.py:8")
+    by(page, "breakpoint-more").click()
+    by(page, "breakpoint-steps").fill("7..3")
+    by(page, "breakpoint-add").click()
+    expect(by(page, "condition-error")).to_contain_text("no range of steps")
+    by(page, "breakpoint-steps").fill("2..")
+    by(page, "breakpoint-hits").fill("< 3")
+    by(page, "breakpoint-add").click()
+    expect(by(page, "condition-error")).to_contain_text("no hit count")
+    by(page, "breakpoint-hits").fill("% 2")
+    by(page, "breakpoint-add").click()
+    first = by(page, "breakpoint-row").first
+    expect(first).to_contain_text(re.compile(r"source.*small\.py:8.*step 2\.\..*hits % 2", re.S))
+
+    by(page, "breakpoint-new").click()
+    by(page, "breakpoint-form").get_by_label("Kind").select_option("op")
+    by(page, "breakpoint-target").fill("sum")
+    by(page, "breakpoint-more").click()
+    by(page, "breakpoint-log").fill("loss {value:.2f} at step {step}")
+    by(page, "breakpoint-add").click()
+    expect(by(page, "breakpoint-row")).to_have_count(2)
+
+    by(page, "continue").click()
+    expect(by(page, "inspector-reason")).to_contain_text("small.py:8")
+    expect(by(page, "state")).to_contain_text(re.compile("step 3", re.S))
+    by(page, "tab-console").click()
+    expect(by(page, "console")).to_contain_text(re.compile(r"loss \d\.\d\d at step 2"))
+
+    first.get_by_test_id("breakpoint-edit").click()
+    by(page, "breakpoint-hits").fill("")
+    by(page, "breakpoint-once").check()
+    by(page, "breakpoint-add").click()
+    expect(first).not_to_contain_text("hits %")
+    expect(first).to_contain_text("once")
+    by(page, "continue").click()
+    expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 4", re.S))
+    expect(first).to_contain_text("done")
+    by(page, "continue").click()
+    program.expect("step 5 loss")
+
+
+def test_a_value_is_changed_and_the_program_goes_on(
+    start: Start, page: Page, tmp_path: Path
+) -> None:
+    program = started(start, page, tmp_path, "--break", "net/tanh")
+    by(page, "continue").click()
+    expect(by(page, "inspector-reason")).to_contain_text("Breakpoint 1: net/tanh")
+    expect(by(page, "value-edit")).to_be_visible()
+    page.keyboard.press("e")
+    expect(by(page, "edit-form")).to_be_visible()
+    by(page, "edit-index").fill("9")
+    by(page, "edit-number").fill("0")
+    by(page, "edit-apply").click()
+    expect(by(page, "condition-error")).to_contain_text("points outside of shape (3,)")
+    by(page, "edit-index").fill(":2")
+    by(page, "edit-apply").click()
+    expect(by(page, "edit-form")).to_have_count(0)
+    expect(by(page, "edited")).to_contain_text("net/tanh[:2] set to 0")
+    by(page, "tab-console").click()
+    expect(by(page, "console")).to_contain_text("edited: net/tanh[:2] set to 0")
+    by(page, "continue").click()
+    expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 2", re.S))
+    program.expect(r"step 0 loss 0\.990")
+
+    by(page, "value-edit").click()
+    by(page, "edit-how").select_option("npy")
+    file = io.BytesIO()
+    np.save(file, np.array([1.0, 1.0, 2.0]))
+    by(page, "edit-file").set_input_files(
+        {"name": "h.npy", "mimeType": "application/octet-stream", "buffer": file.getvalue()}
+    )
+    by(page, "edit-apply").click()
+    expect(by(page, "edited")).to_contain_text("from a file")
+    by(page, "step-twin").click()
+    expect(by(page, "state")).to_contain_text("backward")
+    by(page, "detach").click()
+    program.expect(r"step 1 loss 6\.000")

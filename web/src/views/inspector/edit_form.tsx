@@ -1,0 +1,173 @@
+/**
+ * Changes a value at the stop: whole, some elements, or from a file.
+ *
+ * Invariant: offered only for what the stopped node took or gave; what is refused stays typed,
+ * with the reason.
+ */
+
+import { createSignal, For, type JSX, Match, Show, Switch } from "solid-js";
+import type { Store } from "@/store/store";
+import type { SetValue } from "@/wire/types.gen";
+import { FieldError } from "@/widgets/field_error";
+import { IconButton } from "@/widgets/icon";
+
+type How = NonNullable<SetValue["how"]>;
+
+const HOWS: readonly { readonly id: How; readonly title: string; readonly hint: string }[] = [
+  { id: "set", title: "set to", hint: "0" },
+  { id: "add", title: "add", hint: "0.1" },
+  { id: "scale", title: "scale by", hint: "0.5" },
+  { id: "clip", title: "clip to", hint: "" },
+  { id: "noise", title: "add noise of", hint: "0.01" },
+  { id: "npy", title: "take from file", hint: "" },
+];
+const NUMBERS: Readonly<Record<string, number>> = {
+  nan: Number.NaN,
+  inf: Number.POSITIVE_INFINITY,
+  "-inf": Number.NEGATIVE_INFINITY,
+};
+
+export function EditForm(props: {
+  readonly store: Store;
+  readonly value: number;
+  onClose(): void;
+}): JSX.Element {
+  const [how, setHow] = createSignal<How>("set");
+  const [index, setIndex] = createSignal("");
+  const [number, setNumber] = createSignal("");
+  const [low, setLow] = createSignal("");
+  const [high, setHigh] = createSignal("");
+  const [seed, setSeed] = createSignal("0");
+  const [file, setFile] = createSignal<File>();
+  const [fault, setFault] = createSignal("");
+  const apply = async (): Promise<void> => {
+    const numbers = [number(), low(), high(), seed()].map(read);
+    if (numbers.some((each) => each === undefined)) {
+      setFault("That is no number. Also known are nan, inf and -inf.");
+      return;
+    }
+    if (how() !== "clip" && how() !== "npy" && number().trim() === "") {
+      setFault("A number is missing.");
+      return;
+    }
+    const chosen = file();
+    if (how() === "npy" && chosen === undefined) {
+      setFault("Choose a .npy file.");
+      return;
+    }
+    const why = await props.store.refusal({
+      type: "set_value",
+      value: props.value,
+      how: how(),
+      index: index().trim(),
+      number: numbers[0] ?? 0,
+      low: low().trim() === "" ? null : (numbers[1] ?? null),
+      high: high().trim() === "" ? null : (numbers[2] ?? null),
+      seed: Math.trunc(numbers[3] ?? 0),
+      npy: chosen !== undefined && how() === "npy" ? await bytesOf(chosen) : new Uint8Array(),
+    });
+    setFault(why);
+    if (why === "") props.onClose();
+  };
+  return (
+    <form
+      class="edit-form"
+      data-testid="edit-form"
+      onKeyDown={(event) => {
+        if (event.key === "Escape") props.onClose();
+        event.stopPropagation();
+      }}
+      onInput={() => setFault("")}
+      onSubmit={(event) => {
+        event.preventDefault();
+        void apply();
+      }}
+    >
+      <Field label="Elements" hint="all" text={index()} testid="index" onText={setIndex} />
+      <select
+        aria-label="How"
+        value={how()}
+        data-testid="edit-how"
+        onChange={(event) => setHow(event.currentTarget.value as How)}
+      >
+        <For each={HOWS}>{(each) => <option value={each.id}>{each.title}</option>}</For>
+      </select>
+      <Switch
+        fallback={
+          <Field
+            label="Number"
+            hint={HOWS.find((each) => each.id === how())?.hint ?? ""}
+            text={number()}
+            testid="number"
+            focused
+            onText={setNumber}
+          />
+        }
+      >
+        <Match when={how() === "clip"}>
+          <Field label="Lower bound" hint="low" text={low()} testid="low" onText={setLow} />
+          <Field label="Upper bound" hint="high" text={high()} testid="high" onText={setHigh} />
+        </Match>
+        <Match when={how() === "npy"}>
+          <input
+            type="file"
+            accept=".npy"
+            aria-label="File"
+            data-testid="edit-file"
+            onChange={(event) => setFile(event.currentTarget.files?.[0])}
+          />
+        </Match>
+      </Switch>
+      <Show when={how() === "noise"}>
+        <Field label="Seed" hint="0" text={seed()} testid="seed" onText={setSeed} />
+      </Show>
+      <button type="submit" class="btn" data-testid="edit-apply">
+        Apply
+      </button>
+      <IconButton small icon="close" label="Cancel" onClick={() => props.onClose()} />
+      <p class="t3">
+        The program goes on with it; gradients flow as if the operation had given it. Elements as
+        NumPy writes them, <code>0, 2:5</code>, or <code>isnan</code>, <code>negative</code>.
+      </p>
+      <FieldError text={fault()} condition="" />
+    </form>
+  );
+}
+
+function Field(props: {
+  readonly label: string;
+  readonly hint: string;
+  readonly text: string;
+  readonly testid: string;
+  readonly focused?: boolean;
+  onText(text: string): void;
+}): JSX.Element {
+  return (
+    <input
+      class="m"
+      aria-label={props.label}
+      title={props.label}
+      placeholder={props.hint}
+      spellcheck={false}
+      value={props.text}
+      data-testid={`edit-${props.testid}`}
+      ref={(element) => {
+        if (props.focused) queueMicrotask(() => element.focus());
+      }}
+      onInput={(event) => props.onText(event.currentTarget.value)}
+    />
+  );
+}
+
+/** What a text means as a number; nothing is 0, undefined is none. */
+function read(text: string): number | undefined {
+  const plain = text.trim().toLowerCase();
+  if (plain === "") return 0;
+  if (plain in NUMBERS) return NUMBERS[plain];
+  const found = Number(plain);
+  return Number.isNaN(found) ? undefined : found;
+}
+
+async function bytesOf(file: File): Promise<Uint8Array> {
+  return new Uint8Array(await file.arrayBuffer());
+}
