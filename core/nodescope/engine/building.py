@@ -64,6 +64,9 @@ class Builder:
         made: Identities of the tensors with known elements that the program made here.
     """
 
+    takes_paths = False
+    """Whether scopes are entered by their path, too, as in graphs built by hand."""
+
     def __init__(self, kind: GraphKind = "static", *, parent: Builder | None = None) -> None:
         self.id = next(_graph_ids)
         self.kind: GraphKind = kind

@@ -34,7 +34,9 @@ class name_scope:
     __slots__ = ("_saved", "name")
 
     def __init__(self, name: str) -> None:
-        if not _is_name(name) and not (current().builder is not None and _is_path(name)):
+        builder = current().builder
+        by_hand = builder is not None and builder.takes_paths
+        if not _is_name(name) and not (by_hand and _is_path(name)):
             raise UsageError(
                 f"name_scope: {name!r} is not a name",
                 source=where(),

@@ -144,6 +144,20 @@ with ns.name_scope(""):
         "use words joined by single slashes, such as 'encoder/layer_0'",
     ),
     Mistake(
+        "empty scope, compiled",
+        """
+@ns.compile
+def f(x):
+    with ns.name_scope("a/"):
+        return np.exp(x)
+
+f(ns.tensor(1.0))
+""",
+        UsageError, 3,
+        "name_scope: 'a/' is not a name",
+        "use words joined by single slashes, such as 'encoder/layer_0'",
+    ),
+    Mistake(
         "assign shape",
         """
 w = ns.parameter(np.ones(3), name="w")

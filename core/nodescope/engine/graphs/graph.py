@@ -55,6 +55,8 @@ class Graph(Lookup, Collections, Builder):
         saved: Arrays of variables that a loaded file held, by value id.
     """
 
+    takes_paths = True
+
     def __init__(self) -> None:
         Builder.__init__(self, "static")
         Collections.__init__(self)
