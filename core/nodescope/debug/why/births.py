@@ -1,0 +1,214 @@
+"""Births: how an op makes NaN, Inf or zero of operands that are none, in words.
+
+Invariant: numbers in, words out; nothing here knows of recordings.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nodescope.ops.lowprecision import as_dtype
+
+Numbers = list[Any] | np.ndarray[Any, Any]
+
+_LOGS = {"log": 0.0, "log2": 0.0, "log10": 0.0, "log1p": -1.0}
+_OUTSIDE = {
+    "arcsin": (-1.0, 1.0, "[-1, 1]"), "arccos": (-1.0, 1.0, "[-1, 1]"),
+    "arctanh": (-1.0, 1.0, "[-1, 1]"), "arccosh": (1.0, math.inf, "[1, inf]"),
+}  # fmt: skip
+_WAVES = {"sin", "cos", "tan"}
+_CLIPPING = {"relu", "relu6", "hardtanh", "hardsigmoid", "hardswish", "clip", "maximum", "minimum"}
+_ROUNDING = {"floor", "ceil", "rint", "trunc", "round", "floor_divide", "remainder", "fmod"}
+_SUMS = {"sum", "mean", "matmul", "add", "subtract", "einsum", "cumsum", "vecdot", "matvec"}
+
+
+@dataclass(frozen=True)
+class Birth:
+    """How a number came to be.
+
+    Attributes:
+        kind: A short word for it: ``log of a negative``, ``0/0``, ``overflow`` …
+        words: The same with the numbers.
+        blame: Which of the operands that were given it is the fault of, or -1.
+        trait: What is special about that operand: ``negative``, ``zero``, ``large`` …
+    """
+
+    kind: str
+    words: str
+    blame: int = -1
+    trait: str = ""
+
+
+def state_of(number: Any) -> str:
+    """``nan``, ``inf``, ``zero`` or ``finite``."""
+    try:
+        value = complex(number)
+    except (TypeError, ValueError):
+        return "finite"
+    if value != value:
+        return "nan"
+    if math.isinf(value.real) or math.isinf(value.imag):
+        return "inf"
+    return "zero" if value == 0 else "finite"
+
+
+def told(number: Any) -> str:
+    """A number as it is read out: four digits, and exactly if it is a whole one."""
+    if isinstance(number, bool | np.bool_):
+        return str(bool(number))
+    if isinstance(number, int | np.integer):
+        return str(int(number))
+    try:
+        value = complex(number)
+    except (TypeError, ValueError):
+        return str(number)
+    if value.imag or isinstance(number, complex | np.complexfloating):
+        return f"{value.real:.4g}{value.imag:+.4g}j"
+    return f"{value.real:.4g}"
+
+
+def birth(op: str, numbers: Numbers, out: Any, dtype: str, terms: Numbers | None = None) -> Birth:
+    """How an element of an op became what it is, where no operand is such.
+
+    Args:
+        op: The op's name.
+        numbers: The operands' elements: one per port where the op is elementwise, else those that
+            it is made from.
+        out: The element.
+        dtype: Of the output.
+        terms: What was added up, if the op adds.
+    """
+    state = state_of(out)
+    if state == "nan":
+        return _nan(op, numbers, terms)
+    if state == "inf":
+        return _inf(op, numbers, out, dtype, terms)
+    return _zero(op, numbers, terms)
+
+
+def _nan(op: str, numbers: Numbers, terms: Numbers | None) -> Birth:
+    if not len(numbers):
+        return Birth("empty reduction", f"{op} of no elements")
+    states = [state_of(each) for each in numbers]
+    first = numbers[0]
+    real = [_real(each) for each in numbers]
+    if op in _LOGS and real[0] < _LOGS[op]:
+        return Birth("log of a negative", f"{op} of {told(first)}", 0, "negative")
+    if op == "sqrt" and real[0] < 0:
+        return Birth("sqrt of a negative", f"sqrt of {told(first)}", 0, "negative")
+    if op in _OUTSIDE:
+        return Birth(f"{op} outside of {_OUTSIDE[op][2]}", f"{op} of {told(first)}", 0, "outside")
+    if op in _WAVES and states[0] == "inf":
+        return Birth(f"{op} of inf", f"{op} of {told(first)}", 0, "infinite")
+    if op in ("power", "float_power") and real[0] < 0:
+        words = f"{told(first)} to the power of {told(numbers[1])}"
+        return Birth("power of a negative", words, 0, "negative")
+    if op in ("divide", "floor_divide", "remainder", "fmod") and len(numbers) == 2:
+        words = f"{told(first)} / {told(numbers[1])}"
+        if states[:2] == ["zero", "zero"]:
+            return Birth("0/0", words, 1, "zero")
+        if states[1] == "zero":
+            return Birth("division by zero", words, 1, "zero")
+        return Birth("inf/inf", words, 0, "infinite")
+    if op == "multiply" and set(states[:2]) == {"zero", "inf"}:
+        words = f"{told(first)} * {told(numbers[1])}"
+        return Birth("0*inf", words, states.index("inf"), "infinite")
+    if op in ("add", "subtract") and states[:2] == ["inf", "inf"]:
+        sign = "+" if op == "add" else "-"
+        return Birth("inf-inf", f"{told(first)} {sign} {told(numbers[1])}", 0, "infinite")
+    if op in ("softmax", "log_softmax", "logsumexp") and "inf" in states:
+        return _row(op, numbers, states)
+    if terms is not None:
+        return _added(op, terms)
+    if "inf" in states:
+        at = states.index("inf")
+        return Birth("nan from inf", f"{op} with {told(numbers[at])} among its operands", at,
+                     "infinite")  # fmt: skip
+    some = ", ".join(map(told, numbers[:4]))
+    return Birth("nan from finite operands", f"{op} of {some}")
+
+
+def _row(op: str, numbers: Numbers, states: list[str]) -> Birth:
+    at = states.index("inf")
+    if all(state == "inf" and _real(n) < 0 for state, n in zip(states, numbers, strict=True)):
+        words = f"{op} of a row of {len(numbers)} elements that are all -inf"
+        return Birth("softmax of nothing but -inf", words, at, "infinite")
+    return Birth("inf-inf", f"{op} of a row that holds {told(numbers[at])}", at, "infinite")
+
+
+def _added(op: str, terms: Numbers) -> Birth:
+    states = [state_of(each) for each in terms]
+    if "nan" in states:
+        at = states.index("nan")
+        return Birth("0*inf", f"term {at} of {len(terms)} in {op} is 0*inf", at, "infinite")
+    infinite = [i for i, state in enumerate(states) if state == "inf"]
+    if len(infinite) > 1:
+        return Birth("inf-inf", f"{op} adds inf and -inf", infinite[0], "infinite")
+    if not infinite:
+        return Birth("overflow inside", f"{op} overflows both ways while it adds", -1)
+    return Birth("nan from inf", f"{op} with an infinite term", infinite[0], "infinite")
+
+
+def _inf(op: str, numbers: Numbers, out: Any, dtype: str, terms: Numbers | None) -> Birth:
+    real = [_real(each) for each in numbers]
+    states = [state_of(each) for each in numbers]
+    if op in _LOGS and real and real[0] == _LOGS[op]:
+        return Birth("log of zero", f"{op} of {told(numbers[0])}", 0, "zero")
+    if op == "reciprocal" or (op in ("divide", "floor_divide") and states[-1] == "zero"):
+        over = "1" if op == "reciprocal" else told(numbers[0])
+        return Birth("division by zero", f"{over} / {told(numbers[-1])}", len(numbers) - 1, "zero")
+    if op in ("power", "float_power") and real[0] == 0:
+        words = f"0 to the power of {told(numbers[1])}"
+        return Birth("division by zero", words, 0, "zero")
+    if op == "arctanh":
+        return Birth("arctanh of 1", f"arctanh of {told(numbers[0])}", 0, "outside")
+    if not len(numbers):
+        return Birth("empty reduction", f"{op} of no elements")
+    largest = _largest(dtype)
+    beyond = f", beyond the largest {dtype}, {largest}" if largest else ""
+    sizes = [abs(each) if each == each else 0.0 for each in real]
+    blame = int(np.argmax(sizes)) if sizes else -1
+    if terms is not None and len(terms) > 2:
+        return Birth("overflow", f"{op} of {len(terms)} terms{beyond}", blame, "large")
+    if len(numbers) <= 2:
+        words = f"{op} of {' and '.join(map(told, numbers))}{beyond}"
+    else:
+        words = f"{op} over {len(numbers)} elements{beyond}"
+    return Birth("overflow", words, blame, "large")
+
+
+def _zero(op: str, numbers: Numbers, terms: Numbers | None) -> Birth:
+    some = " and ".join(map(told, numbers[:2]))
+    if not len(numbers):
+        return Birth("filled in", f"{op} puts a zero here")
+    if op in _CLIPPING:
+        return Birth("clipped", f"{op} of {some}", 0, "outside")
+    if op in _ROUNDING or op in ("sign", "heaviside"):
+        return Birth("rounded to zero", f"{op} of {some}", 0, "small")
+    if op in _SUMS and (terms is None or any(state_of(each) != "zero" for each in terms)):
+        many = f"{len(terms)} terms cancel" if terms is not None and len(terms) > 2 else some
+        return Birth("cancellation", f"{op}: {many}", -1)
+    if op in ("exp", "exp2", "sigmoid", "softmax"):
+        return Birth("underflow", f"{op} of {some}", 0, "large")
+    if op in ("multiply", "divide", "square", "power", "astype", "prod", "reciprocal", "matmul"):
+        return Birth("underflow", f"{op} of {some}", int(np.argmin(np.abs([_real(n) for n in
+                     numbers]))) if op != "divide" else 0, "small")  # fmt: skip
+    return Birth("zero", f"{op} of {some} is zero")
+
+
+def _real(number: Any) -> float:
+    try:
+        return float(complex(number).real)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _largest(dtype: str) -> str:
+    kind = as_dtype(dtype)
+    if kind.kind not in "fc" and dtype != "bfloat16":
+        return ""
+    return {"bfloat16": "3.39e+38"}.get(dtype) or f"{float(np.finfo(kind).max):.6g}"

@@ -1,0 +1,208 @@
+"""Points: values at a moment, with the nodes that made them, also inside of kernels and branches.
+
+Invariant: a point is opened on demand and reads only; what a kernel holds is run on its real
+inputs, and the run itself stays as it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nodescope.debug.replay.book import Source
+from nodescope.debug.replay.replay import Replay, run_call
+from nodescope.events import Array
+from nodescope.ir.graph import Graph, Node
+from nodescope.ops.calls import Call, Scalar, call_of
+from nodescope.record.rows import Execution
+
+
+@dataclass(frozen=True)
+class Opened:
+    """How a value was made.
+
+    Attributes:
+        node: What made it.
+        call: Its op and attributes; None for a leaf.
+        args: Its operands by port, Python scalars included.
+        outs: What it gave.
+        port: Which of them the value is.
+        points: By port, where the operand came from; None for scalars.
+    """
+
+    node: Node
+    call: Call | None
+    args: tuple[Any, ...]
+    outs: tuple[Array, ...]
+    port: int
+    points: tuple[Point | None, ...]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A body that is looked into: everything that its nodes computed."""
+
+    graph: Graph
+    values: dict[int, Any]
+    makers: dict[int, Node]
+    given: dict[int, Point | None]
+    kernel: str
+
+
+@dataclass(frozen=True)
+class Point:
+    """A value: written by an execution, or inside of a kernel.
+
+    Attributes:
+        value: Its id, in the run or in the kernel's graph.
+        execution: What wrote it; inside of a kernel, what ran that.
+        frame: The kernel; None outside.
+    """
+
+    value: int
+    execution: Execution
+    frame: Frame | None = None
+
+
+class Points:
+    """Opens points of one recording."""
+
+    def __init__(self, replay: Replay) -> None:
+        self.replay = replay
+        self.book = replay.book
+        self._arrays: dict[tuple[int, int], tuple[Array, str]] = {}
+        self._frames: dict[tuple[int, int], Frame] = {}
+
+    def array(self, point: Point) -> Array:
+        """The value's elements. Raises `ReplayError`."""
+        if point.frame is not None:
+            return np.asarray(point.frame.values[point.value])
+        return self._written(Source(point.value, point.execution))[0]
+
+    def how(self, point: Point) -> str:
+        """``recorded``, ``recomputed``, or ``in <kernel>``."""
+        if point.frame is not None:
+            return f"in {point.frame.kernel}"
+        return self._written(Source(point.value, point.execution))[1]
+
+    def node(self, point: Point) -> Node:
+        """What made it, without asking for any array."""
+        if point.frame is not None:
+            return point.frame.makers[point.value]
+        number = point.execution.node
+        return self.book.node(number, point.execution.seq)
+
+    def _written(self, source: Source) -> tuple[Array, str]:
+        key = (source.value, source.execution.seq)
+        if key not in self._arrays:
+            found = self.replay.written(source)
+            self._arrays[key] = (found.array, found.how)
+            if len(self._arrays) > 512:
+                del self._arrays[next(iter(self._arrays))]
+        return self._arrays[key]
+
+    def open(self, point: Point) -> tuple[Point, Opened]:
+        """How a value was made; for a kernel's, the node inside that made it.
+
+        Raises:
+            ReplayError: An operand is neither recorded nor to be computed again.
+        """
+        while True:
+            opened = self._inner(point) if point.frame is not None else self._outer(point)
+            inside = self._inside(point, opened)
+            if inside is None:
+                return point, opened
+            point = inside
+
+    def _outer(self, point: Point) -> Opened:
+        execution = point.execution
+        node = self.book.node(execution.node, execution.seq)
+        sources = self.book.sources(execution)
+        arrays = [self._written(each)[0] for each in sources]
+        points = [Point(each.value, each.execution) for each in sources]
+        outs = tuple(self._written(Source(each, execution))[0] for each in node.outputs)
+        port = node.outputs.index(point.value)
+        if not node.inputs:
+            return Opened(node, None, tuple(arrays), outs, port, tuple(points))
+        call = self.book.call(execution)
+        return _opened(node, call, arrays, points, outs, port)
+
+    def _inner(self, point: Point) -> Opened:
+        frame = point.frame
+        assert frame is not None
+        node = frame.makers[point.value]
+        call = call_of(node)
+        taken = [each for each in call.args if not isinstance(each, Scalar)]
+        points = [
+            Point(each, point.execution, frame) if each in frame.makers else frame.given[each]
+            for each in taken
+        ]
+        arrays = [frame.values[each] for each in taken]
+        outs = tuple(np.asarray(frame.values[each]) for each in node.outputs)
+        return _opened(node, call, arrays, points, outs, node.outputs.index(point.value))
+
+    def _inside(self, point: Point, opened: Opened) -> Point | None:
+        """The value inside of a kernel or branch that the node gives out; None of other nodes."""
+        if opened.call is None or opened.node.op not in ("fused", "cond"):
+            return None
+        args, points = opened.args, opened.points
+        if opened.node.op == "cond":
+            chosen = bool(np.asarray(args[0]))
+            body: Graph = opened.call.attrs["then" if chosen else "otherwise"]
+            args, points = args[1:], points[1:]
+        else:
+            body = opened.call.attrs["body"]
+        key = (opened.node.id, id(point.frame) if point.frame else point.execution.seq)
+        frame = self._frames.get(key)
+        if frame is None:
+            frame = _frame(body, args, points, opened.node.name)
+            if frame is None:
+                return None
+            self._frames[key] = frame
+        value = body.outputs[opened.port]
+        if value in frame.makers:
+            return Point(value, point.execution, frame)
+        return frame.given.get(value)
+
+
+def _opened(
+    node: Node,
+    call: Call,
+    arrays: list[Array],
+    points: list[Point | None] | list[Point],
+    outs: tuple[Array, ...],
+    port: int,
+) -> Opened:
+    args: list[Any] = []
+    sources: list[Point | None] = []
+    waiting = iter(zip(arrays, points, strict=True))
+    for each in call.args:
+        if isinstance(each, Scalar):
+            args.append(each.value)
+            sources.append(None)
+        else:
+            array, point = next(waiting)
+            args.append(array)
+            sources.append(point)
+    return Opened(node, call, tuple(args), outs, port, tuple(sources))
+
+
+def _frame(
+    body: Graph, args: tuple[Any, ...], points: tuple[Point | None, ...], kernel: str
+) -> Frame | None:
+    """A body run on its real inputs; None if it holds what only its engine can run."""
+    values: dict[int, Any] = dict(zip(body.inputs, args, strict=True))
+    makers: dict[int, Node] = {}
+    for node in body.nodes:
+        call = call_of(node)
+        if call.op.family == "leaf" and not call.args:
+            if node.op == "constant":
+                return None
+            continue
+        given = [values[each] for each in call.args if not isinstance(each, Scalar)]
+        for value, each in zip(node.outputs, run_call(call, given), strict=True):
+            values[value] = each
+            makers[value] = node
+    return Frame(body, values, makers, dict(zip(body.inputs, points, strict=True)), kernel)

@@ -1,0 +1,243 @@
+"""Spread: what NaN and Inf did in a training step: where born, how far they went, where healed.
+
+Told by the recorded statistics, which count NaN and Inf exactly; arrays are looked at only where
+something was born, or may have been born beside what came in.
+
+Invariant: reads only, and bounded: `MOST_NODES` executions, `MOST_LOOKS` of those that were fed
+such values element by element.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nodescope import ops
+from nodescope.debug.replay.book import Book
+from nodescope.debug.replay.replay import Replay
+from nodescope.debug.why.births import state_of
+from nodescope.debug.why.chain import Follower
+from nodescope.debug.why.points import Point, Points
+from nodescope.errors import RegistryError, ReplayError
+from nodescope.ir.graph import Node, SourceLocation
+from nodescope.ops.dependence import kind_of
+from nodescope.record.recording import Recording
+from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Execution
+
+MOST_NODES = 100_000
+MOST_LOOKS = 64
+_MOST_ELEMENTS = 32
+_NAN_OR_INF = HAS_NAN | HAS_INF
+
+
+@dataclass(frozen=True)
+class Born:
+    """A node that made NaN or Inf of operands that were finite.
+
+    Attributes:
+        node, seq: Its name, and which execution.
+        at: The first such element; None if no array could be had.
+        words: How, with the numbers.
+        kind: The same in a short word; ``data`` for what entered so, ``number`` for one that the
+            program wrote down, ``unknown`` without arrays.
+        ranges: What was in its inputs.
+        reached: How many nodes of the step have it directly or indirectly from here.
+        source: The user's line.
+    """
+
+    node: str
+    seq: int
+    at: tuple[int, ...] | None
+    words: str
+    kind: str
+    ranges: tuple[str, ...]
+    reached: int
+    source: SourceLocation | None
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A node that has NaN or Inf from its inputs.
+
+    Attributes:
+        node, seq: Its name, and which execution.
+        sources: The inputs that hold them.
+    """
+
+    node: str
+    seq: int
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Healed:
+    """A node that took NaN or Inf, and gave none.
+
+    Attributes:
+        node, seq: Its name, and which execution.
+        op: Which does so.
+        words: How.
+        sources: The inputs that hold them.
+    """
+
+    node: str
+    seq: int
+    op: str
+    words: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """NaN and Inf of one step.
+
+    Attributes:
+        step: Which one.
+        executions: How many nodes ran, as far as was looked.
+        touched: How many of them gave NaN or Inf.
+        known: Of how many there are statistics.
+        births: In the order of the run, numbers of the program last; the first one is the first
+            culprit. A NaN that is made of an Inf is born, too.
+        passed, healed: In the order of the run.
+    """
+
+    step: int
+    executions: int
+    touched: int
+    known: int
+    births: tuple[Born, ...]
+    passed: tuple[Passed, ...]
+    healed: tuple[Healed, ...]
+
+
+def spread(
+    recording: Recording, step: int | None = None, *, replay: Replay | None = None
+) -> Spread:
+    """What NaN and Inf did in a step.
+
+    Args:
+        recording: Of level ``summary`` or ``values``; with arrays, births are told by elements.
+        step: Which step; the last one if None.
+        replay: Of the same recording and step, if there is one already.
+
+    Raises:
+        ReplayError: The step is not in the recording.
+    """
+    replay = replay or Replay(recording, step)
+    points = Points(replay)
+    follower = Follower(points, None, 1)
+    book = replay.book
+    executions = replay.executions()[:MOST_NODES]
+    from_births: dict[int, frozenset[int]] = {}
+    births: list[tuple[int, Born]] = []
+    passed: list[Passed] = []
+    healed: list[Healed] = []
+    touched = known = looks = 0
+    for execution in executions:
+        known += bool(execution.flags & HAS_SUMMARY)
+        node = book.node(execution.node, execution.seq)
+        sources = _touched(book, execution)
+        names = tuple(book.values.get(value, "") for value, _ in sources)
+        origins = frozenset().union(
+            *(from_births.get(each.seq, frozenset()) for _, each in sources)
+        )
+        if not execution.flags & _NAN_OR_INF:
+            if sources and execution.flags & HAS_SUMMARY and _reads(node):
+                healed.append(Healed(node.name, execution.seq, node.op, _how(node.op), names))
+            continue
+        touched += 1
+        born: Born | None = None
+        if not sources or looks < MOST_LOOKS:
+            looks += bool(sources)
+            born = _born(points, follower, node, execution, bool(sources))
+        if born is not None:
+            births.append((execution.seq, born))
+            origins |= {execution.seq}
+        if sources:
+            passed.append(Passed(node.name, execution.seq, names))
+        from_births[execution.seq] = origins
+    births.sort(key=lambda each: each[1].kind == "number")
+    told = tuple(
+        replace(each, reached=sum(seq in o for o in from_births.values()) - 1)
+        for seq, each in births
+    )
+    return Spread(replay.step, len(executions), touched, known, told, tuple(passed), tuple(healed))
+
+
+def _touched(book: Book, execution: Execution) -> list[tuple[int, Execution]]:
+    """The inputs that hold NaN or Inf, with what wrote them."""
+    try:
+        sources = book.sources(execution)
+    except ReplayError:
+        return []
+    return [(each.value, each.execution) for each in sources if each.execution.flags & _NAN_OR_INF]
+
+
+def _born(
+    points: Points, follower: Follower, node: Node, execution: Execution, fed: bool
+) -> Born | None:
+    """What was born in an execution; None if all of it came in."""
+    if node.family == "leaf":
+        return None if fed else Born(
+            node.name, execution.seq, None, f"{node.op} data that holds NaN or Inf already", "data",
+            (), 0, node.source,
+        )  # fmt: skip
+    for value in node.outputs:
+        point = Point(value, execution)
+        try:
+            array = points.array(point)
+        except ReplayError as error:
+            return None if fed else Born(
+                node.name, execution.seq, None, f"of finite inputs; how is not known: {error}",
+                "unknown", (), 0, node.source,
+            )  # fmt: skip
+        if array.dtype.kind not in "fcV":
+            continue
+        with np.errstate(all="ignore"):
+            places = np.flatnonzero(~np.isfinite(array))
+        for position in _spaced(places):
+            cause, behind = follower.look(point, position)
+            if cause.birth is not None and state_of(cause.number) in ("nan", "inf"):
+                born = cause.birth
+                return Born(
+                    cause.name, execution.seq, cause.at, born.words, born.kind, cause.ranges, 0,
+                    cause.source,
+                )  # fmt: skip
+            if cause.kind == "passed" and not behind and not fed:
+                return Born(
+                    cause.name, execution.seq, cause.at, cause.words, "number", (), 0, cause.source
+                )
+    return None if fed else Born(
+        node.name, execution.seq, None, f"{node.op} gives NaN or Inf of finite inputs", "unknown",
+        (), 0, node.source,
+    )  # fmt: skip
+
+
+def _spaced(places: np.ndarray[Any, Any]) -> list[int]:
+    if places.size <= _MOST_ELEMENTS:
+        return [int(each) for each in places]
+    return [int(places[i * (places.size - 1) // (_MOST_ELEMENTS - 1)])
+            for i in range(_MOST_ELEMENTS)]  # fmt: skip
+
+
+def _reads(node: Node) -> bool:
+    """Whether an op looks at its input; some take only its shape."""
+    try:
+        return kind_of(ops.get(node.op)) != "nothing"
+    except RegistryError:
+        return True  # of a package that is not here
+
+
+def _how(op: str) -> str:
+    if op in ("where", "choose", "dropout", "getitem", "take_along_axis", "embedding"):
+        return f"{op} does not take those elements"
+    if op == "nan_to_num":
+        return "nan_to_num puts numbers in their place"
+    if op in ("isnan", "isinf", "isfinite", "greater", "less", "equal", "greater_equal",
+              "less_equal", "not_equal", "sign", "argmax", "argmin"):  # fmt: skip
+        return f"{op} gives no numbers of that kind"
+    if op in ("maximum", "minimum", "fmax", "fmin", "clip"):
+        return f"{op} takes the other operand"
+    return f"{op} gives finite numbers of them"

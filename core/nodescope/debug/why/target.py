@@ -1,0 +1,173 @@
+"""Targets: ``name[index]@step``, as a person types it.
+
+``loss``, ``loss[0]``, ``hidden/tanh[4, 17]@12``, ``logits[nan]``, ``w[1, :]@3``, ``split:1[max]``.
+
+Invariant: the text is read by a fixed grammar; nothing in it is evaluated.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from nodescope.debug.replay.book import Book
+from nodescope.errors import ReplayError
+from nodescope.events import Array
+from nodescope.registry import did_you_mean
+
+Which = Literal["nan", "inf", "nonfinite", "zero", "max", "min"]
+WHICH: tuple[Which, ...] = ("nan", "inf", "nonfinite", "zero", "max", "min")
+_TARGET = re.compile(r"(?P<name>[^\[\]@]+)(\[(?P<index>[^\[\]]*)\])?(@(?P<step>\d+))?")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is asked about.
+
+    Attributes:
+        name: Of a node, or of a value (``node:1`` for the second output).
+        index: Ints and slices; a word of `WHICH` for the elements of that kind; None to choose.
+        step: The training step, or None for the last one.
+    """
+
+    name: str
+    index: tuple[int | slice, ...] | Which | None = None
+    step: int | None = None
+
+    def __str__(self) -> str:
+        index = ""
+        if isinstance(self.index, str):
+            index = f"[{self.index}]"
+        elif self.index is not None:
+            index = f"[{', '.join(map(_text, self.index))}]"
+        return f"{self.name}{index}{'' if self.step is None else f'@{self.step}'}"
+
+
+def parse_target(text: str) -> Target:
+    """Read ``name[index]@step``.
+
+    Raises:
+        ReplayError: It is not of that form; the message says which part.
+    """
+    found = _TARGET.fullmatch(text.strip())
+    if found is None:
+        raise ReplayError(f"{text!r} names no element", hint="write it as loss[0] or loss[0]@12")
+    name, inside, step = found["name"].strip(), found["index"], found["step"]
+    index: tuple[int | slice, ...] | Which | None = None
+    if inside is not None:
+        word = inside.strip().lower()
+        known = [each for each in WHICH if each == word]
+        index = known[0] if known else tuple(_part(each, text) for each in _parts(inside))
+    return Target(name, index, int(step) if step is not None else None)
+
+
+def _parts(inside: str) -> list[str]:
+    inside = inside.strip().strip("()")
+    return [each.strip() for each in inside.split(",") if each.strip()]
+
+
+def _part(part: str, text: str) -> int | slice:
+    try:
+        if ":" not in part:
+            return int(part)
+        ends = [int(each) if each.strip() else None for each in part.split(":")]
+        if len(ends) <= 3:
+            return slice(*ends)
+    except ValueError:
+        pass
+    words = ", ".join(WHICH)
+    raise ReplayError(f"{text!r}: {part!r} is no index", hint=f"numbers, slices, or one of {words}")
+
+
+def _text(part: int | slice) -> str:
+    if isinstance(part, int):
+        return str(part)
+    ends = ["" if each is None else str(each) for each in (part.start, part.stop)]
+    return ":".join(ends if part.step is None else [*ends, str(part.step)])
+
+
+def value_named(book: Book, name: str) -> int:
+    """The value of that name, or the first output of the node of that name.
+
+    Names may be cut at their front, where one ending is meant: ``log`` for ``loss/log``.
+
+    Raises:
+        ReplayError: There is none, or there are several.
+    """
+    exact = [value for value, each in book.values.items() if each == name]
+    if exact:
+        return exact[-1]
+    ending = sorted(value for value, each in book.values.items() if each.endswith(f"/{name}"))
+    if len(ending) == 1:
+        return ending[0]
+    if ending:
+        some = ", ".join(book.values[each] for each in ending[:4])
+        raise ReplayError(f"{name!r} may be any of {len(ending)} values", hint=f"such as {some}")
+    raise ReplayError(f"no node is called {name!r}", hint=did_you_mean(name, book.values.values()))
+
+
+def positions(array: Array, index: Any, name: str) -> list[int]:
+    """Which elements an index means, in C order.
+
+    Args:
+        array: What is asked about.
+        index: None for the first NaN, else the first Inf, else the largest; a word of `WHICH`; an
+            int or a tuple of ints and slices; or an array of booleans.
+        name: For messages.
+
+    Raises:
+        ReplayError: It means none.
+    """
+    if not array.size:
+        raise ReplayError(f"{name} has no elements; its shape is {array.shape}")
+    if isinstance(index, str):
+        found = np.flatnonzero(_where(array, index))
+        if not found.size:
+            raise ReplayError(f"{name} has no element that is {index}")
+        return [int(each) for each in found]
+    if index is None:
+        return [_choice(array)]
+    if isinstance(index, np.ndarray) and index.dtype == bool:
+        if index.shape != array.shape or not index.any():
+            raise ReplayError(f"the mask does not choose elements of {name}, {array.shape}")
+        return [int(each) for each in np.flatnonzero(index)]
+    taken: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
+    if taken == (0,) and not array.ndim:
+        return [0]  # loss[0] is what one writes
+    try:
+        places = np.asarray(np.arange(array.size).reshape(array.shape)[taken])
+    except (IndexError, TypeError) as error:
+        raise ReplayError(f"{name} has shape {array.shape}: {error}") from None
+    if not places.size:
+        raise ReplayError(f"{name} has shape {array.shape}: the index names no element")
+    return [int(each) for each in np.ravel(places)]
+
+
+def _where(array: Array, which: str) -> Array:
+    with np.errstate(all="ignore"):
+        if which in ("max", "min"):
+            numbers = np.nan_to_num(np.abs(array) if array.dtype.kind == "c" else array)
+            at = np.argmax(numbers) if which == "max" else np.argmin(numbers)
+            found = np.arange(array.size).reshape(array.shape) == at
+        elif which == "zero":
+            found = array == 0
+        else:
+            tests: dict[str, Any] = {
+                "nan": np.isnan,
+                "inf": np.isinf,
+                "nonfinite": lambda x: ~np.isfinite(x),
+            }
+            found = tests[which](array)
+    return np.asarray(found)
+
+
+def _choice(array: Array) -> int:
+    for which in ("nan", "inf") if array.dtype.kind not in "biu" else ():
+        found = np.flatnonzero(_where(array, which))
+        if found.size:
+            return int(found[0])
+    sizes = np.abs(array) if array.dtype.kind != "b" else array
+    return int(np.argmax(sizes))

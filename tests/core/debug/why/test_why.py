@@ -1,0 +1,290 @@
+"""Why: real small programs that go wrong, and random ones."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import nodescope as ns
+from nodescope.debug.why import Why, render, why
+from nodescope.debug.why.births import state_of
+from nodescope.debug.why.words import sentence
+from nodescope.errors import ReplayError
+from nodescope.record.recording import Recording
+from tests.core.debug.replay.programs import recorded, without_arrays
+from tests.core.debug.why import programs as broken
+from tests.programs import OURS, Program, programs
+
+
+@contextmanager
+def run(program: Callable[[], None], folder: Path, level: str = "values"):
+    with Recording.open(recorded(folder / "r.nscope", program, level)) as recording:
+        yield recording
+
+
+def names(found: Why) -> list[str]:
+    return [each.name for each in found.root.chain()]
+
+
+def test_log_of_a_negative(tmp_path: Path) -> None:
+    with run(broken.log_of_a_negative, tmp_path) as recording:
+        found = why(recording, "loss/mean@2")
+        end = found.culprit
+        assert (end.name, end.kind, end.at, end.step) == ("loss/log", "birth", (4, 0), 2)
+        assert end.birth is not None
+        assert end.birth.kind == "log of a negative"
+        assert end.words == "log of -3.196"
+        assert end.ranges == ("loss/subtract ranges from -3.196 to 1.223 (4 negative of 20)",)
+        assert end.line == "loss = np.mean(np.square(np.log(q)))"
+        assert end.source is not None
+        assert end.source.file.endswith("programs.py")
+        assert names(found)[:3] == ["loss/mean", "loss/square", "loss/log"]
+        assert names(found)[3:] == ["loss/subtract", "loss/matmul", "loss/tensor"]
+        said = sentence(found.root)
+        assert "log of -3.196, in loss/log at (4, 0)" in said
+        assert "the negative number comes from loss/subtract at (4, 0)" in said
+        # The terms of the product that went wrong.
+        product = found.root.chain()[4]
+        numbers = {each.name: float(each.number) for each in product.operands[:1]}
+        assert numbers == {"loss/tensor": -2.0}
+        assert sum(each.share for each in product.operands if each.share) == pytest.approx(2.0)
+
+
+def test_a_later_step_leads_back_through_the_parameter(tmp_path: Path) -> None:
+    with run(broken.log_of_a_negative, tmp_path) as recording:
+        found = why(recording, "loss/log@3")
+        chain = found.root.chain()
+        assert found.root.step == 3
+        assert "w" in names(found)
+        assert any(each.name.startswith("optimizer/") and each.step == 2 for each in chain)
+        assert any(each.phase == "backward" for each in chain)
+        assert (found.culprit.name, found.culprit.step) == ("loss/log", 2)
+
+
+def test_a_gradient_is_asked_like_any_value(tmp_path: Path) -> None:
+    def program() -> None:
+        x = ns.tensor(np.array([4.0, 0.0]), requires_grad=True, name="x")
+        np.sum(np.sqrt(x)).backward()
+
+    with run(program, tmp_path) as recording:
+        x = next(row.value.id for row in recording.values() if row.value.name == "x")
+        gradient = next(row.gradient for row in recording.gradients() if row.value == x)
+        found = why(recording, gradient)
+        assert found.root.number == np.inf
+        assert found.culprit.phase == "backward"
+        assert found.culprit.birth is not None
+        assert found.culprit.birth.kind == "division by zero"
+        assert names(found)[-1] == "x"
+
+
+def test_zero_by_zero(tmp_path: Path) -> None:
+    with run(broken.zero_by_zero, tmp_path) as recording:
+        found = why(recording, "cost/sum")
+        assert (found.culprit.name, found.culprit.at) == ("normalise/divide", (1, 0))
+        assert found.culprit.birth is not None
+        assert (found.culprit.birth.kind, found.culprit.words) == ("0/0", "0 / 0")
+        assert names(found)[-2:] == ["normalise/sum", "counts"]
+
+
+def test_overflow_in_float16(tmp_path: Path) -> None:
+    with run(broken.overflow_in_float16, tmp_path) as recording:
+        found = why(recording, "divide")  # 300 / inf
+        assert state_of(found.root.number) == "zero"
+        found = why(recording, "norm/sum")
+        assert (found.culprit.name, found.culprit.at) == ("norm/square", (2,))
+        assert found.culprit.words == "square of 300, beyond the largest float16, 65504"
+
+
+def test_exploding_rnn(tmp_path: Path) -> None:
+    with run(broken.exploding_rnn, tmp_path) as recording:
+        found = why(recording, "loss/sum")
+        assert found.culprit.birth is not None
+        assert found.culprit.birth.kind == "overflow"
+        assert found.culprit.op == "matmul"
+        assert "beyond the largest float32" in found.culprit.words
+        # The one before is finite, and of it the larger product is followed.
+        after = found.root.chain()
+        behind = after[after.index(found.culprit) + 1]
+        assert state_of(behind.number) == "finite"
+        text = render(found)
+        assert "nodes that pass it on …" in text
+        assert f"* {found.culprit.name} at" in text
+
+
+def test_masked_softmax(tmp_path: Path) -> None:
+    with run(broken.masked_softmax, tmp_path) as recording:
+        found = why(recording, "sum")
+        assert found.culprit.name == "attention/softmax"
+        assert found.culprit.words == "softmax of a row of 3 elements that are all -inf"
+        last = found.root.chain()[-1]
+        assert (last.op, last.words) == ("where", "where passes on the -inf of -inf")
+        assert [each.number for each in last.operands if each.selects] == [False]
+
+
+def test_zeros(tmp_path: Path) -> None:
+    with run(broken.dead_relu, tmp_path) as recording:
+        found = why(recording, "sum[1]")
+        assert found.root.number == 0.0
+        assert (found.culprit.op, found.culprit.birth.kind) == ("relu", "clipped")
+        assert names(found)[1:3] == ["relu", "matmul"]
+
+
+def test_these_nans(tmp_path: Path) -> None:
+    def program() -> None:
+        x = ns.tensor(np.array([1.0, -1.0, 0.0, 4.0]), name="x")
+        np.sqrt(x) + x / np.abs(x)
+
+    with run(program, tmp_path) as recording:
+        found = why(recording, "add[nan]")
+        assert (found.elements, found.followed) == (2, 2)
+        kinds = {cause.culprit().birth.kind: count for count, cause in found.groups}
+        assert kinds == {"sqrt of a negative": 1, "0/0": 1}
+        mask = np.array([False, True, False, True])
+        assert [count for count, _ in why(recording, "add", mask).groups] == [1, 1]
+        assert "1 of 2 elements looked at, of 2:" in render(found)
+
+
+def test_a_mask_of_many_is_sampled(tmp_path: Path) -> None:
+    with run(lambda: np.log(ns.tensor(-np.ones((50, 40)))), tmp_path) as recording:
+        found = why(recording, "log[nan]")
+        assert (found.elements, found.followed) == (2000, 16)
+        assert [count for count, _ in found.groups] == [16]
+
+
+def test_inside_of_a_kernel_and_a_branch(tmp_path: Path) -> None:
+    @ns.compile(backend="c")
+    def f(x: ns.Tensor) -> ns.Tensor:
+        inner = np.log(np.tanh(x) - 0.5) * 2.0
+        return np.sum(ns.cond(np.sum(x) > 0, lambda y: y + 1.0, lambda y: y * np.nan, inner))
+
+    with run(lambda: f(ns.tensor(np.array([1.0, 0.1, 2.0]))), tmp_path) as recording:
+        found = why(recording, "sum_1")
+        assert (found.culprit.op, found.culprit.at) == ("log", (1,))
+        assert found.culprit.birth is not None
+        assert found.culprit.birth.kind == "log of a negative"
+
+
+def test_arrays_that_are_not_kept_are_computed_again(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "r.nscope", broken.log_of_a_negative)
+    with Recording.open(path) as whole, Recording.open(without_arrays(path)) as less:
+        one, other = why(whole, "loss/mean@2"), why(less, "loss/mean@2")
+        assert names(one) == names(other)
+        assert [each.words for each in one.root.chain()] == [
+            each.words for each in other.root.chain()
+        ]
+        assert other.culprit.how == "recomputed"
+        assert "recomputed" in render(other)
+
+
+def test_without_arrays_it_says_what_is_missing(tmp_path: Path) -> None:
+    with (
+        run(broken.log_of_a_negative, tmp_path, "summary") as recording,
+        pytest.raises(ReplayError, match="elements were not kept"),
+    ):
+        why(recording, "loss/mean@2")
+
+
+def test_a_chain_ends_where_arrays_end(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "r.nscope", broken.exploding_rnn)
+    less = without_arrays(path, keep=("matmul", "reduction"))
+    with Recording.open(less) as recording:
+        found = why(recording, "loss/mean")
+        assert found.root.number == np.inf or found.root.kind == "missing"
+        assert found.culprit.op == "matmul"
+        assert found.culprit.kind == "missing"
+        assert "elements were not kept" in found.culprit.words
+
+
+def test_finite_numbers_are_followed_by_share(tmp_path: Path) -> None:
+    def program() -> None:
+        x = ns.tensor(np.array([1.0, 100.0, 2.0]), name="x")
+        w = ns.tensor(np.array([3.0, 5.0, 1.0]), name="w")
+        with ns.name_scope("out"):
+            x @ w
+
+    with run(program, tmp_path) as recording:
+        found = why(recording, "out/matmul")
+        first = found.root.operands[0]
+        assert (first.name, first.at, first.number, first.term) == ("x", (1,), 100.0, 500.0)
+        assert first.share == pytest.approx(500 / 505)
+        assert [each.name for each in found.root.causes] == ["x", "w", "w"]
+        assert found.root.words == "matmul of 3 terms, the largest makes up 99%"
+
+
+def test_what_does_not_exist(tmp_path: Path) -> None:
+    with run(broken.zero_by_zero, tmp_path) as recording:
+        with pytest.raises(ReplayError, match=r"no node is called 'los'"):
+            why(recording, "los")
+        with pytest.raises(ReplayError, match="out of bounds"):
+            why(recording, "normalise/divide[7, 0]")
+        with pytest.raises(ReplayError, match="step 9 is not in the recording"):
+            why(recording, "normalise/divide@9")
+    with (
+        run(broken.exploding_rnn, tmp_path) as recording,
+        pytest.raises(ReplayError, match="may be any of 30 values"),
+    ):
+        why(recording, "matmul")
+
+
+def broken_program(program: Program, port: int, at: int) -> Callable[[], None]:
+    def go() -> None:
+        arrays = [each.copy() for each in program.arrays()]
+        arrays[port].reshape(-1)[at] = np.nan
+        inputs = [ns.tensor(each, requires_grad=True, name=f"in{i}")
+                  for i, each in enumerate(arrays)]  # fmt: skip
+        program.loss(OURS, inputs).backward()
+
+    return go
+
+
+@settings(
+    max_examples=20, deadline=None, derandomize=True, phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+@given(programs(), st.data())
+def test_a_nan_in_the_data_is_found_from_wherever_it_got_to(
+    program: Program, data: st.DataObject
+) -> None:
+    arrays = program.arrays()
+    port = data.draw(st.integers(0, len(arrays) - 1))
+    at = data.draw(st.integers(0, arrays[port].size - 1))
+    with tempfile.TemporaryDirectory() as folder:
+        path = recorded(Path(folder) / "r.nscope", broken_program(program, port, at))
+        with Recording.open(path) as recording:
+            reached = [
+                (row.node, value) for row in recording.nodes() for value in row.node.outputs
+                if (known := recording.latest_at(value)) is not None and known.summary.nan_count
+            ]  # fmt: skip
+            ends = [each for each in reached if each[0].phase == "forward"][-3:] + reached[-2:]
+            for node, value in ends:
+                found = why(recording, value, "nan")
+                again = why(recording, value, "nan")
+                assert render(found) == render(again)
+                for _, cause in found.groups:
+                    end = cause.culprit()
+                    if node.phase == "backward" and end.birth is not None:
+                        # The gradient of a maximum asks who is equal to it: no NaN is.
+                        assert end.birth.kind == "0/0"
+                        continue
+                    assert end.kind == "leaf", (node, render(found))
+                    assert end.name == f"in{port}"
+                    place = np.ravel_multi_index(end.at, arrays[port].shape) if end.at else 0
+                    assert place == at
+
+
+def test_a_damaged_file_is_an_error_of_ours(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "r.nscope", broken.zero_by_zero)
+    database = sqlite3.connect(path)
+    database.execute("UPDATE blob SET nbytes = nbytes - 3")
+    database.commit()
+    database.close()
+    with Recording.open(path) as recording, pytest.raises(OSError, match="damaged"):
+        why(recording, "cost/sum")
