@@ -19,6 +19,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from nodescope.debug.moments import History
 from nodescope.errors import LinkError, NodescopeError, RecordingError, UsageError
 from nodescope.events import Array
 from nodescope.protocol import Command, RunInfo, SessionInfo
@@ -99,6 +100,7 @@ class Run:
         session: The debugger's state; None for a recording.
         peer: The connected program, if any.
         follow, query: Two readers, so that a long question does not hold up the live picture.
+        history: What questions about the past have learnt of the nodes.
         held: A live value that was fetched while the program stands: value id, seq, array.
     """
 
@@ -109,6 +111,7 @@ class Run:
         self.peer: Peer | None = None
         self.follow = Reader(info.recording)
         self.query = Reader(info.recording)
+        self.history: History | None = None
         self.held: tuple[int, int, Array] | None = None
         self._followers: set[Follower] = set()
         self._batches: dict[tuple[int, int], asyncio.Task[bytes]] = {}

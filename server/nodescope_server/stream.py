@@ -19,7 +19,7 @@ from starlette.websockets import WebSocket
 from nodescope import protocol
 from nodescope.errors import NodescopeError, RecordingError
 from nodescope.protocol import RunInfo, SessionInfo
-from nodescope_server import __version__, convert, wire
+from nodescope_server import __version__, convert, rewinding, wire
 from nodescope_server.runs import Run, Runs, encode
 from nodescope_server.sockets import SEND_DEADLINE_S, GoneError, close, first_of, receive, send
 from nodescope_server.values import value_slice
@@ -218,6 +218,8 @@ class _Browser:
             case wire.GetSource():
                 text = await run.query.call(lambda each: each.source(body.file))
                 return wire.Source(body.file, text or "", text is not None)
+            case wire.Move():
+                return await rewinding.move(run, body)
         return wire.Done()
 
     async def _subscribe(self, run: Run, seq: int) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from nodescope.ir.graph import Node, TensorSpec, Value
-from nodescope.protocol import Command, RunInfo, SessionInfo
+from nodescope.protocol import Breakpoint, Command, RunInfo, SessionInfo
 from nodescope.record.rows import Dropped, GradientRow, LogRow, StepRow
 from nodescope.record.summary import TensorSummary
 
@@ -103,6 +103,23 @@ class GetSource(msgspec.Struct, frozen=True, tag="get_source"):
     file: str
 
 
+class Move(msgspec.Struct, frozen=True, tag="move"):
+    """Where a command leads to in the recording, from the moment that is looked at.
+
+    Attributes:
+        seq: That moment.
+        command: A stepping command, or ``continue`` to the next breakpoint in the direction.
+        back: Towards the beginning.
+        breakpoint: To be looked for in the place of those of the session.
+    """
+
+    run: str
+    seq: int
+    command: Command
+    back: bool = True
+    breakpoint: Breakpoint | None = None
+
+
 RequestBody = (
     Initialize
     | Subscribe
@@ -113,6 +130,7 @@ RequestBody = (
     | GetHistory
     | GetTimeline
     | GetSource
+    | Move
 )
 
 
@@ -240,6 +258,19 @@ class Source(msgspec.Struct, frozen=True, tag="source"):
     found: bool
 
 
+class Moved(msgspec.Struct, frozen=True, tag="moved"):
+    """Where `Move` leads to.
+
+    Attributes:
+        seq: The execution, or None if there is none; ``text`` says which, or why not.
+    """
+
+    seq: int | None
+    text: str
+    node: int = 0
+    step: int = 0
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """The request could not be carried out; ``message`` is for a person."""
 
@@ -247,7 +278,9 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     hint: str = ""
 
 
-ResponseBody = Initialized | Done | StateAt | ValueSlice | History | Timeline | Source | Failed
+ResponseBody = (
+    Initialized | Done | StateAt | ValueSlice | History | Timeline | Source | Moved | Failed
+)
 
 
 class Response(msgspec.Struct, frozen=True, tag="response"):

@@ -48,7 +48,25 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
   const selectedValue = (): number =>
     store.model()?.graph.nodes[selected() ?? -1]?.outputs[0] ?? -1;
   const selectedName = (): string | undefined => store.model()?.graph.nodes[selected() ?? -1]?.name;
+  const past = (): boolean => store.cursor().kind === "past";
+  const here = (): boolean => store.link().kind === "open" && (store.model()?.seq ?? 0) > 0;
+  /** Where stepping has something to go through: a stop, the past, or a run that is over. */
+  const steps = (): boolean => stopped() || (here() && (past() || !live()));
   const send = (command: WireCommand) => () => void store.control(command);
+  const walk = (title: string, keys: string, command: WireCommand): PageCommand => ({
+    title,
+    keys,
+    group: "Debugger",
+    enabled: steps,
+    run: () => void store.walk(command),
+  });
+  const rewind = (title: string, keys: string, command: WireCommand): PageCommand => ({
+    title,
+    keys,
+    group: "Debugger",
+    enabled: () => here() && !(running() && !past()),
+    run: () => void store.travel(command, true),
+  });
   const debug = (
     title: string,
     keys: string,
@@ -56,14 +74,18 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
     enabled = stopped,
   ): PageCommand => ({ title, keys, group: "Debugger", enabled, run: send(command) });
   return [
-    debug("Continue", "F5", { type: "continue" }),
+    walk("Continue", "F5", { type: "continue" }),
     debug("Pause", "F6", { type: "pause" }, running),
-    debug("Run to the next training step", "F8", { type: "next_step" }),
-    debug("Step over this scope", "F10", { type: "step_over" }),
-    debug("Step to the next node", "F11", { type: "step_node" }),
-    debug("Step into the next scope", "Ctrl F11", { type: "step_in" }),
-    debug("Step out of this scope", "⇧F11", { type: "step_out" }),
-    debug("Run to the backward node, or from it to the forward one", "⇧F10", { type: "step_twin" }),
+    walk("Run to the next training step", "F8", { type: "next_step" }),
+    walk("Step over this scope", "F10", { type: "step_over" }),
+    walk("Step to the next node", "F11", { type: "step_node" }),
+    walk("Step into the next scope", "Ctrl F11", { type: "step_in" }),
+    walk("Step out of this scope", "⇧F11", { type: "step_out" }),
+    rewind("Back to the node before", "B", { type: "step_node" }),
+    rewind("Back over this scope", "⇧F9", { type: "step_over" }),
+    rewind("Back to the training step before", "⇧F8", { type: "next_step" }),
+    rewind("Back to the last breakpoint", "R", { type: "continue" }),
+    walk("Run to the backward node, or from it to the forward one", "⇧F10", { type: "step_twin" }),
     {
       title: "Change the selected value and go on with it",
       keys: "E",

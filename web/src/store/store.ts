@@ -335,6 +335,41 @@ export class Store {
     }
   }
 
+  /**
+   * A stepping command, or `continue`: of the program where it stands and is looked at, of the
+   * recording where the past is, or the program has ended.
+   */
+  async walk(command: Command): Promise<void> {
+    if (this.stop() !== undefined && this.cursor().kind === "live") await this.control(command);
+    else await this.travel(command, false);
+  }
+
+  /** Moves the page through the recording as a command says. */
+  async travel(command: Command, back: boolean): Promise<void> {
+    const run = this.runId();
+    const cursor = this.cursor();
+    const seq = cursor.kind === "past" ? cursor.seq : (this.stop()?.seq ?? this.model()?.seq ?? 0);
+    if (run === undefined) return;
+    try {
+      const wanted = { type: "move", run, seq, command, back, breakpoint: null } as const;
+      const found = await this.request(wanted, "moved");
+      const stop = this.stop();
+      if (found.seq === null || (!back && stop !== undefined && found.seq >= stop.seq)) {
+        if (!back && stop !== undefined) {
+          this.backToLive();
+          this.set.selection({ kind: "node", id: stop.node });
+        } else this.notify("ok", sentence(found.text));
+        return;
+      }
+      await this.seek(found.seq);
+      const item = { kind: "node", id: found.node } as const;
+      this.set.selection(item);
+      this.disclose(item);
+    } catch (error) {
+      this.complain(error);
+    }
+  }
+
   setBreakpoints(breakpoints: readonly Breakpoint[]): Promise<boolean> {
     return this.control({ type: "set_breakpoints", breakpoints });
   }
@@ -401,4 +436,8 @@ function sameStop(session: SessionInfo | undefined, stop: Stop): boolean {
     before.when === stop.when &&
     before.text === stop.text
   );
+}
+
+function sentence(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 }

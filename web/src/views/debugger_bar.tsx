@@ -62,6 +62,23 @@ const STEPS: readonly StepButton[] = [
   },
 ];
 
+const BACK: readonly StepButton[] = [
+  {
+    testid: "reverse-continue",
+    icon: "rewind",
+    title: "Back to the last breakpoint",
+    keys: "R",
+    command: { type: "continue" },
+  },
+  {
+    testid: "step-back",
+    icon: "back",
+    title: "Back to the node before",
+    keys: "B",
+    command: { type: "step_node" },
+  },
+];
+
 export function DebuggerBar(props: { readonly store: Store }): JSX.Element {
   const linked = (): boolean => props.store.link().kind === "open";
   const live = (): boolean => linked() && props.store.model()?.info.state === "live";
@@ -75,6 +92,10 @@ export function DebuggerBar(props: { readonly store: Store }): JSX.Element {
     if (!live()) return "the program has ended";
     return running() ? "the program is running" : "not now";
   };
+  const past = (): boolean => props.store.cursor().kind === "past";
+  const recorded = (): boolean => linked() && (props.store.model()?.seq ?? 0) > 0;
+  const walks = (): boolean => stopped() || (recorded() && (past() || !live()));
+  const rewinds = (): boolean => recorded() && !(running() && !past());
   const send = (command: Command): void => void props.store.control(command);
   return (
     <div class="debugger" role="toolbar" aria-label="Debugger">
@@ -82,9 +103,13 @@ export function DebuggerBar(props: { readonly store: Store }): JSX.Element {
         type="button"
         class="go"
         data-testid="continue"
-        disabled={!stopped()}
-        title={stopped() ? "Continue (F5)" : `Continue (F5): ${why()}`}
-        onClick={() => send({ type: "continue" })}
+        disabled={!walks()}
+        title={
+          walks()
+            ? `Continue${past() ? " through the recording" : ""} (F5)`
+            : `Continue (F5): ${why()}`
+        }
+        onClick={() => void props.store.walk({ type: "continue" })}
       >
         <Icon name="continue" />
         Continue
@@ -96,14 +121,25 @@ export function DebuggerBar(props: { readonly store: Store }): JSX.Element {
         disabled={!running()}
         onClick={() => send({ type: "pause" })}
       />
+      <For each={BACK}>
+        {(step) => (
+          <IconButton
+            icon={step.icon}
+            testid={step.testid}
+            disabled={!rewinds()}
+            label={`${step.title} (${step.keys})${rewinds() ? "" : `: ${why()}`}`}
+            onClick={() => void props.store.travel(step.command, true)}
+          />
+        )}
+      </For>
       <For each={STEPS}>
         {(step) => (
           <IconButton
             icon={step.icon}
             testid={step.testid}
-            disabled={!stopped()}
-            label={`${step.title} (${step.keys})${stopped() ? "" : `: ${why()}`}`}
-            onClick={() => send(step.command)}
+            disabled={!walks()}
+            label={`${step.title} (${step.keys})${walks() ? "" : `: ${why()}`}`}
+            onClick={() => void props.store.walk(step.command)}
           />
         )}
       </For>

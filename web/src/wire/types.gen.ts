@@ -236,6 +236,24 @@ export interface GetSource {
   readonly file: string;
 }
 
+/**
+ * Where a command leads to in the recording, from the moment that is looked at.
+ *
+ * Attributes:
+ *     seq: That moment.
+ *     command: A stepping command, or `continue` to the next breakpoint in the direction.
+ *     back: Towards the beginning.
+ *     breakpoint: To be looked for in the place of those of the session.
+ */
+export interface Move {
+  readonly type: "move";
+  readonly run: string;
+  readonly seq: number;
+  readonly command: Command;
+  readonly back?: boolean;
+  readonly breakpoint?: Breakpoint | null;
+}
+
 /** The answer to the request with the same id. */
 export interface Response {
   readonly type: "response";
@@ -417,6 +435,20 @@ export interface Source {
   readonly file: string;
   readonly text: string;
   readonly found: boolean;
+}
+
+/**
+ * Where `Move` leads to.
+ *
+ * Attributes:
+ *     seq: The execution, or None if there is none; `text` says which, or why not.
+ */
+export interface Moved {
+  readonly type: "moved";
+  readonly seq: number | null;
+  readonly text: string;
+  readonly node: number;
+  readonly step: number;
 }
 
 /** The request could not be carried out; `message` is for a person. */
@@ -963,7 +995,8 @@ export type RequestBody =
   | GetValue
   | GetHistory
   | GetTimeline
-  | GetSource;
+  | GetSource
+  | Move;
 
 export type ResponseBody =
   | Initialized
@@ -973,6 +1006,7 @@ export type ResponseBody =
   | History
   | Timeline
   | Source
+  | Moved
   | Failed;
 
 export type Push = RunsChanged | Snapshot | Records | SessionChanged | RunChanged;

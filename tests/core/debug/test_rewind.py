@@ -1,0 +1,130 @@
+"""Stepping and continuing through a recording, back and forth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.debug.moments import History
+from nodescope.debug.rewind import moved
+from nodescope.debug.spelling import parse_breakpoint
+from nodescope.errors import UsageError
+from nodescope.protocol import (
+    BreakpointStatus,
+    Command,
+    Continue,
+    Detach,
+    NextStep,
+    RunTo,
+    StepIn,
+    StepNode,
+    StepOut,
+    StepOver,
+    StepTwin,
+)
+from nodescope.record.recording import Recording
+
+
+@pytest.fixture(scope="module", params=["values", "summary"])
+def history(request: pytest.FixtureRequest, tmp_path_factory) -> Iterator[History]:
+    path: Path = tmp_path_factory.mktemp("rewind") / "r.nscope"
+    with ns.record(path, level=request.param):
+        w = ns.parameter(np.array([1.0, -2.0]), name="w")
+        for k in ns.steps(range(3)):
+            with ns.name_scope("net"):
+                h = np.tanh(w * float(k))
+                with ns.name_scope("inner"):
+                    h = np.exp(h)
+            loss = np.sum(h)
+            loss.backward()
+            w.grad = None
+    with Recording.open(path) as recording:
+        found = History(recording)
+        found.refresh()
+        yield found
+
+
+def place(history: History, name: str, step: int) -> int:
+    number = history.names[name]
+    for each in history.forwards(0):
+        if each.node.id == number and each.step == step:
+            return each.seq
+    raise AssertionError((name, step))
+
+
+@pytest.mark.parametrize(
+    ("start", "command", "back", "end"),
+    [
+        (("net/inner/exp", 2), StepNode(), True, ("net/tanh", 2)),
+        (("net/inner/exp", 2), StepNode(), False, ("sum", 2)),
+        (("sum", 2), StepOver(), True, ("sum", 1)),
+        (("net/tanh", 2), StepIn(), False, ("net/inner/exp", 2)),
+        (("net/inner/exp", 3), StepOut(), True, ("net/tanh", 3)),
+        (("net/inner/exp", 3), StepOut(), False, ("sum", 3)),
+        (("net/tanh", 3), RunTo("sum"), True, ("sum", 2)),
+        (("net/tanh", 1), StepTwin(), False, ("backward/net/multiply", 1)),
+        (("net/tanh", 2), NextStep(), False, ("net/multiply", 3)),
+    ],
+)
+def test_where_a_step_leads(history, start, command: Command, back: bool, end) -> None:
+    found, text = moved(history, place(history, *start), command, back=back)
+    assert found is not None, text
+    names = (found.node.name, found.step)
+    if isinstance(command, StepTwin):
+        assert found.node.forward == history.names["net/tanh"]
+        assert found.step == 1
+        return
+    assert names == end
+    assert text == f"{'Back at' if back else 'At'} {end[0]}, step {end[1]}"
+
+
+def test_the_step_before_begins_at_its_last_node(history) -> None:
+    found, _ = moved(history, place(history, "net/tanh", 3), NextStep(), back=True)
+    assert found is not None
+    assert found.step == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "back", "end"),
+    [
+        ("net/tanh", True, ("net/tanh", 2)),
+        ("op:sum", True, ("sum", 1)),
+        ("op:sum [step 3]", True, None),
+        ("op:sum [step 3]", False, ("sum", 3)),
+        ("scope:net/inner", False, ("net/inner/exp", 2)),
+        ("op:exp [off]", False, None),
+        ("op:exp log {value}", False, None),
+        ("nothing", True, None),
+    ],
+)
+def test_to_a_breakpoint(history, spec: str, back: bool, end) -> None:
+    statuses = [BreakpointStatus(parse_breakpoint(spec))]
+    start = place(history, "net/inner/exp" if back else "net/tanh", 2)
+    found, text = moved(history, start, Continue(), back=back, breakpoints=statuses)
+    assert (found and (found.node.name, found.step)) == end, text
+
+
+def test_a_condition_is_asked_of_what_was_recorded(history) -> None:
+    statuses = [BreakpointStatus(parse_breakpoint("op:tanh if min(value) < -0.9"))]
+    end = history.recording.last_seq()
+    found, text = moved(history, end, Continue(), back=True, breakpoints=statuses)
+    if history.level == "values":
+        assert found is not None
+        assert (found.node.name, found.step) == ("net/tanh", 3)
+    else:
+        assert found is None
+        assert "could not be asked 3 times" in text
+        assert "level summary keeps no elements" in text
+
+
+def test_what_makes_no_sense_is_said(history) -> None:
+    with pytest.raises(UsageError, match="does not move through a recording"):
+        moved(history, 10_000, Detach(), back=True)
+    assert moved(history, 0, StepNode(), back=True) == (None, "nothing is recorded before this")
+    assert moved(history, 99, Continue(), back=True) == (None, "no breakpoint is set")
+    first = next(iter(history.forwards(0)))
+    assert moved(history, first.seq, StepNode(), back=True)[0] is None
