@@ -11,6 +11,7 @@ import pytest
 
 import nodescope as ns
 from nodescope.cli import main
+from nodescope.debug.spelling import describe, parse_breakpoint
 from nodescope.engine.codegen.c_backend.prelude import ULPS
 from nodescope.passes import all_passes
 
@@ -149,3 +150,18 @@ def test_every_table_of_a_recording_is_documented() -> None:
     assert len(tables) > 5
     missing = [each for each in tables if f"`{each}`" not in text]
     assert not missing
+
+
+def test_the_breakpoints_of_the_guide_are_understood() -> None:
+    text = (ROOT / "docs" / "debugging.md").read_text()
+    (block,) = re.findall(r"```breakpoints\n(.*?)```", text, re.S)
+    for line in block.strip().splitlines():
+        breakpoint = parse_breakpoint(line)
+        assert parse_breakpoint(describe(breakpoint)) == breakpoint
+
+
+def test_the_keys_of_the_guide_are_the_page_s() -> None:
+    text = (ROOT / "docs" / "debugging.md").read_text()
+    commands = (ROOT / "web" / "src" / "app" / "commands.ts").read_text()
+    for key in re.findall(r"^\| <kbd>(.*?)</kbd>", text, re.M):
+        assert f'"{key}"' in commands, key
