@@ -87,11 +87,12 @@ class _Entry:
             return False
         if not part.roles.isdisjoint(rule.applies):
             return True
-        return exact and not self.gradients
+        return chosen.exact and (not self.gradients or "gradients" in part.roles)
 
     def may_cover(self, node: Node, roles: frozenset[Target]) -> bool:
         """Whether it would be asked of a value if it turned out to have one of these roles."""
-        if roles.isdisjoint(self.rule.applies):
+        named = self.chosen.exact and self.gradients and "gradients" in roles
+        if roles.isdisjoint(self.rule.applies) and not named:
             return False
         return not self.rule.ops or node.op in self.rule.ops
 
@@ -173,6 +174,11 @@ class Judging:
             each.asked.values = len(each.values)
         return tuple(each.asked for each in self._entries)
 
+    @property
+    def waits(self) -> bool:
+        """Whether something of this step may yet turn out to be asked."""
+        return bool(self._waiting)
+
     def replace(self, watches: Iterable[Watch]) -> None:
         """Make these the whole set. A watch that is as it was keeps its state.
 
@@ -195,11 +201,24 @@ class Judging:
         self._entries = list(entries.values())
         self._plan_all()
 
+    def wants(self, node: Node) -> bool:
+        """Whether a watch names this node, or what it is; for kernels, which may cover it."""
+        part = _Part(node, 0) if node.outputs else None
+        roles = (_roles(part, loss=False) if part is not None else frozenset()) - {"values"}
+        for each in self._entries:
+            if each.active and (not each.rule.ops or node.op in each.rule.ops or each.chosen.exact):
+                if each.asked.watch.select and each.chosen.covers(node):
+                    return True
+                if any(about.covers(node) for about in each.about):
+                    return True
+                if not each.asked.watch.select and not roles.isdisjoint(each.rule.applies):
+                    return True
+        return False
+
     # ------------------------------------------------------------ the graph
 
-    def define(self, nodes: Iterable[Node]) -> list[Hit]:
+    def define(self, nodes: Iterable[Node]) -> None:
         """Take in new nodes, or new definitions of known ones."""
-        hits: list[Hit] = []
         for node in nodes:
             for port, value in enumerate(node.outputs):
                 part = self._parts.get(value)
@@ -207,13 +226,6 @@ class Judging:
                     part = self._parts[value] = _Part(node, port)
                 part.node = node
                 self._plan(part)
-            # A backward pass begins with ones of the shape of the loss.
-            if node.phase == "backward" and node.op == "ones_like" and len(node.inputs) == 1:
-                loss = self._parts.get(node.inputs[0])
-                if loss is not None and loss.node.id == node.forward:
-                    self._losses.add(loss.value)
-                    hits += self._learned(loss)
-        return hits
 
     def paired(self, value: int, gradient: int) -> list[Hit]:
         """``gradient`` is the gradient of ``value`` from now on."""
@@ -226,8 +238,17 @@ class Judging:
             self._owned[before].pop(value, None)
             if before in self._parts:
                 self._plan(self._parts[before])
-        part = self._parts.get(gradient)
-        return [] if part is None else self._learned(part)
+        part, of = self._parts.get(gradient), self._parts.get(value)
+        if part is None:
+            return []
+        hits = self._learned(part)
+        # A backward pass begins with a gradient that nothing was computed for.
+        seed = part.node.phase == "backward" and part.node.op in _SEEDS
+        # Later ones have the same gradient because it was handed on, as by an addition.
+        if seed and of is not None and self._losses.isdisjoint(self._owned[gradient]):
+            self._losses.add(value)
+            hits += self._learned(of)
+        return hits
 
     def _learned(self, part: _Part) -> list[Hit]:
         """Something new is known of a value: those that now want it are asked of what waits."""
@@ -404,6 +425,10 @@ _LATER: Final[dict[str, frozenset[Target]]] = {
     "recompute": frozenset({"gradients", "weight_gradients"}),
     "forward": frozenset({"losses"}),
 }
+
+
+# What makes the gradient of a loss: ones of its shape, or what the user gave.
+_SEEDS: Final = frozenset({"ones_like", "tensor"})
 
 
 def _roles(part: _Part, *, loss: bool) -> frozenset[Target]:

@@ -24,7 +24,6 @@ _TANH: Final = math.tanh(8.8)
 _SIGMOID: Final = (1 / (1 + math.exp(16.2)), 1 / (1 + math.exp(-16.2)))
 # What may well be so for a step or two.
 _PATIENCE: Final = {"weight_not_changed": 3}
-_CLASSIFIERS: Final = frozenset({"cross_entropy", "nll_loss"})
 _HALVES: Final = ("float16", "bfloat16", "float8")
 
 
@@ -53,7 +52,7 @@ def recommend(
     known = list(nodes)
     ops = Counter(node.op for node in known if node.phase == "forward")
     backward = any(node.phase == "backward" for node in known)
-    optimizer = any(node.phase == "optimizer" for node in known)
+    updates = backward and any(node.family == "update" for node in known)
     weights = sum(node.op == "parameter" and node.phase != "optimizer" for node in known)
     found: list[tuple[str, dict[str, Setting], str, str]] = [
         ("operator_overflow", {}, "",
@@ -68,22 +67,18 @@ def recommend(
             ("gradient_exploding", {}, "", "it computes gradients; they may overflow"),
             ("gradient_vanishing", {"abs_mean_lt": 1e-9}, "",
              "it computes gradients; below 1e-9 nothing is learned"),
-            ("gradient_norm_trend", {}, "",
+            ("gradient_norm_trend", {"factor_lt": 0.0}, "",
              "it computes gradients; a norm ten times as large as before is a jump"),
         ]  # fmt: skip
-    if weights and optimizer:
+    if weights and updates:
         found += [
             ("weight_change_too_large", {"abs_mean_update_ratio_gt": 1.0, "min_axes": 2}, "",
-             "an optimizer changes its weights; more than doubling them in a step is too much"),
-            ("weight_not_changed", {}, "",
-             "an optimizer changes its weights; one that stays as it is for three steps is frozen"),
+             "its weights are trained; more than doubling them in a step is too much"),
+            ("weight_not_changed", {"rtol": 0.0, "atol": 0.0}, "",
+             "its weights are trained; one that stays as it is for three steps is frozen"),
         ]  # fmt: skip
     found += _about_losses(known, backward)
     found += _about_activations(ops)
-    if ops.keys() & _CLASSIFIERS:
-        found.append(
-            ("class_imbalance", {}, "", "it classifies; rare classes are learned badly")
-        )  # fmt: skip
     narrow = sorted({each for each in dtypes if each.startswith(_HALVES)})
     if narrow:
         found.append(
@@ -119,7 +114,12 @@ def _about_losses(
         return []
     which = f"{losses[0]} is its loss" if losses else "its backward pass begins at a loss"
     found: list[tuple[str, dict[str, Setting], str, str]] = [
-        ("loss_not_falling", {}, "", f"{which}; no new minimum in 20 steps is no progress")
+        (
+            "loss_not_falling",
+            {"num_steps": 100},
+            "",
+            f"{which}; 100 steps without a new minimum are no progress",
+        )
     ]
     if any("val" in name for name in losses) and len(losses) > 1:
         found.append(("overfit", {}, "", "it has training and validation losses"))

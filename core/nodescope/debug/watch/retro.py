@@ -1,7 +1,7 @@
 """Watches asked of a recording: what they would have said while it ran.
 
 Invariant: the recording is only read; what is held does not grow with its length, only with the
-size of its graph and the hits of one step. What was not recorded is counted by reason.
+size of its graph and, up to a limit, the hits of one step. What was not recorded is counted.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from nodescope.record.rows import FAILED, Dropped, Execution, GradientRow, NodeR
 from nodescope.record.summary import TensorSummary
 
 _PAGE = 2000
+_MAX_HELD = 10_000
 
 
 class Asking:
@@ -73,10 +74,10 @@ class Asking:
     def _run(self) -> Iterator[Hit]:
         judging = self._judging
         held: list[Hit] = []
-        # Gradients are judged when it is known what they are; their hits wait for their place.
+        # Gradients are judged when it is known what they are: till then later hits wait for theirs.
         for hits, over in self._told():
             held += (each for each in hits if each.seq > self._after)
-            if over and held:
+            if held and (over or not judging.waits or len(held) > _MAX_HELD):
                 yield from sorted(held, key=_by_seq)
                 held = []
         judging.step_finished()
@@ -99,7 +100,8 @@ class Asking:
                 return
             if isinstance(row, NodeRow):
                 defined[row.node.id] = row.node
-                hits = judging.define((row.node,))
+                judging.define((row.node,))
+                continue
             elif isinstance(row, GradientRow):
                 hits = judging.paired(row.value, row.gradient)
             elif isinstance(row, Execution):

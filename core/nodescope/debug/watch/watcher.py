@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from nodescope.debug.watch.judging import HOLD_BYTES, Asked, Judging
 from nodescope.debug.watch.sight import Live, Seen, Source
 from nodescope.debug.watch.watch import Hit, Watch
 from nodescope.events import Event, GradientComputed, GraphExtended, NodeFinished, StepFinished
+from nodescope.ir.graph import Node
 
 
 class Watcher:
@@ -46,7 +48,7 @@ class Watcher:
         self._on_hit = on_hit
         self._on_fault = on_fault
         self._seq_source = seq_source or itertools.count(1).__next__
-        self._faults: list[str] = []
+        self._faults: deque[str] = deque()
         self._lock = threading.Lock()
         self._judging = Judging(watches, on_fault=self._faults.append, hold_bytes=hold_bytes)
         self._covered = self._judging.covered
@@ -61,6 +63,13 @@ class Watcher:
         """How it went with each watch so far."""
         with self._lock:
             return self._judging.asked
+
+    def wants(self, node: Node) -> bool:
+        """Whether a watch names this node, or what it is; for `Bus.opened`.
+
+        A compiled kernel that covers such a node is then run node by node besides.
+        """
+        return self._judging.wants(node)
 
     def replace(self, watches: Iterable[Watch]) -> None:
         """Make these the whole set, from any thread. A watch that is as it was keeps its state.
@@ -80,7 +89,8 @@ class Watcher:
             hits = self._finished(event)  # type: ignore[arg-type]
         elif isinstance(event, GraphExtended):
             with self._lock:
-                hits = self._judging.define(event.nodes)
+                self._judging.define(event.nodes)
+            return
         elif isinstance(event, GradientComputed):
             with self._lock:
                 hits = self._judging.paired(event.value, event.gradient)
@@ -91,7 +101,11 @@ class Watcher:
         else:
             return
         while self._faults:
-            self._on_fault(self._faults.pop(0))
+            try:
+                fault = self._faults.popleft()
+            except IndexError:
+                break  # Another thread has said it.
+            self._on_fault(fault)
         for hit in hits:
             self._on_hit(hit)
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +14,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope.debug.watch import all_rules
+from nodescope.api import Run
 from nodescope.debug.watch.retro import Asking
 from nodescope.debug.watch.watch import Hit, Watch, parse_watch, parse_watches
 from nodescope.debug.watch.watcher import Watcher
@@ -171,6 +175,26 @@ def test_a_part_of_a_recording(tmp_path: Path) -> None:
     assert line == "dead_relu: nothing in the recording is what it is asked of"
 
 
+def test_the_first_hit_is_found_without_reading_on(tmp_path: Path) -> None:
+    def without_steps() -> None:
+        with np.errstate(all="ignore"):
+            for x in (1.0, -1.0, 2.0, 3.0):
+                np.log(ns.tensor([x])).sum()
+
+    nan = parse_watch("nan")
+    watched = Watched(without_steps, tmp_path / "run.nscope", nan)
+    with Recording.open(watched.path) as recording:
+        asking = Asking(recording, [nan])
+        first = asking.first()
+        assert first == watched.live[0]
+        assert first.node_name == "log_1"
+        (before,) = [each.looked for each in asking.coverage().asked]
+        assert list(asking) == watched.live[1:]
+        (after,) = [each.looked for each in asking.coverage().asked]
+    assert before == 5
+    assert after == 12
+
+
 # ---------------------------------------------------------------- the watcher itself
 
 
@@ -308,5 +332,75 @@ def test_rules_do_not_stop_tracing(tmp_path: Path) -> None:
     alone = Watched(programs.healthy, tmp_path / "alone.nscope")
     with Recording.open(watched.path) as a, Recording.open(alone.path) as b:
         assert [row.node.name for row in a.nodes()] == [row.node.name for row in b.nodes()]
-    assert len(all_rules()) > 50
-    assert ns.get_mode() == "compiled" or ns.get_mode() == "eager"
+
+
+def test_kernels_that_cover_what_is_watched_are_opened(tmp_path: Path) -> None:
+    watches = parse_watches("nan on op:log; dead_activations; max_gt(threshold=1)")
+    watcher = Watcher(watches, on_hit=lambda hit: None)
+    assert watcher.wants(Node(1, "log", "log", "elementwise", outputs=(1,)))
+    assert watcher.wants(Node(2, "a/tanh", "tanh", "activation", outputs=(2,)))
+    assert not watcher.wants(Node(3, "exp", "exp", "elementwise", outputs=(3,)))
+    assert not watcher.wants(Node(4, "gone", "exp", "elementwise"))
+
+    @ns.compile(backend="c")
+    def fused(x: Any) -> Any:
+        return np.mean(np.exp(np.log(x * 2) + 1))
+
+    hits: list[Hit] = []
+    run = Run(tmp_path / "run.nscope", level="values")
+    watcher = Watcher(watches[:1], on_hit=hits.append, seq_source=run.recorder.thread_seq)
+    run.bus.add(watcher)
+    run.bus.opened = (*run.bus.opened, watcher.wants)
+    run.start()
+    with np.errstate(all="ignore"):
+        for _ in ns.steps(range(2)):
+            fused(ns.tensor(np.linspace(-1, 1, 1000)))
+    run.finish()
+    assert [(hit.node_name, hit.step) for hit in hits] == [("log", 1), ("log", 2)]
+    assert "500 NaN of 1000 elements, the first at (0)" in hits[0].text
+
+
+def test_threads_take_turns() -> None:
+    hits: list[Hit] = []
+    watcher = Watcher(parse_watches("nan; unchanged_tensor(num_steps=2)"), on_hit=hits.append)
+    nodes = [Node(n, f"a{n}", "add", "elementwise", outputs=(n,)) for n in range(1, 5)]
+    watcher.emit(GraphExtended(tuple(nodes), ()))
+    bad = np.array([np.nan, 1.0])
+
+    def run(node: Node) -> None:
+        for step in range(1, 51):
+            watcher.emit(NodeFinished(node, (), (bad,), step, node.id, 0, 0))
+
+    threads = [threading.Thread(target=run, args=(node,)) for node in nodes]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(hits) == 200
+    assert {each.looked for each in watcher.asked} == {200}
+    assert len({hit.seq for hit in hits}) == 200
+
+
+RULE = """
+from nodescope.debug.watch.rule import Finding, Rule, plain
+
+odd = Rule("odd_size", "a value has an odd number of elements",
+           plain(lambda sight, settings: Finding("odd") if sight.size % 2 else None))
+"""
+
+
+def test_rules_of_other_packages_are_found(tmp_path: Path) -> None:
+    (tmp_path / "odd_rules.py").write_text(RULE)
+    about = tmp_path / "odd_rules-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: odd_rules\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[nodescope.watch]\nodd = odd_rules:odd\n")
+    asked = "from nodescope.debug.watch import get; print(get('odd_size').about)"
+    done = subprocess.run(
+        [sys.executable, "-c", asked],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "a value has an odd number of elements\n"

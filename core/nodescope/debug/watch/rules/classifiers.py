@@ -44,8 +44,9 @@ def _imbalance(settings: Settings) -> Look:
         total = int(seen.sum())
         if total < samples:
             return None
-        rare, often = int(seen.argmin()), int(seen.argmax())
-        apart = float(seen[often] / seen[rare]) if seen[rare] else float("inf")
+        # Of the classes that were seen at all.
+        rare, often = int(np.where(seen, seen, total + 1).argmin()), int(seen.argmax())
+        apart = float(seen[often] / seen[rare])
         if apart > most_apart:
             return Finding(
                 f"of {total} labels class {often} has {seen[often]} and class {rare} "
@@ -125,7 +126,8 @@ register(
             Example([(0.5, _RIGHT, [0, 1]), (0.5, _RIGHT, [1, 0])], (2,),
                     {"samples": 4, "threshold_misprediction": 0.4}, {"x": "cross_entropy"}),
             Example([(0.5, _RIGHT, [1, 0])], (), {}, {"x": "nll_loss"}),
-            Example([(0.5, _RIGHT, [[1, 0], [1, 0]])], (1,), {"argmax": True, "samples": 2},
+            Example([(0.5, _RIGHT, [[1, 0], [1, 0]])], (1,),
+                    {"argmax": True, "samples": 2, "threshold_misprediction": 0.4},
                     {"x": "cross_entropy"}),
         ),
     ),

@@ -46,9 +46,9 @@ def _begin(settings: Settings) -> Look:
 register(
     Rule(
         "gradient_norm_trend",
-        "the norm of a gradient is a multiple, or a fraction, of what it was in the steps before",
+        "the norm of a weight's gradient is a multiple, or a fraction, of what it was before",
         per_value(_begin),
-        ("gradients",),
+        ("weight_gradients",),
         needs=frozenset({"summary", "history"}),
         parameters=(
             count("num_steps", 5, "compare with so many steps", unit="steps", low=1),

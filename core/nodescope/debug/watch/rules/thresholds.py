@@ -16,11 +16,17 @@ _SMALL: tuple[str, ...] = ("abs_mean_lt", "max_lt", "min_lt", "mean_lt")
 _TABLE: tuple[tuple[str, Target, tuple[str, ...], str, tuple[str, ...]], ...] = (
     ("tensor_too_large", "values", _LARGE, "a value is too large", ("TL",)),
     ("weight_too_large", "weights", _LARGE, "a weight is too large", ("WL",)),
-    ("gradient_too_large", "gradients", _LARGE, "a gradient is too large", ("GL",)),
+    (
+        "gradient_too_large", "weight_gradients", _LARGE, "the gradient of a weight is too large",
+        ("GL",),
+    ),
     ("tensor_too_small", "values", _SMALL, "a value is too small", ("TS",)),
     ("weight_too_small", "weights", _SMALL, "a weight is too small", ("WS",)),
-    ("gradient_vanishing", "gradients", _SMALL, "a gradient vanishes", ("GV", "grad_vanish")),
-)
+    (
+        "gradient_vanishing", "weight_gradients", _SMALL, "the gradient of a weight vanishes",
+        ("GV", "grad_vanish"),
+    ),
+)  # fmt: skip
 
 _NAN, _TINY = float("nan"), 2.0**-30
 _EXAMPLES = {

@@ -26,7 +26,7 @@ _TOLERANCE = (
     flag("equal_nan", False, "whether NaN equals NaN"),
 )
 _EPSILON = number("epsilon", 1e-9, "added to what is divided by", low=0)
-_RATIO = "mean |w − before| / (mean |before| + ε)"
+_RATIO = "mean magnitude of the change / (mean magnitude before + ε)"
 
 
 def _within(settings: Settings) -> str:

@@ -32,7 +32,7 @@ register(
     ),
     Rule(
         "all_zero",
-        "so large a share of a value is zero",
+        "too large a share of a value is zero",
         plain(_all_zero),
         parameters=(percent("threshold", 100, "hit if so large a share is zero"),),
         origin="SageMaker",

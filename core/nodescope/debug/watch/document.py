@@ -1,0 +1,65 @@
+"""The table of all rules in `docs/watches.md`, from the registry.
+
+``python -m nodescope.debug.watch.document docs/watches.md`` writes it anew; a test compares.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+from nodescope.debug.watch import all_rules
+from nodescope.debug.watch.rule import Parameter, Rule
+
+BEGIN: Final = "<!-- rules: begin -->"
+END: Final = "<!-- rules: end -->"
+ORIGINS: Final = ("MindInsight", "SageMaker", "TensorBoard", "nodescope")
+
+
+def rule_table() -> str:
+    """Markdown: one table for each origin, with every rule."""
+    parts: list[str] = []
+    for origin in ORIGINS:
+        rules = [rule for rule in all_rules() if rule.origin == origin]
+        parts += [f"### {origin}", "", "| Rule | Hit if | Asked of | Settings |", "|-|-|-|-|"]
+        parts += [_row(rule) for rule in rules]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def documented(text: str) -> str:
+    """The document with its table as the registry has it now."""
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n\n{rule_table()}\n{END}{tail}"
+
+
+def _row(rule: Rule) -> str:
+    names = f"`{rule.name}`" + "".join(f" {each}" for each in rule.aliases)
+    asked = ", ".join(each.replace("_", " ") for each in rule.applies) or "as it is set"
+    if rule.ops:
+        asked += f" of {', '.join(sorted(rule.ops))}"
+    settings = "; ".join(map(_setting, rule.parameters)) or "–"
+    if rule.any_of and not any(rule.parameter(each).default for each in rule.any_of):
+        settings += " (one at least)"
+    return f"| {names} | {rule.about} | {asked} | {settings} |"
+
+
+def _setting(parameter: Parameter) -> str:
+    default = parameter.default
+    if default is None:
+        return f"`{parameter.name}`{' (needed)' if parameter.required else ''}"
+    unit = f" {parameter.unit}" if parameter.unit else ""
+    if isinstance(default, bool):
+        default = str(default).lower()
+    elif isinstance(default, str):
+        default = f"`{default}`"
+    else:
+        default = f"{default:g}"
+    return f"`{parameter.name}` {default}{unit}"
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(documented(path.read_text()))

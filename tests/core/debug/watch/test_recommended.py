@@ -1,0 +1,120 @@
+"""The recommended set, and the document: what they say is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodescope.debug.watch import get
+from nodescope.debug.watch.document import documented
+from nodescope.debug.watch.recommend import recommend, recommend_for
+from nodescope.debug.watch.watch import checked, parse_watch
+from nodescope.ir.graph import Node
+from nodescope.record.recording import Recording
+from tests.core.debug.watch import programs
+from tests.core.debug.watch.programs import Train, Watched
+
+DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "watches.md"
+
+
+def recommended(train: Train, path: Path) -> dict[str, str]:
+    watched = Watched(train, path)
+    with Recording.open(watched.path) as recording:
+        found = recommend_for(recording)
+    assert len({each.watch.id for each in found}) == len(found)
+    for each in found:
+        assert checked(each.watch)[0] == each.watch
+        assert each.reason
+    return {f"{each.watch.rule} {each.watch.select}".strip(): each.reason for each in found}
+
+
+def test_a_classifier_with_tanh(tmp_path: Path) -> None:
+    found = recommended(programs.healthy, tmp_path / "run.nscope")
+    assert list(found) == [
+        "operator_overflow", "weight_overflow", "weight_initialization", "gradient_exploding",
+        "gradient_vanishing", "gradient_norm_trend", "weight_change_too_large",
+        "weight_not_changed", "loss_not_falling", "activation_range op:tanh",
+    ]  # fmt: skip
+    assert found["weight_overflow"].startswith("it has 4 parameters")
+    assert found["loss_not_falling"].startswith("loss/cross_entropy is its loss")
+    assert found["activation_range op:tanh"].startswith("it has 1 tanh node;")
+
+
+@pytest.mark.parametrize(
+    ("train", "rule"),
+    [
+        ("nan_loss", "operator_overflow"),
+        ("exploding_gradient", "gradient_exploding"),
+        ("dead_relu", "dead_relu"),
+        ("frozen_layer", "weight_not_changed"),
+    ],
+)
+def test_it_finds_what_is_wrong_and_nothing_else(train: str, rule: str, tmp_path: Path) -> None:
+    def hits(train: Any, name: str) -> set[str]:
+        watched = Watched(train, tmp_path / f"{name}.nscope")
+        with Recording.open(watched.path) as recording:
+            watches = [each.watch for each in recommend_for(recording)]
+        return {hit.rule for hit in watched.asked(*watches)[0]}
+
+    assert rule in hits(getattr(programs, train), train)
+    assert hits(programs.healthy, "healthy") == set()
+
+
+def test_a_program_without_training() -> None:
+    found = recommend([Node(1, "log", "log", "elementwise", outputs=(1,))], dtypes=["float16"])
+    assert [each.watch.rule for each in found] == ["operator_overflow", "subnormal_share"]
+    assert recommend([]) == []
+    (one, *_) = recommend([Node(1, "a", "log", "elementwise", outputs=(1,))], actions=("log",))
+    assert one.watch.actions == ("log",)
+
+
+def test_losses_of_validation_are_seen() -> None:
+    nodes = [
+        Node(number, name, "mse", "loss", outputs=(number,))
+        for number, name in enumerate(("train/mse", "val/mse"), 1)
+    ]
+    assert "overfit" in [each.watch.rule for each in recommend(nodes)]
+
+
+# ---------------------------------------------------------------- the document
+
+
+def test_the_table_of_rules_is_the_registry() -> None:
+    text = DOCUMENT.read_text()
+    assert documented(text) == text, "run python -m nodescope.debug.watch.document docs/watches.md"
+    assert len(re.findall(r"^\| `", text, re.M)) >= 50
+
+
+def test_the_watches_in_the_document_can_be_read() -> None:
+    (block,) = re.findall(r"```text\n(.*?)```", DOCUMENT.read_text(), re.S)
+    watches = [parse_watch(line) for line in block.splitlines()]
+    assert [each.rule for each in watches][:2] == ["nan", "gradient_vanishing"]
+    assert [each.enabled for each in watches].count(False) == 1
+
+
+def test_the_program_in_the_document_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.S)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(program, "watches.md", "exec"), {})
+    told = capsys.readouterr().out
+    assert "log makes 1 NaN of 2 elements, the first at (0) of finite inputs in [-0.5, 2]" in told
+    assert "dead_relu: nothing in the recording is what it is asked of" in told
+
+
+CATALOGUE = (
+    "OO TO WO GE TZ WI TL WL GL TS WS GV TR AR WNC WCL WCS DeadRelu ExplodingTensor "
+    "PoorWeightInitialization SaturatedActivation VanishingGradient WeightUpdateRatio AllZero "
+    "ClassImbalance Confusion LossNotDecreasing Overfit Overtraining SimilarAcrossRuns "
+    "StalledTrainingRule TensorVariance UnchangedTensor CheckInputImages NLPSequenceRatio "
+    "inf_or_nan inf nan max_gt max_lt min_gt min_lt mean_gt mean_lt range_gt range_lt std_gt std_lt"
+)
+
+
+@pytest.mark.parametrize("name", CATALOGUE.split())
+def test_the_whole_catalogue_is_there(name: str) -> None:
+    assert get(name).origin != "nodescope"
