@@ -169,8 +169,21 @@ def summary_of(row: tuple[Any, ...], *, blob: bool) -> TensorSummary:
 
 
 def encode(payload: object) -> bytes:
-    """MessagePack; what has no plain form is written as its text."""
-    return _ENCODER.encode(payload)
+    """MessagePack; what has no plain form, or takes more than 64 bits, is written as its text."""
+    try:
+        return _ENCODER.encode(payload)
+    except OverflowError:
+        return _ENCODER.encode(_within(msgspec.to_builtins(payload, enc_hook=_plain)))
+
+
+def _within(payload: Any) -> Any:
+    if isinstance(payload, dict):
+        return {key: _within(each) for key, each in payload.items()}
+    if isinstance(payload, list | tuple):
+        return [_within(each) for each in payload]
+    if isinstance(payload, int) and not -(1 << 63) <= payload < 1 << 64:
+        return str(payload)
+    return payload
 
 
 def _plain(payload: object) -> object:

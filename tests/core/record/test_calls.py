@@ -69,3 +69,12 @@ def test_a_file_of_an_earlier_release(tmp_path: Path) -> None:
     with Recording.open(tmp_path / "r.nscope") as recording:
         assert recording.calls() == {}
         assert recording.strides(1, 1) is None
+
+
+def test_a_number_of_more_than_64_bits_does_not_stop_the_recording(tmp_path: Path) -> None:
+    with ns.record(tmp_path / "r.nscope"):
+        ns.tensor(np.arange(3.0)) * 2**70
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        (node,) = [row.node for row in recording.nodes() if row.node.op == "multiply"]
+        assert node.attrs == {"x2": str(2**70)}
+        assert len(recording.executions()) == 2

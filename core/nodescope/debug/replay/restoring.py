@@ -21,6 +21,7 @@ from nodescope.ops.index import Port
 from nodescope.ops.op import Op
 
 _COMPLEX = re.compile(r"\(?[-+0-9.einfa]*[0-9fn]j\)?")
+_LONG = re.compile(r"-?\d{19,}")
 _SLICE = re.compile(r"slice\(([^,]*), ([^,]*), ([^,]*)\)")
 _DTYPE = re.compile(r"dtype\('([a-z0-9]+)'\)")
 _BODIES = ("body", "then", "otherwise", "condition")
@@ -58,6 +59,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
     if isinstance(value, str):
+        if _LONG.fullmatch(value):
+            return int(value)
         if _COMPLEX.fullmatch(value):
             return complex(value)
         if (found := _SLICE.fullmatch(value)) is not None:
