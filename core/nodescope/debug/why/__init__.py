@@ -4,8 +4,9 @@
 training step; `parse_target` reads ``loss/log[4, 17]@12``.
 """
 
+from nodescope.debug.why.answer import Cause, Operand, Why
 from nodescope.debug.why.births import Birth
-from nodescope.debug.why.chain import Cause, Operand, Why, why
+from nodescope.debug.why.chain import why
 from nodescope.debug.why.spread import Born, Healed, Passed, Spread, spread
 from nodescope.debug.why.target import Target, parse_target
 from nodescope.debug.why.words import render, render_spread

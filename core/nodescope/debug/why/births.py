@@ -71,7 +71,14 @@ def told(number: Any) -> str:
     return f"{value.real:.4g}"
 
 
-def birth(op: str, numbers: Numbers, out: Any, dtype: str, terms: Numbers | None = None) -> Birth:
+def birth(
+    op: str,
+    numbers: Numbers,
+    out: Any,
+    dtype: str,
+    terms: Numbers | None = None,
+    count: int | None = None,
+) -> Birth:
     """How an element of an op became what it is, where no operand is such.
 
     Args:
@@ -80,14 +87,15 @@ def birth(op: str, numbers: Numbers, out: Any, dtype: str, terms: Numbers | None
             it is made from.
         out: The element.
         dtype: Of the output.
-        terms: What was added up, if the op adds.
+        terms: What was added up, if the op adds; of very many, those that stand out.
+        count: How many elements, or terms, there are; as many as are given if None.
     """
     state = state_of(out)
     if state == "nan":
         return _nan(op, numbers, terms)
     if state == "inf":
-        return _inf(op, numbers, out, dtype, terms)
-    return _zero(op, numbers, terms)
+        return _inf(op, numbers, dtype, terms, count)
+    return _zero(op, numbers, terms, count)
 
 
 def _nan(op: str, numbers: Numbers, terms: Numbers | None) -> Birth:
@@ -104,7 +112,7 @@ def _nan(op: str, numbers: Numbers, terms: Numbers | None) -> Birth:
         return Birth(f"{op} outside of {_OUTSIDE[op][2]}", f"{op} of {told(first)}", 0, "outside")
     if op in _WAVES and states[0] == "inf":
         return Birth(f"{op} of inf", f"{op} of {told(first)}", 0, "infinite")
-    if op in ("power", "float_power") and real[0] < 0:
+    if op in ("power", "float_power") and len(numbers) > 1 and real[0] < 0:
         words = f"{told(first)} to the power of {told(numbers[1])}"
         return Birth("power of a negative", words, 0, "negative")
     if op in ("divide", "floor_divide", "remainder", "fmod") and len(numbers) == 2:
@@ -144,7 +152,7 @@ def _added(op: str, terms: Numbers) -> Birth:
     states = [state_of(each) for each in terms]
     if "nan" in states:
         at = states.index("nan")
-        return Birth("0*inf", f"term {at} of {len(terms)} in {op} is 0*inf", at, "infinite")
+        return Birth("0*inf", f"a term of {op} is 0*inf", at, "infinite")
     infinite = [i for i, state in enumerate(states) if state == "inf"]
     if len(infinite) > 1:
         return Birth("inf-inf", f"{op} adds inf and -inf", infinite[0], "infinite")
@@ -153,7 +161,9 @@ def _added(op: str, terms: Numbers) -> Birth:
     return Birth("nan from inf", f"{op} with an infinite term", infinite[0], "infinite")
 
 
-def _inf(op: str, numbers: Numbers, out: Any, dtype: str, terms: Numbers | None) -> Birth:
+def _inf(op: str, numbers: Numbers, dtype: str, terms: Numbers | None, count: int | None) -> Birth:
+    if not len(numbers):
+        return Birth("empty reduction", f"{op} of no elements")
     real = [_real(each) for each in numbers]
     states = [state_of(each) for each in numbers]
     if op in _LOGS and real and real[0] == _LOGS[op]:
@@ -161,27 +171,26 @@ def _inf(op: str, numbers: Numbers, out: Any, dtype: str, terms: Numbers | None)
     if op == "reciprocal" or (op in ("divide", "floor_divide") and states[-1] == "zero"):
         over = "1" if op == "reciprocal" else told(numbers[0])
         return Birth("division by zero", f"{over} / {told(numbers[-1])}", len(numbers) - 1, "zero")
-    if op in ("power", "float_power") and real[0] == 0:
+    if op in ("power", "float_power") and len(numbers) > 1 and real[0] == 0:
         words = f"0 to the power of {told(numbers[1])}"
         return Birth("division by zero", words, 0, "zero")
     if op == "arctanh":
         return Birth("arctanh of 1", f"arctanh of {told(numbers[0])}", 0, "outside")
-    if not len(numbers):
-        return Birth("empty reduction", f"{op} of no elements")
     largest = _largest(dtype)
     beyond = f", beyond the largest {dtype}, {largest}" if largest else ""
     sizes = [abs(each) if each == each else 0.0 for each in real]
     blame = int(np.argmax(sizes)) if sizes else -1
     if terms is not None and len(terms) > 2:
-        return Birth("overflow", f"{op} of {len(terms)} terms{beyond}", blame, "large")
+        many = len(terms) if count is None else count
+        return Birth("overflow", f"{op} of {many:,} terms{beyond}", blame, "large")
     if len(numbers) <= 2:
         words = f"{op} of {' and '.join(map(told, numbers))}{beyond}"
     else:
-        words = f"{op} over {len(numbers)} elements{beyond}"
+        words = f"{op} over {len(numbers) if count is None else count:,} elements{beyond}"
     return Birth("overflow", words, blame, "large")
 
 
-def _zero(op: str, numbers: Numbers, terms: Numbers | None) -> Birth:
+def _zero(op: str, numbers: Numbers, terms: Numbers | None, count: int | None) -> Birth:
     some = " and ".join(map(told, numbers[:2]))
     if not len(numbers):
         return Birth("filled in", f"{op} puts a zero here")
@@ -190,7 +199,9 @@ def _zero(op: str, numbers: Numbers, terms: Numbers | None) -> Birth:
     if op in _ROUNDING or op in ("sign", "heaviside"):
         return Birth("rounded to zero", f"{op} of {some}", 0, "small")
     if op in _SUMS and (terms is None or any(state_of(each) != "zero" for each in terms)):
-        many = f"{len(terms)} terms cancel" if terms is not None and len(terms) > 2 else some
+        many = some
+        if terms is not None and len(terms) > 2:
+            many = f"{len(terms) if count is None else count:,} terms cancel"
         return Birth("cancellation", f"{op}: {many}", -1)
     if op in ("exp", "exp2", "sigmoid", "softmax"):
         return Birth("underflow", f"{op} of {some}", 0, "large")

@@ -6,7 +6,7 @@ inputs, and the run itself stays as it was.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,9 @@ from nodescope.events import Array
 from nodescope.ir.graph import Graph, Node
 from nodescope.ops.calls import Call, Scalar, call_of
 from nodescope.record.rows import Execution
+
+MOST_AGAIN = 1 << 20
+"""Elements of operands and outputs up to which a node is run again, to see that they belong."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class Opened:
         args: Its operands by port, Python scalars included.
         outs: What it gave.
         port: Which of them the value is.
+        doubt: Whether the operands, run again, give something else. The recording does not say
+            which execution an operand is of; one of an earlier step may have been meant.
         points: By port, where the operand came from; None for scalars.
     """
 
@@ -38,6 +43,7 @@ class Opened:
     outs: tuple[Array, ...]
     port: int
     points: tuple[Point | None, ...]
+    doubt: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,11 @@ class Points:
         if not node.inputs:
             return Opened(node, None, tuple(arrays), outs, port, tuple(points))
         call = self.book.call(execution)
-        return _opened(node, call, arrays, points, outs, port)
+        opened = _opened(node, call, arrays, points, outs, port)
+        recorded = self._written(Source(point.value, execution))[1] == "recorded"
+        if not recorded or sum(each.size for each in (*arrays, *outs)) > MOST_AGAIN:
+            return opened
+        return replace(opened, doubt=not _alike(run_call(call, arrays)[port], outs[port]))
 
     def _inner(self, point: Point) -> Opened:
         frame = point.frame
@@ -165,6 +175,16 @@ class Points:
         if value in frame.makers:
             return Point(value, point.execution, frame)
         return frame.given.get(value)
+
+
+def _alike(one: Array, other: Array) -> bool:
+    """Whether two arrays are the same, but for how a kernel may round."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if one.dtype.kind not in "fc":
+        return one.tobytes() == other.tobytes()
+    with np.errstate(all="ignore"):
+        return bool(np.allclose(one, other, rtol=1e-3, atol=1e-6, equal_nan=True))
 
 
 def _opened(

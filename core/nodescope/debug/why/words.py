@@ -5,8 +5,8 @@ Invariant: a function of the answer alone; no line holds more than one node.
 
 from __future__ import annotations
 
+from nodescope.debug.why.answer import Cause, Operand, Why
 from nodescope.debug.why.births import state_of, told
-from nodescope.debug.why.chain import Cause, Operand, Why
 from nodescope.debug.why.spread import Spread
 
 _MOST_LINES = 24

@@ -168,7 +168,7 @@ def runs(program: Program, path: Path) -> None:
     recorded(path, run)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(programs())
 def test_random_programs(program: Program) -> None:
     with tempfile.TemporaryDirectory() as folder:

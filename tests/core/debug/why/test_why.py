@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import nodescope as ns
+from nodescope.debug.replay import Replay
 from nodescope.debug.why import Why, render, why
 from nodescope.debug.why.births import state_of
 from nodescope.debug.why.words import sentence
@@ -288,3 +289,51 @@ def test_a_damaged_file_is_an_error_of_ours(tmp_path: Path) -> None:
     database.close()
     with Recording.open(path) as recording, pytest.raises(OSError, match="damaged"):
         why(recording, "cost/sum")
+
+
+def test_millions_of_operands_are_weighed_by_those_that_stand_out(tmp_path: Path) -> None:
+    def program() -> None:
+        x = np.ones(200_000)
+        x[123_456] = -7.0
+        x[7:9] = np.nan
+        data = ns.tensor(x, name="x")
+        np.sum(np.nan_to_num(data))
+        np.sum(data)
+
+    with run(program, tmp_path) as recording:
+        found = why(recording, "sum")
+        assert found.root.operands[0].at == (123_456,)
+        assert found.root.others == 200_000 - 6
+        found = why(recording, "sum_1")
+        assert found.root.words == "sum passes on the nan of x at (7,) (one of 2 such operands)"
+
+
+def test_the_factor_that_is_infinite_is_to_blame(tmp_path: Path) -> None:
+    def program() -> None:
+        w = np.exp(ns.tensor(np.array([[1.0], [1000.0]]), name="w"))
+        ns.tensor(np.array([[3.0, 0.0]]), name="x") @ w
+
+    with run(program, tmp_path) as recording:
+        found = why(recording, "matmul")
+        chain = found.root.chain()
+        assert (chain[0].birth.kind, chain[1].name, chain[1].at) == ("0*inf", "exp", (1, 0))
+        assert found.culprit.words.startswith("exp of 1000, beyond the largest float64")
+
+
+def test_operands_that_do_not_give_the_result_are_told(tmp_path: Path) -> None:
+    """A tensor of the step before is used when its node has run again: two values, one id."""
+
+    def program() -> None:
+        before = None
+        for x in ns.steps([1.0, 3.0]):
+            now = np.exp(ns.tensor(np.array(x)))
+            if before is not None:
+                now - before
+            before = now
+
+    with run(program, tmp_path) as recording:
+        found = why(recording, "subtract")
+        assert "these operands do not give it" in found.root.words
+        assert "these operands" not in why(recording, "exp").root.words
+        (checked,) = Replay(recording).check().differences
+        assert checked.node == "subtract"

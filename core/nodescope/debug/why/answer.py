@@ -1,0 +1,129 @@
+"""Answers: a chain of causes as data.
+
+Invariant: frozen; whoever renders it looks nothing up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nodescope.debug.why.births import Birth, state_of
+from nodescope.ir.graph import Phase, SourceLocation
+
+Kind = Literal["leaf", "birth", "passed", "computed", "missing", "limit"]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An element that another one is made from.
+
+    Attributes:
+        name: The value's, or the text of a Python scalar.
+        port: Of the op.
+        at: Its index; None for a Python scalar.
+        number: What it is.
+        term: What it adds to the result, where that is a sum.
+        share: Of the result, from 0 to 1, where that is a sum.
+        selects: It only says what is taken.
+    """
+
+    name: str
+    port: int
+    at: tuple[int, ...] | None
+    number: Any
+    term: Any = None
+    share: float | None = None
+    selects: bool = False
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One element of one value, and how it came to be.
+
+    Attributes:
+        kind: ``birth`` (NaN, Inf or zero of operands that are none), ``passed`` (on from an
+            operand), ``computed`` (any other number), ``leaf`` (it entered here), ``missing`` (the
+            recording does not hold enough) or ``limit`` (followed no further).
+        name: Of the value.
+        op, phase: Of the node that made it.
+        value, seq, step: Which value, written by which execution, in which step.
+        at, number: Which element, and what it is; None where it could not be had.
+        how: ``recorded``, ``recomputed``, or ``in <kernel>``.
+        words: What happened here.
+        birth: Of a birth: how.
+        operands: What matters, first; ``others`` are not listed.
+        ranges: Of a birth: what is in the op's inputs.
+        source, line: The user's line, and its text.
+        causes: The operands that are followed.
+    """
+
+    kind: Kind
+    name: str
+    op: str
+    phase: Phase
+    value: int
+    seq: int
+    step: int
+    at: tuple[int, ...] = ()
+    number: Any = None
+    how: str = ""
+    words: str = ""
+    birth: Birth | None = None
+    operands: tuple[Operand, ...] = ()
+    others: int = 0
+    ranges: tuple[str, ...] = ()
+    source: SourceLocation | None = None
+    line: str = ""
+    causes: tuple[Cause, ...] = ()
+
+    def chain(self) -> list[Cause]:
+        """This one, its first cause, that one's first cause, and so on."""
+        found = [self]
+        while found[-1].causes:
+            found.append(found[-1].causes[0])
+        return found
+
+    def culprit(self) -> Cause:
+        """Where the chain ends that this is about: the birth, the leaf, or what is not known.
+
+        A NaN that was born of an Inf is the fault of what made the Inf.
+        """
+        best: Cause | None = None
+        chain = self.chain()
+        for each in chain:
+            if best is not None and state_of(each.number) not in ("nan", "inf"):
+                return best
+            if each.birth is not None:
+                best = each
+                if each.birth.trait != "infinite":
+                    return best
+        end = chain[-1]
+        return end if best is None or end.kind in ("leaf", "missing", "limit") else best
+
+
+@dataclass(frozen=True)
+class Why:
+    """The answer.
+
+    Attributes:
+        asked: The target's text.
+        elements: How many elements were meant.
+        followed: How many of them were followed.
+        groups: Those with the same culprit together: how many, and the cause of the first.
+    """
+
+    asked: str
+    elements: int
+    followed: int
+    groups: tuple[tuple[int, Cause], ...]
+
+    @property
+    def root(self) -> Cause:
+        """The cause of the first element."""
+        return self.groups[0][1]
+
+    @property
+    def culprit(self) -> Cause:
+        """Where the first element's chain ends."""
+        return self.root.culprit()
