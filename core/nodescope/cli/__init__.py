@@ -20,6 +20,7 @@ EXAMPLES = """\
 examples:
   nodescope run train.py --epochs 3
   nodescope run --break 'op:log if isnan(value).any()' train.py
+  nodescope run --cli train.py
   nodescope open .nodescope/runs/train.nscope
   nodescope compare train.py
   nodescope export run.nscope -o graph.svg
@@ -123,6 +124,17 @@ def parser() -> argparse.ArgumentParser:
         help="show what compiled kernels compute inside: those called so, such as '*scan*', and "
         "those that cover a node that is",
     )
+    run.add_argument(
+        "--cli", action="store_true", help="debug in this terminal, without server and page"
+    )
+    run.add_argument(
+        "-x",
+        dest="commands",
+        type=Path,
+        metavar="FILE",
+        help="with --cli: take the debugger's commands from a file, - for standard input",
+    )
+    run.add_argument("--no-color", action="store_true", help="with --cli: no colours")
     run.add_argument(
         "--exit", action="store_true", help="leave when the program ends, with its status"
     )

@@ -10,19 +10,26 @@ import argparse
 import signal
 import sys
 from pathlib import Path
+from types import CodeType
+from typing import TextIO
 
 from nodescope import api
 from nodescope.cli.script import INTERRUPTED, Ending, load, run_script
 from nodescope.cli.server import Server
+from nodescope.cli.terminal import Terminal
+from nodescope.cli.terminal_lines import Lines, lines_of
 from nodescope.debug.saved import Saved
 from nodescope.debug.spelling import parse_breakpoint
-from nodescope.errors import NodescopeError
+from nodescope.errors import NodescopeError, UsageError
 from nodescope.protocol import Detach
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the script; its exit status."""
     breakpoints = tuple(parse_breakpoint(each) for each in options.breaks)
+    if options.commands is not None and not options.cli:
+        raise UsageError("-x is for the terminal debugger", hint="add --cli")
+    lines = lines_of(options.commands, Path(".nodescope", "history")) if options.cli else None
     script: Path = options.script
     code = load(script)
     if isinstance(code, Ending):
@@ -40,6 +47,8 @@ def run(options: argparse.Namespace) -> int:
         opened=options.opened,
         say=say,
     )
+    if lines is not None:
+        return _in_terminal(observed, code, options, lines)
     server = None
     try:
         server = _serve(observed, options)
@@ -65,6 +74,24 @@ def run(options: argparse.Namespace) -> int:
         if server is not None:
             server.stop()
     return ending.status
+
+
+def _in_terminal(
+    observed: api.Run, code: CodeType, options: argparse.Namespace, lines: tuple[Lines, TextIO]
+) -> int:
+    terminal = Terminal(observed.controller(), *lines, color=not options.no_color)
+    status, error = 1, ""
+    try:
+        terminal.start()
+        observed.start()
+        status, error = run_script(code, options.script, options.args, observed.log)
+    except BaseException as raised:
+        error = api.last_line(raised)
+        raise
+    finally:
+        observed.finish(status, error)
+        terminal.finish(status, observed.info.recording)
+    return status
 
 
 def _serve(observed: api.Run, options: argparse.Namespace) -> Server | None:

@@ -1,0 +1,171 @@
+"""The terminal debugger: ``nodescope run --cli``.
+
+The program keeps the main thread; commands are read on a thread of their own, and only while the
+program stands. Ctrl-C pauses a program that runs. While it stands, or does not come to a node,
+Ctrl-C is the program's own, as without nodescope.
+
+Invariant: reading ends with the program, and the terminal is left as it was found.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any, Final, TextIO
+
+from nodescope.cli.terminal_commands import Console
+from nodescope.cli.terminal_lines import FileLines, Lines, Woken
+from nodescope.debug.controller import Controller
+from nodescope.errors import NodescopeError
+from nodescope.protocol import Pause, SessionInfo
+
+PROMPT: Final = "(nodescope) "
+_COLOURS: Final = {"bold": "1", "node": "36", "error": "31", "dim": "2"}
+_JOIN_S: Final = 1.0
+
+
+class Terminal:
+    """Debugs a run from the terminal, or from a file of commands.
+
+    Args:
+        controller: Of the run, before it starts.
+        lines, out: Where commands come from, and where answers go.
+        color: Whether colours are wanted where they can be had.
+    """
+
+    def __init__(
+        self, controller: Controller, lines: Lines, out: TextIO, *, color: bool = True
+    ) -> None:
+        self._controller = controller
+        self._news: SimpleQueue[tuple[int, SessionInfo] | str] = SimpleQueue()
+        self._lines, self._out = lines, out
+        lines.complete = self._complete
+        self._color = color and colors_of(self._out)
+        self._console = Console(controller, self._say, self._paint)
+        self._pausing = self._reading = False
+        # Stops are numbered as they are announced; what was told last is `_told`.
+        self._stops = self._told = 0
+        self._held = False
+        self._ended = False
+        self._handler: Any = None
+        self._thread = threading.Thread(target=self._work, name="nodescope-terminal", daemon=True)
+
+    def start(self) -> None:
+        """Be there from now on; called on the main thread."""
+        self._controller.listeners = (*self._controller.listeners, self._changed)
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._handler = signal.signal(signal.SIGINT, self._interrupt)
+        self._thread.start()
+
+    def finish(self, status: int, recording: str) -> None:
+        """The program has ended: say so, and leave the terminal alone."""
+        self._ended = True
+        if self._handler is not None and signal.getsignal(signal.SIGINT) == self._interrupt:
+            signal.signal(signal.SIGINT, self._handler)
+        self._news.put("end")
+        self._lines.wake()
+        # Who waits for a line in readline cannot be woken; it ends with the process.
+        self._thread.join(_JOIN_S)
+        self._lines.close()
+        lines = self._lines
+        if isinstance(lines, FileLines) and lines.left:
+            self._say(f"the program ended before {lines.left} commands of {lines.name}")
+        self._say(f"the program ended with status {status}; recorded in {recording}")
+        self._controller.close()
+
+    # ------------------------------------------------------------ the main thread
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        # Taken at any place of the program's thread, so it touches no lock.
+        if self._ended or self._pausing or self._controller.info.phase != "running":
+            signal.default_int_handler(number, frame)
+        self._pausing = True
+        self._news.put("pause")
+
+    def _changed(self, info: SessionInfo) -> None:
+        held = info.stop is not None
+        if held and not self._held:
+            self._stops += 1
+        self._held = held
+        self._news.put((self._stops, info))
+        if not held and self._reading:
+            self._lines.wake()
+
+    # ------------------------------------------------------------ the terminal's thread
+
+    def _work(self) -> None:
+        while True:
+            news = self._news.get()
+            if news == "end":
+                return
+            if news == "pause":
+                self._pause()
+            elif isinstance(news, tuple):
+                self._take(*news)
+
+    def _pause(self) -> None:
+        try:
+            self._controller.command(Pause())
+        except NodescopeError:
+            return  # it has ended, or stands by now
+        self._say("\npausing at the next node; Ctrl-C again ends the program")
+
+    def _take(self, number: int, info: SessionInfo) -> None:
+        if info.stop is None or number == self._told:
+            return  # it runs, or a value or a breakpoint was changed
+        self._told, self._pausing = number, False
+        if self._console.stopped(info.stop):
+            return
+        while (line := self._read(number)) is not None:
+            if self._console.run(line):
+                return
+            if not self._still(number):
+                return
+
+    def _read(self, number: int) -> str | None:
+        """The next command; None if the program no longer stands, or at the end of commands."""
+        self._reading = True
+        try:
+            while self._still(number):
+                try:
+                    line = self._lines.read(PROMPT)
+                except Woken:
+                    continue
+                if not self._still(number):
+                    return None  # it went on meanwhile: Ctrl-C was the program's
+                if line is None:
+                    self._console.run("detach")
+                return line
+        finally:
+            self._reading = False
+        return None
+
+    def _still(self, number: int) -> bool:
+        return self._held and self._stops == number and not self._ended
+
+    # ------------------------------------------------------------ words
+
+    def _say(self, text: str) -> None:
+        try:
+            print(text, file=self._out, flush=True)
+        except (OSError, ValueError):
+            pass  # nobody reads
+
+    def _paint(self, text: str, colour: str) -> str:
+        return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if self._color else text
+
+    def _complete(self, text: str, line: str) -> list[str]:
+        return self._console.complete(text, line)
+
+
+def colors_of(out: TextIO) -> bool:
+    """Whether a stream is a terminal that shows colours, and nobody has asked for none."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    try:
+        return out.isatty()
+    except ValueError:
+        return False

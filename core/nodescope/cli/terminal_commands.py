@@ -1,0 +1,489 @@
+"""The commands of the terminal debugger: a line in, lines out.
+
+Invariant: one table, which help, completion and the document are made from. What goes wrong is one
+line; nothing raises but what belongs to the program.
+"""
+
+from __future__ import annotations
+
+import _thread
+import linecache
+import os
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from nodescope.debug.controller import Controller, Moved
+from nodescope.debug.moments import Moment, Seen
+from nodescope.debug.spelling import describe, parse_breakpoint
+from nodescope.debug.words import clean, numbers, result_line, seen_line
+from nodescope.errors import ConditionError, NodescopeError, UsageError
+from nodescope.protocol import (
+    Breakpoint,
+    Command,
+    Continue,
+    NextStep,
+    RunTo,
+    StepIn,
+    StepNode,
+    StepOut,
+    StepOver,
+    StepTwin,
+    Stop,
+)
+from nodescope.registry import did_you_mean
+
+MAX_LISTED: Final = 60
+_AROUND: Final = 5
+_EXPRESSIONS: Final = frozenset({"value", "inputs", "grad", "step", "elapsed"})
+
+Paint = Callable[[str, str], str]
+Done = bool  # whether the program goes on
+
+
+class Spec(NamedTuple):
+    """One command: what it is called, how it is written, and what it does."""
+
+    names: tuple[str, ...]
+    arguments: str
+    help: str
+    run: Callable[[Console, str], Done | None]
+
+
+class Console:
+    """Runs commands over a controller.
+
+    Args:
+        say: Takes each line of an answer.
+        paint: Gives a text in a colour: ``bold``, ``node``, ``error`` or ``dim``.
+    """
+
+    def __init__(
+        self, controller: Controller, say: Callable[[str], None],
+        paint: Paint = lambda text, colour: text,
+    ) -> None:  # fmt: skip
+        self._controller = controller
+        self._say = say
+        self._paint = paint
+        self._watches: list[str] = []
+        self._again = ""
+        self._more: tuple[int, Command] | None = None
+
+    # ------------------------------------------------------------ for the terminal
+
+    def run(self, line: str) -> bool:
+        """Run a command; whether the program goes on."""
+        line = line.strip()
+        if not line:
+            line = self._again
+            if not line:
+                return False
+        word, _, rest = line.partition(" ")
+        spec = BY_NAME.get(word)
+        if spec is None:
+            near = did_you_mean(word, BY_NAME) or "help lists the commands"
+            self._fault(f"no command {word!r}; {near}")
+            return False
+        self._again = line if spec.names[0] in REPEATED else ""
+        try:
+            return bool(spec.run(self, rest.strip()))
+        except ConditionError as error:
+            where = f" (column {error.column + 1})" if error.column >= 0 else ""
+            self._fault(f"{error}{where}")
+        except NodescopeError as error:
+            self._fault(str(error))
+        return False
+
+    def stopped(self, stop: Stop) -> bool:
+        """Tell where the program stands, and why; whether it goes on at once, as was asked for."""
+        more, self._more = self._more, None
+        if more is not None and stop.reason == "step" and more[0] > 0:
+            self._more = (more[0] - 1, more[1])
+            try:
+                self._controller.command(more[1])
+                return True
+            except NodescopeError:
+                self._more = None
+        where = f", before it runs, step {stop.step}" if stop.when == "before" else ""
+        self._say(self._paint(clean(stop.text), "bold") + (where or f", step {stop.step}"))
+        try:
+            self._show(self._controller.moment)
+        except NodescopeError as error:
+            self._fault(str(error))
+        return False
+
+    def complete(self, text: str, line: str) -> list[str]:
+        """What the last word of a line may become."""
+        word, space, _ = line.lstrip().partition(" ")
+        if not space:
+            return sorted(each for each in BY_NAME if each.startswith(text))
+        if word in ("h", "help"):
+            found = sorted(BY_NAME)
+        elif word in ("d", "delete", "on", "off"):
+            found = [str(each.breakpoint.id) for each in self._controller.breakpoints]
+        else:
+            try:
+                found = self._controller.names()
+            except NodescopeError:
+                return []
+            if word not in ("b", "break", "tb"):
+                found = [each for each in found if ":" not in each]
+        return [each for each in found if each.startswith(text)]
+
+    # ------------------------------------------------------------ going on
+
+    def _go(self, command: Command) -> Done:
+        moved = self._controller.command(command)
+        if moved is None:
+            return True
+        self._moved(moved)
+        return False
+
+    def _moved(self, moved: Moved) -> None:
+        self._say(self._paint(clean(moved.text), "bold"))
+        self._show(moved.moment)
+
+    def _show(self, at: Moment) -> None:
+        if at.node.source is not None:
+            frame = self._controller.frames()[0]
+            code = f"  {clean(frame.code)}" if frame.code else ""
+            self._say(self._paint(f"  {place(frame.file, frame.line)}{code}", "dim"))
+        shown = self._controller.outputs(at)
+        if at.when == "before":
+            shown = self._controller.inputs(at)
+        for each in shown:
+            self._value(each, at)
+        for number, text in enumerate(self._watches, 1):
+            self._say(f"  w{number} {text} = {self._watched(text)}")
+
+    def _value(self, seen: Seen, at: Moment) -> None:
+        role = seen.role.replace("outputs[0]", "value")
+        self._say(f"  {role} {self._paint(clean(seen.name), 'node')}: {seen_line(seen, at.step)}")
+
+    def _watched(self, text: str) -> str:
+        try:
+            return self._result(text)
+        except NodescopeError as error:
+            return f"({error})"
+
+    def _fault(self, text: str) -> None:
+        self._say(self._paint(clean(text), "error"))
+
+    def _result(self, text: str) -> str:
+        found = self._named(text)
+        if found is not None:
+            at, seen = found
+            return seen_line(seen, at.step)
+        return result_line(self._controller.evaluate(text))
+
+    def _named(self, text: str) -> tuple[Moment, Seen] | None:
+        """The value of a node that is named; None if the text is an expression."""
+        if text in _EXPRESSIONS:
+            return None
+        try:
+            at = self._controller.of_node(text)
+        except UsageError:
+            # What looks like a name and nothing else is one that does not exist.
+            if "/" in text and text.replace("/", "").replace("_", "").isalnum():
+                raise
+            return None
+        return at, self._controller.outputs(at)[0]
+
+    # ------------------------------------------------------------ looking
+
+    def print(self, text: str) -> None:
+        """``p``: a value or an expression; without, the node's values."""
+        if text:
+            self._say(self._result(text))
+            return
+        at = self._controller.moment
+        for each in (*self._controller.inputs(at), *self._controller.outputs(at)):
+            self._value(each, at)
+
+    def values(self, text: str) -> None:
+        """``values``: the elements."""
+        found = self._named(text) if text else None
+        if found is not None:
+            array = found[1].array
+            if array is None:
+                raise UsageError(f"{found[1].name} is not there: {found[1].missing}")
+        else:
+            array = self._controller.evaluate(text or "value")
+        for line in numbers(array).splitlines() if hasattr(array, "shape") else [str(array)]:
+            self._say(line)
+
+    def info(self, text: str) -> None:
+        """``info``: the node and everything about it."""
+        at = self._controller.of_node(text) if text else self._controller.moment
+        node = at.node
+        self._say(f"{self._paint(clean(node.name), 'node')}: op {node.op}, phase {node.phase}, "
+                  f"step {at.step}, execution {at.seq}")  # fmt: skip
+        if node.source is not None:
+            self._say(f"  made at {place(node.source.file, node.source.line)}")
+        for name, attribute in node.attrs.items():
+            self._say(f"  {name} = {clean(str(attribute))[:200]}")
+        for each in (*self._controller.inputs(at), *self._controller.outputs(at)):
+            self._value(each, at)
+        gradient = self._controller.gradient(at)
+        if gradient is not None:
+            self._value(gradient, at)
+        if at.live and self._controller.stop.edits:
+            self._say("  changed here: " + clean("; ".join(self._controller.stop.edits)))
+
+    def backtrace(self, _: str) -> None:
+        """``bt``: scopes and lines."""
+        for number, each in enumerate(self._controller.frames()):
+            mark = {"node": "node ", "scope": "scope ", "python": "in "}[each.kind]
+            where = place(each.file, each.line) if each.file else ""
+            self._say(f"#{number} {mark}{self._paint(clean(each.name), 'node')}  {where}".rstrip())
+            if each.code:
+                self._say(self._paint(f"     {clean(each.code)}", "dim"))
+
+    def source(self, text: str) -> None:
+        """``l``: lines around a frame."""
+        frames = self._controller.frames()
+        number = whole(text) if text else 0
+        if number >= len(frames):
+            raise UsageError(f"there are {len(frames)} frames; bt shows them")
+        frame = frames[number]
+        lines = linecache.getlines(frame.file)
+        if not lines:
+            kept = self._controller.history.recording.source(frame.file) if frame.file else None
+            if kept is None:
+                raise UsageError(f"the source of {frame.name} is not known")
+            lines = kept.splitlines()
+        first = max(0, frame.line - 1 - _AROUND)
+        for index in range(first, min(len(lines), frame.line + _AROUND)):
+            mark = "->" if index + 1 == frame.line else "  "
+            self._say(clean(f"{index + 1:5} {mark} {lines[index].rstrip()}"))
+
+    def log(self, text: str) -> None:
+        """``log``: what was written last."""
+        for row in self._controller.history.recording.logs(limit=whole(text) if text else 10):
+            self._say(clean(f"[{row.stream}, step {row.step}] {row.text}"))
+
+    def nodes(self, pattern: str) -> None:
+        """``nodes``: which there are."""
+        found = sorted(self._controller.history.names)
+        if pattern:
+            glob = pattern if any(char in pattern for char in "*?[") else f"*{pattern}*"
+            found = [each for each in found if fnmatchcase(each, glob)]
+        for each in found[:MAX_LISTED]:
+            self._say(self._paint(clean(each), "node"))
+        if len(found) > MAX_LISTED:
+            self._say(f"and {len(found) - MAX_LISTED} more; nodes PATTERN shows some of them")
+        if not found:
+            self._say("none so far")
+
+    def watch(self, text: str) -> None:
+        """``w``: expressions that are shown at each stop."""
+        word, _, rest = text.partition(" ")
+        if word == "off":
+            del self._watches[self._index(rest)]
+        elif text:
+            self._watches.append(text)
+            self._say(f"w{len(self._watches)} {text} = {self._watched(text)}")
+            return
+        for number, each in enumerate(self._watches, 1):
+            self._say(f"w{number} {each} = {self._watched(each)}")
+
+    def _index(self, text: str) -> int:
+        number = whole(text.removeprefix("w"))
+        if not 1 <= number <= len(self._watches):
+            raise UsageError(f"there is no watch {number}; w lists them")
+        return number - 1
+
+    # ------------------------------------------------------------ breakpoints and edits
+
+    def breakpoint(self, text: str, once: bool = False) -> None:
+        """``b`` and ``tb``."""
+        old = self._controller.breakpoints
+        if once and not text:
+            raise UsageError("which node?", hint="tb loss/mean")
+        if not text:
+            for each in old:
+                self._status(each)
+            if not old:
+                self._say("no breakpoints")
+            return
+        wanted = parse_breakpoint(text)
+        if once:
+            wanted = msgspec.structs.replace(wanted, once=True)
+        self._status(self._controller.set_breakpoints([*_all(old), wanted])[-1])
+
+    def _status(self, status: Any) -> None:
+        hits = f", held {status.hits} times" if status.hits else ""
+        state = "" if status.verified or status.message else ", not seen yet"
+        message = f"; {status.message}" if status.message else ""
+        each = status.breakpoint
+        self._say(clean(f"breakpoint {each.id}: {describe(each)}{hits}{state}{message}"))
+
+    def delete(self, text: str) -> None:
+        """``d``."""
+        gone = self._chosen(text)
+        left = [each for each in _all(self._controller.breakpoints) if each.id not in gone]
+        self._controller.set_breakpoints(left)
+
+    def switch(self, text: str, on: bool) -> None:
+        """``on`` and ``off``."""
+        chosen = self._chosen(text)
+        self._controller.set_breakpoints(
+            msgspec.structs.replace(each, enabled=on) if each.id in chosen else each
+            for each in _all(self._controller.breakpoints)
+        )
+
+    def _chosen(self, text: str) -> set[int]:
+        """Ids that are meant by numbers, the name of a group, or ``all``."""
+        old = _all(self._controller.breakpoints)
+        if text == "all":
+            return {each.id for each in old}
+        if grouped := {each.id for each in old if text and each.group == text}:
+            return grouped
+        chosen = {whole(each) for each in text.replace(",", " ").split()}
+        unknown = chosen - {each.id for each in old}
+        if unknown or not chosen:
+            which = f"breakpoint {min(unknown)}" if unknown else "number given"
+            raise UsageError(f"there is no {which}", hint="b lists them; or all")
+        return chosen
+
+    def set(self, text: str) -> None:
+        """``set``."""
+        self._controller.edit(text)  # the run says what was done
+        at = self._controller.moment
+        shown = self._controller.inputs(at) if text.startswith("inputs") else ()
+        for each in shown or self._controller.outputs(at):
+            self._value(each, at)
+
+    # ------------------------------------------------------------ back, and the end
+
+    def back(self, text: str) -> None:
+        """``rb``: so many executions back."""
+        for _ in range(whole(text) if text else 1):
+            moved = self._controller.back()
+        self._moved(moved)
+
+    def twin(self, _: str) -> Done:
+        """``twin``."""
+        return self._go(StepTwin())
+
+    def over(self, scope: str) -> Done:
+        """``o``."""
+        return self._go(StepOver(scope or None))
+
+    def run_to(self, name: str) -> Done:
+        """``until``."""
+        if not name:
+            raise UsageError("until which node?")
+        try:
+            name = self._controller.find(name).name
+        except UsageError:
+            pass  # it may come; if nothing is near, the session says so
+        return self._go(RunTo(name))
+
+    def several(self, command: Command, text: str) -> Done:
+        """``n 3``: stops on the way are not told."""
+        count = whole(text) if text else 1
+        if not self._controller.looking_back:
+            self._more = (count - 1, command)
+            return self._go(command)
+        for _ in range(count):
+            moved = self._controller.command(command)
+            if moved is None or moved.moment.live:
+                break
+        if moved is not None:
+            self._moved(moved)
+        return moved is None
+
+    def detach(self, _: str) -> Done:
+        """``q``."""
+        self._say("detached: the program runs on, and is recorded")
+        self._controller.leave()
+        return True
+
+    def kill(self, _: str) -> Done:
+        """``kill``: as Ctrl-C would without a debugger."""
+        _thread.interrupt_main()
+        return True
+
+    def help(self, text: str) -> None:
+        """``help``."""
+        if text:
+            spec = BY_NAME.get(text)
+            if spec is None:
+                raise UsageError(f"no command {text!r}", hint=did_you_mean(text, BY_NAME))
+            self._say(f"{', '.join(spec.names)} {spec.arguments}".rstrip())
+            self._say(f"  {spec.help}")
+            return
+        for each in COMMANDS:
+            usage = f"{', '.join(each.names)} {each.arguments}".rstrip()
+            self._say(f"{usage:30} {each.help}")
+
+
+def _all(statuses: tuple[Any, ...]) -> list[Breakpoint]:
+    return [each.breakpoint for each in statuses]
+
+
+def whole(text: str) -> int:
+    """A whole number that a person wrote."""
+    if not text.isdecimal() or len(text) > 9:
+        raise UsageError(f"{text!r} is no number")
+    return int(text)
+
+
+def place(file: str, line: int) -> str:
+    """``train.py:42``, relative to the folder where that is shorter."""
+    shown = os.path.relpath(file) if os.path.isabs(file) else file
+    return clean(f"{file if shown.startswith('..') else shown}:{line}")
+
+
+COMMANDS: Final[tuple[Spec, ...]] = (
+    Spec(("n", "node"), "[COUNT]", "run to the next node",
+         lambda console, text: console.several(StepNode(), text)),
+    Spec(("s", "into"), "", "run into the next scope",
+         lambda console, text: console._go(StepIn())),
+    Spec(("o", "over"), "[SCOPE]", "run to the next node that is not deeper, or over a scope",
+         Console.over),
+    Spec(("u", "out"), "", "run out of this scope", lambda console, text: console._go(StepOut())),
+    Spec(("step",), "", "run into the next training step",
+         lambda console, text: console._go(NextStep())),
+    Spec(("c", "continue"), "", "run to the next breakpoint",
+         lambda console, text: console._go(Continue())),
+    Spec(("until", "run-to"), "NODE", "run until a node has run", Console.run_to),
+    Spec(("twin",), "", "run to the backward node of this one, or from it to its forward node",
+         Console.twin),
+    Spec(("b", "break"), "[SPEC]", "set a breakpoint, such as op:log if min(value) < 0; list them",
+         Console.breakpoint),
+    Spec(("tb",), "SPEC", "set a breakpoint that stops once",
+         lambda console, text: console.breakpoint(text, once=True)),
+    Spec(("on",), "NUMBERS|GROUP|all", "switch breakpoints on",
+         lambda console, text: console.switch(text, True)),
+    Spec(("off",), "NUMBERS|GROUP|all", "switch breakpoints off",
+         lambda console, text: console.switch(text, False)),
+    Spec(("d", "delete"), "NUMBERS|GROUP|all", "delete breakpoints", Console.delete),
+    Spec(("p", "print"), "[EXPR]", "a node's value, or an expression: p loss: max(value)",
+         Console.print),
+    Spec(("values", "x"), "[EXPR]", "the elements", Console.values),
+    Spec(("info", "i"), "[NODE]", "all about the node", Console.info),
+    Spec(("w", "watch"), "[EXPR|off N]", "show an expression at each stop; show all now",
+         Console.watch),
+    Spec(("bt", "where"), "", "the scopes and lines that led here", Console.backtrace),
+    Spec(("l", "list"), "[FRAME]", "the source around here, or around a frame of bt",
+         Console.source),
+    Spec(("set",), "VALUE HOW", "change a value: set value[0] = 1, set inputs[0] *= 2, "
+         "set value clip -1 1", Console.set),
+    Spec(("rb", "back"), "[COUNT]", "look back one execution", Console.back),
+    Spec(("rc",), "", "look back to the last execution that a breakpoint covers",
+         lambda console, text: console._moved(console._controller.reverse_continue())),
+    Spec(("now",), "", "look at where the program stands again",
+         lambda console, text: console._moved(console._controller.now())),
+    Spec(("log",), "[COUNT]", "the last lines that were written", Console.log),
+    Spec(("nodes",), "[PATTERN]", "the nodes so far", Console.nodes),
+    Spec(("q", "detach"), "", "let the program run to its end by itself", Console.detach),
+    Spec(("kill",), "", "end the program, as Ctrl-C would", Console.kill),
+    Spec(("help", "h", "?"), "[COMMAND]", "this", Console.help),
+)  # fmt: skip
+BY_NAME: Final = {name: spec for spec in COMMANDS for name in spec.names}
+# An empty line does these again.
+REPEATED: Final = frozenset({"n", "s", "o", "u", "step", "c", "rb", "rc", "until"})

@@ -1,0 +1,244 @@
+"""Where a terminal debugger's commands come from: a file, a terminal, a terminal with readline.
+
+Invariant: nothing is read while the program runs, so that what it reads itself is its own; and what
+can be woken never keeps the process from ending.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Protocol, TextIO
+
+from nodescope.errors import UsageError
+
+HISTORY_LINES: Final = 1000
+Complete = Callable[[str, str], list[str]]
+
+
+class Woken(Exception):
+    """What a line was read for is no longer wanted."""
+
+
+class Lines(Protocol):
+    """A source of commands.
+
+    Attributes:
+        complete: Gives what the last word of a line may become, from that word and the line.
+    """
+
+    complete: Complete
+
+    def read(self, prompt: str) -> str | None:
+        """The next line; None at the end.
+
+        Raises:
+            Woken: By `wake`.
+        """
+
+    def wake(self) -> None:
+        """Let a `read` that waits raise `Woken`."""
+
+    def close(self) -> None:
+        """Leave the terminal as it was found."""
+
+
+class FileLines:
+    """Commands of a file, echoed with their prompt; empty lines and ``#`` comments are skipped."""
+
+    def __init__(self, path: Path, out: TextIO) -> None:
+        try:
+            text = sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise UsageError(f"cannot read the commands in {str(path)!r}: {why}") from None
+        self.complete: Complete = _nothing
+        self.name = str(path)
+        self._out = out
+        lines = (each.strip() for each in text.splitlines())
+        self._rest = [each for each in lines if each and not each.startswith("#")]
+
+    @property
+    def left(self) -> int:
+        """How many commands were not read yet."""
+        return len(self._rest)
+
+    def read(self, prompt: str) -> str | None:
+        """The next command."""
+        if not self._rest:
+            return None
+        line = self._rest.pop(0)
+        print(f"{prompt}{line}", file=self._out, flush=True)
+        return line
+
+    def wake(self) -> None:
+        """Nothing to do: it never waits."""
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class PlainLines:
+    """Lines of a terminal, as the terminal itself lets one edit them."""
+
+    def __init__(self, descriptor: int, out: TextIO) -> None:
+        self.complete: Complete = _nothing
+        self._descriptor = descriptor
+        self._out = out
+        self._rest = b""
+        self._woken, self._wake = os.pipe()
+
+    def read(self, prompt: str) -> str | None:
+        """The next line."""
+        self._out.write(prompt)
+        self._out.flush()
+        while b"\n" not in self._rest:
+            ready, _, _ = select.select([self._descriptor, self._woken], [], [])
+            if self._woken in ready:
+                os.read(self._woken, 4096)
+                raise Woken
+            try:
+                got = os.read(self._descriptor, 4096)
+            except OSError:  # the terminal is gone
+                got = b""
+            if not got:
+                self._rest = b""
+                self._out.write("\n")
+                return None
+            self._rest += got
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line.decode("utf-8", "replace")
+
+    def wake(self) -> None:
+        """Let a `read` that waits raise."""
+        os.write(self._wake, b".")
+
+    def close(self) -> None:
+        """Nothing to do: it changed nothing."""
+
+
+class ReadLines:
+    """Lines of the terminal with editing, completion and history, by the module ``readline``.
+
+    It cannot be woken: what is typed after the program went on is dropped by whoever reads it.
+    """
+
+    def __init__(self, readline: Any, history: Path | None) -> None:
+        self.complete: Complete = _nothing
+        self._readline = readline
+        self._history = history
+        self._found: list[str] = []
+        self._saved = _terminal_state(0)
+        readline.set_completer(self._completion)
+        readline.set_completer_delims(" \t")
+        apple = "libedit" in (getattr(readline, "__doc__", "") or "")
+        readline.parse_and_bind("bind ^I rl_complete" if apple else "tab: complete")
+        readline.set_history_length(HISTORY_LINES)
+        if history is not None:
+            try:
+                readline.read_history_file(history)
+            except OSError:
+                pass  # there is none yet
+
+    def read(self, prompt: str) -> str | None:
+        """The next line."""
+        try:
+            return input(prompt)
+        except EOFError:
+            print(file=sys.__stdout__)
+            return None
+
+    def _completion(self, text: str, state: int) -> str | None:
+        if state == 0:
+            self._found = self.complete(text, self._readline.get_line_buffer())
+        return self._found[state] if state < len(self._found) else None
+
+    def wake(self) -> None:
+        """Not to be had."""
+
+    def close(self) -> None:
+        """Save the history; leave the terminal as it was found, even in the middle of a line."""
+        self._readline.set_completer(None)
+        if self._history is not None:
+            try:
+                self._readline.write_history_file(self._history)
+            except OSError:
+                pass  # the folder cannot be written; there is just no history
+        _restore_terminal(0, self._saved)
+
+
+def _nothing(text: str, line: str) -> list[str]:
+    return []
+
+
+def _terminal_state(descriptor: int) -> Any:
+    try:
+        import termios
+
+        return termios.tcgetattr(descriptor)
+    except Exception:  # no such module, or no terminal
+        return None
+
+
+def _restore_terminal(descriptor: int, saved: Any) -> None:
+    if saved is not None:
+        import termios
+
+        try:
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, saved)
+        except termios.error:
+            pass  # it is gone
+
+
+def lines_of(commands: Path | None, history: Path | None = None) -> tuple[Lines, TextIO]:
+    """The source of commands that fits, and where answers go.
+
+    Commands come from the file if there is one; else from the terminal, past the program's own
+    standard input if that is something else.
+
+    Raises:
+        UsageError: There is no terminal, and no file.
+    """
+    stderr = sys.__stderr__ or sys.stderr
+    if commands is not None:
+        return FileLines(commands, stderr), stderr
+    if _is_terminal(sys.stdin) and _is_terminal(sys.stdout):
+        readline = _readline()
+        if readline is not None:
+            return ReadLines(readline, history), _terminal() or sys.stdout
+        return PlainLines(sys.stdin.fileno(), sys.stdout), sys.stdout
+    terminal = _terminal()
+    if terminal is not None:
+        return PlainLines(terminal.fileno(), terminal), terminal
+    raise UsageError(
+        "there is no terminal to debug in",
+        hint="give commands in a file with -x, or leave out --cli",
+    )
+
+
+def _readline() -> Any:
+    if os.environ.get("TERM") == "dumb":
+        return None
+    try:
+        import readline
+    except ImportError:
+        return None
+    return readline
+
+
+def _terminal() -> TextIO | None:
+    try:
+        # Commands are read from its descriptor.
+        return open(os.open("/dev/tty", os.O_RDWR), "w", buffering=1)
+    except (OSError, ValueError):
+        return None
+
+
+def _is_terminal(stream: Any) -> bool:
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError, OSError):
+        return False

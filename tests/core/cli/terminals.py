@@ -1,0 +1,96 @@
+"""Commands in a real terminal: a pseudo-terminal of which this is the person's side.
+
+Invariant: every wait has a limit and nothing sleeps; what is started is ended with the test.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+WAIT_S = 60.0
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+class Typed:
+    """A command under a terminal."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *args: str,
+        stdin: int | None = None,
+        raw: bool = False,
+        **variables: str,
+    ) -> None:
+        self._raw = raw  # whether escape sequences are kept
+        self._person, terminal = pty.openpty()
+        self._terminal = terminal
+        self.modes = termios.tcgetattr(terminal)[:4]
+        self.shown = ""
+        self._seen = 0
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "nodescope", "run", *args],
+            cwd=folder,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "200", **variables},
+            stdin=terminal if stdin is None else stdin,
+            stdout=terminal,
+            stderr=terminal,
+            start_new_session=True,
+            # Makes it the terminal of the new session, so that Ctrl-C reaches the program.
+            preexec_fn=lambda: os.close(os.open(os.ttyname(terminal), os.O_RDWR)),
+        )
+
+    def __enter__(self) -> Typed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(WAIT_S)
+        os.close(self._person)
+        os.close(self._terminal)
+
+    def type(self, text: str) -> None:
+        """Press these keys."""
+        os.write(self._person, text.encode())
+
+    def line(self, text: str) -> None:
+        """Wait for the prompt, then enter a command."""
+        self.expect("(nodescope) ")
+        self.type(text + "\n")
+
+    def expect(self, text: str) -> str:
+        """Wait until ``text`` is shown after what was expected before; what was shown up to it."""
+        deadline = time.monotonic() + WAIT_S
+        while (found := self.shown.find(text, self._seen)) < 0:
+            ready, _, _ = select.select([self._person], [], [], deadline - time.monotonic())
+            assert ready, f"{text!r} is not shown: {self.shown[self._seen :]!r}"
+            self._take()
+        before = self.shown[self._seen : found]
+        self._seen = found + len(text)
+        return before
+
+    def _take(self) -> None:
+        got = os.read(self._person, 65536).decode("utf-8", "replace")
+        self.shown = (self.shown + got).replace("\r\n", "\n")
+        if not self._raw:
+            self.shown = _ESCAPES.sub("", self.shown)
+
+    def end(self) -> int:
+        """Wait for its end; its status."""
+        status = self.process.wait(WAIT_S)
+        while select.select([self._person], [], [], 0)[0]:
+            self._take()
+        return status
+
+    def modes_now(self) -> list[int]:
+        """How the terminal is set."""
+        return termios.tcgetattr(self._terminal)[:4]

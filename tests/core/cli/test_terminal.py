@@ -1,0 +1,374 @@
+"""The terminal debugger, with commands from files and typed into a real terminal."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nodescope.cli.terminal_commands import BY_NAME, COMMANDS, REPEATED
+from nodescope.record.recording import Recording
+from tests.core.cli.terminals import Typed
+from tests.integration.processes import UNSTOPPED, nodescope, one_line
+
+TRAIN = """\
+import numpy as np
+import nodescope as ns
+
+w = ns.parameter(np.ones((3, 2)), name="w")
+for batch in ns.steps([np.full((4, 3), float(k)) for k in (1, 2, 3)]):
+    with ns.name_scope("loss"):
+        loss = np.mean(np.square(ns.tensor(batch, name="batch") @ w))
+    loss.backward()
+print("trained", float(loss.numpy()))
+"""
+# Runs until it is ended, and says when Ctrl-C came.
+FOREVER = """\
+import numpy as np
+import nodescope as ns
+x = ns.parameter(np.ones(2), name="x")
+np.exp(x)
+print("running", flush=True)
+try:
+    while True:
+        np.tanh(x)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    raise
+"""
+MARK = "(nodescope) "
+
+
+Done = subprocess.CompletedProcess[str]
+
+
+def scripted(
+    folder: Path, commands: str, *args: str, text: str = TRAIN
+) -> subprocess.CompletedProcess[str]:
+    """Run a script with commands from a file."""
+    (folder / "commands.txt").write_text(commands)
+    return nodescope(folder, "run", "--cli", "-x", "commands.txt", *args, "script.py", text=text)
+
+
+def answers(done: Done) -> list[tuple[str, list[str]]]:
+    """Each command, and the lines that answer it."""
+    _, *parts = done.stderr.split(MARK)
+    return [(lines[0], lines[1:]) for lines in (part.splitlines() for part in parts)]
+
+
+def test_stepping_from_a_file(tmp_path):
+    done = scripted(tmp_path, "n\ns\no\n# a comment\n\nstep\nuntil loss/mean\ntwin\nc\n")
+    assert (done.returncode, done.stdout) == (0, "trained 81.0\n"), done.stderr
+    assert done.stderr.startswith("Before the first node: loss/matmul, before it runs, step 1\n")
+    told = {command: lines[0] for command, lines in answers(done)}
+    assert told["n"] == "Stepped to loss/matmul, step 1"
+    assert told["s"].startswith("Stepped to backward/")
+    assert told["step"] == "Stepped to loss/matmul, step 2"
+    assert told["until loss/mean"] == "Ran to loss/mean, step 2"
+    assert told["twin"].startswith("Ran to backward/loss/")
+    (path,) = re.findall(r"the program ended with status 0; recorded in (.+)", done.stderr)
+    with Recording.open(path) as recording:
+        assert len(recording.steps()) == 3
+
+
+def test_looking_from_a_file(tmp_path):
+    commands = """\
+b loss/square [step 2]
+b
+c
+p
+p max(value) - 1
+p matmul
+p loss/matmul: sum(value)
+values inputs[0]
+info
+bt
+l
+nodes square
+w step * 2
+rb
+rc
+now
+log
+off 1
+on all
+d 1
+b
+q
+"""
+    done = scripted(tmp_path, commands)
+    assert done.returncode == 0, done.stderr
+    told = dict(answers(done))
+    assert told["b loss/square [step 2]"][0].startswith("breakpoint 1: loss/square [step 2]")
+    assert told["c"][0] == "Breakpoint 1: loss/square, step 2"
+    assert told["c"][1] == (
+        '  script.py:7  loss = np.mean(np.square(ns.tensor(batch, name="batch") @ w))'
+    )
+    assert told["c"][2] == "  value loss/square: float64 4×2, 36 … 36, mean 36"
+    assert told["p"][0] == "  inputs[0] loss/matmul: float64 4×2, 6 … 6, mean 6"
+    assert told["p max(value) - 1"] == ["35"]
+    assert told["p matmul"] == ["float64 4×2, 6 … 6, mean 6"]
+    assert told["p loss/matmul: sum(value)"] == ["48"]
+    assert told["values inputs[0]"][0] == "[[6. 6.]"
+    assert told["info"][0].startswith("loss/square: op square, phase forward, step 2")
+    assert told["info"][-1].endswith("of step 1")
+    assert told["bt"][2:4] == ["#1 scope loss  script.py:6", '     with ns.name_scope("loss"):']
+    assert any(line.startswith("    7 ->") for line in told["l"])
+    assert told["nodes square"][-1] == "loss/square"
+    assert told["w step * 2"] == ["w1 step * 2 = 4"]
+    assert told["rb"][0] == "Back at loss/matmul, step 2"
+    assert told["rb"][-1] == "  w1 step * 2 = 4"
+    assert told["rc"][0].startswith("No breakpoint before; back at loss/matmul, step 1")
+    assert told["now"][0] == "Breakpoint 1: loss/square"
+    assert told["b"] == ["no breakpoints"]
+    assert told["q"][0] == "detached: the program runs on, and is recorded"
+
+
+def test_values_are_changed(tmp_path):
+    changes = "set value[0, :] = 100\np max(value)\nset value = x\nset value *= 0\np sum(value)\n"
+    done = scripted(tmp_path, f"until loss/matmul\n{changes}info\nn\nrb\nset value = 1\nq\n")
+    told = dict(answers(done))
+    assert told["set value[0, :] = 100"] == [
+        "nodescope: edited: loss/matmul[0, :] set to 100",
+        "  value loss/matmul: float64 4×2, 3 … 100, mean 27.25",
+    ]
+    assert told["p max(value)"] == ["100"]
+    assert "is no number" in told["set value = x"][0]
+    assert told["set value *= 0"][1] == "  value loss/matmul: float64 4×2, 0 … 0, mean 0"
+    assert told["p sum(value)"] == ["0"]
+    assert told["info"][-1] == ("  changed here: loss/matmul[0, :] set to 100; loss/matmul times 0")
+    assert told["n"][-1] == "  value loss/square: float64 4×2, 0 … 0, mean 0"
+    assert "what has happened cannot be changed" in told["set value = 1"][0]
+    assert done.returncode == 0
+
+
+def test_several_steps_are_told_once(tmp_path):
+    done = scripted(tmp_path, "n 3\np step\nn 2\nrb 4\nn 2\nc\nq\n")
+    told = answers(done)
+    assert told[0] == ("n 3", told[0][1])
+    assert told[0][1][0] == "Stepped to loss/mean, step 1"
+    assert told[1] == ("p step", ["1"])
+    assert len([line for line in done.stderr.splitlines() if line.startswith("Stepped")]) == 2
+    assert told[3][1][0] == "Back at loss/matmul, step 1"
+    assert told[4][1][0] == "At loss/mean, step 1"
+    assert told[5][1][0].startswith("Where the program stands: Stepped to")
+
+
+def test_a_breakpoint_that_counts_once_and_logs(tmp_path):
+    done = scripted(tmp_path, "tb op:mean\nb op:square log squared {max(value)}\nc\nb\nc\n")
+    told = answers(done)
+    assert told[2][1][0].startswith("nodescope: squared 9")
+    assert (
+        told[3][1][0]
+        == "breakpoint 1: op:mean [once, off], held 1 times; done: it was to count once"
+    )
+    assert done.stderr.count("squared") >= 4
+    assert done.stdout == "trained 81.0\n"
+
+
+MISTAKES = {
+    "nxt": "no command 'nxt'",
+    "p valu": "valu",
+    "p __import__('os')": "unknown function '__import__'",
+    "p loss/maen": "no node named 'loss/maen' so far; did you mean 'loss/mean'",
+    "b opp:log": "no kind of breakpoint is named 'opp'",
+    "tb": "which node?",
+    "d 7": "there is no breakpoint 7",
+    "off": "there is no number given",
+    "w off 1": "there is no watch 1",
+    "l 99": "frames; bt shows them",
+    "rb x": "'x' is no number",
+    "until": "until which node?",
+    "help nothing": "no command 'nothing'",
+    "set value": "is no change of a value",
+}
+
+
+def test_mistakes_are_one_line(tmp_path):
+    done = scripted(tmp_path, "\n".join(("until loss/mean", *MISTAKES, "q")))
+    told = dict(answers(done))
+    for command, message in MISTAKES.items():
+        (line,) = told[command]
+        assert message in line
+    assert done.returncode == 0
+
+
+def test_the_programs_own_exception_stops_first_and_arrives_unchanged(tmp_path):
+    text = "import numpy as np, nodescope as ns\nnp.linalg.inv(ns.tensor(np.zeros((2, 2))))\n"
+    done = scripted(tmp_path, "c\np\nc\n", text=text)
+    assert done.returncode == 1
+    told = answers(done)
+    assert told[0][1][0].startswith("inv raises MatrixError: inv: singular")
+    assert any("the node raised MatrixError" in line for line in told[1][1])
+    plain = nodescope(tmp_path, *UNSTOPPED, "script.py")
+    assert plain.returncode == 1
+    trace = plain.stderr[plain.stderr.index("Traceback") :]
+    assert trace in done.stderr
+    assert "the program ended with status 1" in done.stderr
+
+
+def test_the_status_is_the_programs_and_the_file_may_hold_more(tmp_path):
+    done = scripted(tmp_path, "c\nc\nn\n", text="import sys\nsys.exit(7)\n")
+    assert done.returncode == 7
+    assert "the program ended before 3 commands of commands.txt" in done.stderr
+
+
+def test_the_end_of_the_file_detaches(tmp_path):
+    done = scripted(tmp_path, "b op:mean\nn\n")
+    assert (done.returncode, done.stdout) == (0, "trained 81.0\n")
+    assert "detached: the program runs on" in done.stderr
+
+
+def test_kill_ends_the_program_as_ctrl_c_would(tmp_path):
+    done = scripted(tmp_path, "n\nkill\n", text=FOREVER)
+    assert done.returncode == 130
+    assert "KeyboardInterrupt" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("-x", "no.txt", "--cli"), "cannot read the commands in 'no.txt': No such file"),
+        (("-x", "no.txt"), "-x is for the terminal debugger; add --cli"),
+    ],
+)
+def test_wrong_command_lines(tmp_path, args, message):
+    done = nodescope(tmp_path, "run", *args, "script.py", text=TRAIN)
+    assert done.returncode == 2
+    assert message in one_line(done)
+    assert not (tmp_path / ".nodescope").exists()
+
+
+def test_help_knows_every_command(tmp_path):
+    done = scripted(tmp_path, "help\nhelp rc\nq\n")
+    told = dict(answers(done))
+    for spec in COMMANDS:
+        assert any(line.startswith(", ".join(spec.names)) for line in told["help"])
+    assert told["help rc"] == ["rc", f"  {BY_NAME['rc'].help}"]
+    assert len(BY_NAME) == sum(len(spec.names) for spec in COMMANDS)
+    assert set(BY_NAME) >= REPEATED
+
+
+# ---------------------------------------------------------------- a real terminal
+
+
+def test_typed_with_completion_history_and_repetition(tmp_path):
+    (tmp_path / "script.py").write_text(TRAIN)
+    with Typed(tmp_path, "--cli", "script.py") as typed:
+        typed.expect("Before the first node: loss/matmul")
+        typed.line("until loss/mean")
+        typed.expect("Ran to loss/mean")
+        typed.line("p loss/sq\t")
+        typed.expect("p loss/square")
+        assert "float64 4×2, 9 … 9" in typed.expect("(nodescope) ")
+        typed.type("\x1b[A\n")  # the arrow: the command before
+        typed.expect("p loss/square")
+        typed.expect("9 … 9")
+        typed.line("n")
+        typed.expect("Stepped to backward/")
+        typed.line("")
+        typed.expect("Stepped to backward/")
+        typed.line("q")
+        typed.expect("trained 81.0")
+        assert typed.end() == 0
+        assert typed.modes_now() == typed.modes
+    history = (tmp_path / ".nodescope" / "history").read_text()
+    assert "until loss/mean\n" in history
+
+
+def test_the_end_of_input_detaches(tmp_path):
+    (tmp_path / "script.py").write_text(TRAIN)
+    with Typed(tmp_path, "--cli", "script.py") as typed:
+        typed.expect("(nodescope) ")
+        typed.type("\x04")
+        typed.expect("detached")
+        typed.expect("trained 81.0")
+        assert typed.end() == 0
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_ctrl_c_pauses_and_another_ends_the_program(tmp_path, term):
+    (tmp_path / "script.py").write_text(FOREVER)
+    with Typed(tmp_path, "--cli", "script.py", TERM=term) as typed:
+        typed.line("c")
+        typed.expect("running")
+        typed.type("\x03")
+        typed.expect("Paused at tanh")
+        typed.line("p max(value)")
+        typed.expect("0.761594")
+        typed.line("c")
+        typed.expect("c\n")
+        typed.type("\x03")
+        typed.expect("Paused at tanh")
+        typed.expect("(nodescope) ")
+        typed.type("\x03")
+        typed.expect("interrupted")
+        typed.expect("KeyboardInterrupt")
+        assert typed.end() == 130
+        assert typed.modes_now() == typed.modes
+
+
+def test_ctrl_c_twice_ends_a_program_that_comes_to_no_node(tmp_path):
+    (tmp_path / "script.py").write_text(
+        "import threading\nprint('waiting', flush=True)\nthreading.Event().wait(60)\n"
+    )
+    with Typed(tmp_path, "--cli", "script.py") as typed:
+        typed.expect("waiting")
+        typed.type("\x03")
+        typed.expect("Ctrl-C again ends the program")
+        typed.type("\x03")
+        typed.expect("KeyboardInterrupt")
+        assert typed.end() == 130
+
+
+def test_the_program_reads_its_own_input(tmp_path):
+    (tmp_path / "script.py").write_text(
+        "import numpy as np, nodescope as ns\n"
+        "x = ns.tensor([1.0])\n"
+        "np.exp(x)\n"
+        "print('hello', input('name? '), flush=True)\n"
+        "np.tanh(x)\n"
+    )
+    with Typed(tmp_path, "--cli", "script.py") as typed:
+        typed.line("b op:tanh")
+        typed.line("c")
+        typed.expect("name? ")
+        typed.type("Ada\n")
+        typed.expect("hello Ada")
+        typed.expect("Breakpoint 1: tanh")
+        typed.line("q")
+        assert typed.end() == 0
+
+
+def test_commands_come_from_the_terminal_past_a_piped_input(tmp_path):
+    (tmp_path / "script.py").write_text(
+        "import sys, numpy as np, nodescope as ns\n"
+        "np.exp(ns.tensor([1.0]))\n"
+        "print('read', sys.stdin.read(), flush=True)\n"
+    )
+    (tmp_path / "data.txt").write_text("the data")
+    with (
+        (tmp_path / "data.txt").open() as data,
+        Typed(tmp_path, "--cli", "script.py", stdin=data.fileno()) as typed,
+    ):
+        typed.expect("Before the first node: exp")
+        typed.line("n")
+        typed.expect("Stepped to exp")
+        typed.line("c")
+        typed.expect("read the data")
+        assert typed.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "variables", "colored"),
+    [((), {}, True), (("--no-color",), {}, False), ((), {"NO_COLOR": "1"}, False)],
+)
+def test_colours(tmp_path, args, variables, colored):
+    (tmp_path / "script.py").write_text(TRAIN)
+    with Typed(tmp_path, "--cli", *args, "script.py", raw=True, **variables) as typed:
+        typed.expect("Before the first node")
+        typed.line("q")
+        assert typed.end() == 0
+        assert ("\x1b[1mBefore" in typed.shown) == colored
