@@ -141,7 +141,7 @@ class Follower:
     def look(self, point: Point, position: int) -> tuple[Cause, list[tuple[Point, int]]]:
         """One element, and the operands' elements to follow, the first one first."""
         try:
-            point, opened = self._points.open(point)
+            point, position, opened = self._points.open(point, position)
             return self._explained(point, opened, position)
         except ReplayError as error:
             return self._missing(point, position, error), []

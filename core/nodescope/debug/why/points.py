@@ -22,6 +22,10 @@ MOST_AGAIN = 1 << 20
 """Elements of operands and outputs up to which a node is run again, to see that they belong."""
 
 
+MOST_INSIDE = 20_000
+"""Nodes of a scan's iterations that are looked into."""
+
+
 @dataclass(frozen=True)
 class Opened:
     """How a value was made.
@@ -80,6 +84,7 @@ class Points:
         self.book = replay.book
         self._arrays: dict[tuple[int, int], tuple[Array, str]] = {}
         self._frames: dict[tuple[int, int], Frame] = {}
+        self._scans: dict[tuple[int, int], dict[int, Frame]] = {}
 
     def array(self, point: Point) -> Array:
         """The value's elements. Raises `ReplayError`."""
@@ -109,17 +114,23 @@ class Points:
                 del self._arrays[next(iter(self._arrays))]
         return self._arrays[key]
 
-    def open(self, point: Point) -> tuple[Point, Opened]:
-        """How a value was made; for a kernel's, the node inside that made it.
+    def open(self, point: Point, position: int) -> tuple[Point, int, Opened]:
+        """How an element was made; of a kernel, branch or scan, by the node inside that made it.
 
         Raises:
             ReplayError: An operand is neither recorded nor to be computed again.
         """
         while True:
             opened = self._inner(point) if point.frame is not None else self._outer(point)
+            if opened.node.op == "scan" and opened.call is not None:
+                found = self._iteration(point, opened, position)
+                if found is None:
+                    return point, position, opened
+                point, position = found
+                continue
             inside = self._inside(point, opened)
             if inside is None:
-                return point, opened
+                return point, position, opened
             point = inside
 
     def _outer(self, point: Point) -> Opened:
@@ -175,6 +186,63 @@ class Points:
         if value in frame.makers:
             return Point(value, point.execution, frame)
         return frame.given.get(value)
+
+    def _iteration(self, point: Point, opened: Opened, position: int) -> tuple[Point, int] | None:
+        """The value inside of a scan's body, in the iteration that made an element."""
+        assert opened.call is not None
+        attrs = opened.call.attrs
+        body: Graph = attrs["body"]
+        carries, length = attrs["carries"], attrs["length"]
+        if not length or length * len(body.nodes) > MOST_INSIDE:
+            return None
+        key = (opened.node.id, id(point.frame) if point.frame else point.execution.seq)
+        frames = self._scans.get(key)
+        if frames is None:
+            frames = self._scans[key] = _unrolled(opened, attrs, point.execution)
+        if not frames:
+            return None
+        at = (0 if attrs["reverse"] else length - 1) if opened.port < carries else None
+        if at is None:
+            rest = opened.outs[opened.port].size // length
+            at, position = divmod(position, max(rest, 1))
+        frame = frames[at]
+        value = body.outputs[opened.port]
+        inner = frame.given.get(value)
+        if value in frame.makers:
+            inner = Point(value, point.execution, frame)
+        return None if inner is None else (inner, position)
+
+
+def _unrolled(opened: Opened, attrs: dict[str, Any], execution: Execution) -> dict[int, Frame]:
+    """The iterations of a scan, each a frame; none if its body cannot be looked into."""
+    body: Graph = attrs["body"]
+    carries, columns, length = attrs["carries"], attrs["columns"], attrs["length"]
+    carry, given = list(opened.args[:carries]), list(opened.points[:carries])
+    frames: dict[int, Frame] = {}
+    for i in range(length - 1, -1, -1) if attrs["reverse"] else range(length):
+        rows, row_points = [], []
+        for j in range(columns):
+            array, source = opened.args[carries + j], opened.points[carries + j]
+            taken = Node(0, "row", "getitem", "index", (1,), outputs=(2,), attrs={"index": (i,)})
+            values = {1: array, 2: np.asarray(array[i])}
+            graph = Graph(0, "static", (1,), (2,), (taken,))
+            row = Frame(graph, values, {2: taken}, {1: source}, opened.node.name)
+            rows.append(values[2])
+            row_points.append(Point(2, execution, row))
+        around = carries + columns
+        args = (*carry, *rows, *opened.args[around:])
+        points = (*given, *row_points, *opened.points[around:])
+        frame = _frame(body, args, points, f"{opened.node.name}[{i}]")
+        if frame is None:
+            return {}
+        frames[i] = frame
+        ends = body.outputs[:carries]
+        carry = [frame.values[each] for each in ends]
+        given = [
+            Point(each, execution, frame) if each in frame.makers else frame.given[each]
+            for each in ends
+        ]
+    return frames
 
 
 def _alike(one: Array, other: Array) -> bool:

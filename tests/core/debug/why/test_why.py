@@ -337,3 +337,24 @@ def test_operands_that_do_not_give_the_result_are_told(tmp_path: Path) -> None:
         assert "these operands" not in why(recording, "exp").root.words
         (checked,) = Replay(recording).check().differences
         assert checked.node == "subtract"
+
+
+def test_inside_of_a_scan(tmp_path: Path) -> None:
+    @ns.compile
+    def f(x: ns.Tensor, w: ns.Tensor) -> ns.Tensor:
+        def body(carry: ns.Tensor, row: ns.Tensor) -> tuple[ns.Tensor, ns.Tensor]:
+            new = np.sqrt(carry + row @ w)
+            return new, new * 2.0
+
+        return np.mean(ns.scan(body, ns.tensor(np.ones(3)), x)[1])
+
+    x = np.ones((6, 2))
+    x[3, 1] = -9.0
+    with run(lambda: f(ns.tensor(x), ns.tensor(np.ones((2, 3)))), tmp_path) as recording:
+        for asked in ("mean", "scan"):
+            end = why(recording, asked).culprit
+            assert (end.op, end.how, end.at) == ("sqrt", "in scan[3]", (0,))
+            assert end.birth is not None
+            assert end.birth.kind == "sqrt of a negative"
+        chain = why(recording, "scan:1[5, 2]").root.chain()
+        assert [each.how for each in chain][:2] == ["in scan[5]", "in scan[5]"]
