@@ -26,6 +26,7 @@ from nodescope.debug.controller import Controller
 from nodescope.debug.gate import Gate
 from nodescope.debug.saved import Saved
 from nodescope.debug.vocabulary import Scene
+from nodescope.debug.watching import Watching
 from nodescope.engine import modes, tracer
 from nodescope.errors import (
     ConditionError,
@@ -37,7 +38,7 @@ from nodescope.errors import (
 from nodescope.events import LEVELS, Bus, Event, Level, Logged, RunFinished, RunStarted
 from nodescope.link.address import Address, find
 from nodescope.link.client import Handlers, Link
-from nodescope.protocol import Breakpoint, Command, RunInfo, SessionInfo, SetBreakpoints
+from nodescope.protocol import Breakpoint, Command, RunInfo, SessionInfo, SetBreakpoints, SetWatches
 from nodescope.record.recorder import Recorder
 
 DEFAULT_BUDGET_BYTES: Final = 256 << 20
@@ -57,6 +58,7 @@ class Run:
         debugger: Whether the run can be stopped: it gets a gate.
         stop_on_entry: Stop before the first node and wait for a page.
         breakpoints: Set from the start; stops wait for the first page.
+        watches: Watch rules, as they are written.
         saved: Where breakpoints are kept; those are set as well, and wait for nobody.
         opened: Patterns of node names: compiled kernels that are called so, or that cover such a
             node, are also run node by node, to be looked into.
@@ -81,6 +83,7 @@ class Run:
         stop_on_entry: bool = False,
         breakpoints: tuple[Breakpoint, ...] = (),
         saved: Saved | None = None,
+        watches: Sequence[str] = (),
         opened: Sequence[str] = (),
         say: Callable[[str], None] | None = None,
     ) -> None:
@@ -119,6 +122,7 @@ class Run:
             recording=str(Path(recording).absolute()),
         )
         self.gate: Gate | None = None
+        self.watching: Watching | None = None
         self.bus.add(self.recorder)
         if debugger:
             self.gate = Gate(
@@ -139,6 +143,11 @@ class Run:
                 raise
             self.bus.add(_Voice(self._say))
             self.bus.add(self.gate)
+            self.watching = Watching(
+                self.bus, self.gate, seq_source=self.recorder.thread_seq, keep=self.recorder.keep
+            )
+            if watches:
+                self.watching.replace(watches)
 
     def _kept(self, saved: Saved | None) -> tuple[Breakpoint, ...]:
         self._saved = saved
@@ -158,6 +167,10 @@ class Run:
         gate = self.gate
         if gate is None:
             raise UsageError("a run without a debugger takes no commands")
+        if isinstance(command, SetWatches):
+            assert self.watching is not None
+            self.watching.replace(command.watches)
+            return
         gate.command(command)
         if self._saved is not None and isinstance(command, SetBreakpoints):
             fault = self._saved.save(command.breakpoints)

@@ -287,10 +287,11 @@ class Bus:
         """Nanoseconds since the run began."""
         return time.perf_counter_ns() - self.origin_ns
 
-    def add(self, probe: Probe) -> None:
-        """Append a probe."""
+    def add(self, probe: Probe, *, before: Probe | None = None) -> None:
+        """Append a probe, or put it before another one."""
         with self._lock:
-            self.probes = (*self.probes, probe)
+            at = self.probes.index(before) if before in self.probes else len(self.probes)
+            self.probes = (*self.probes[:at], probe, *self.probes[at:])
 
     def remove(self, probe: Probe) -> None:
         """Take a probe out; one that is not there is ignored."""

@@ -19,7 +19,7 @@ PROTOCOL_VERSION = 1
 CONTROLLER_GRACE_S = 5.0
 
 SessionPhase = Literal["running", "stopped", "finished", "detached"]
-StopReason = Literal["entry", "breakpoint", "step", "pause", "run_to", "exception"]
+StopReason = Literal["entry", "breakpoint", "step", "pause", "run_to", "exception", "watch"]
 When = Literal["before", "after"]
 BreakpointKind = Literal["node", "glob", "regex", "op", "scope", "source"]
 
@@ -112,12 +112,39 @@ class Stop(msgspec.Struct, frozen=True):
     edits: tuple[str, ...] = ()
 
 
+class WatchStatus(msgspec.Struct, frozen=True):
+    """A watch rule at work, and what it has found.
+
+    Attributes:
+        id: Chosen by the session, from 1 up.
+        text: The watch as it is written, such as ``tensor_overflow on scope:encoder -> stop``.
+        rule: The rule's name.
+        hits: How often it has found what it looks for.
+        last: The last time, in words; or ``""``.
+        node: The node of the last hit, 0 without one.
+        seq, step: The execution of the last hit.
+        message: Why it is asked of nothing, or was disabled; or ``""``.
+    """
+
+    id: int
+    text: str
+    rule: str
+    enabled: bool = True
+    hits: int = 0
+    last: str = ""
+    node: int = 0
+    seq: int = 0
+    step: int = 0
+    message: str = ""
+
+
 class SessionInfo(msgspec.Struct, frozen=True):
     """The state of a debug session as a client sees it.
 
     Attributes:
         version: Grows by one with every change, so that the newer of two wins.
         attended: Whether a controller is connected; breakpoints of an unattended run do not stop.
+        watches: What is watched for.
     """
 
     phase: SessionPhase = "running"
@@ -125,6 +152,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
     stop: Stop | None = None
     breakpoints: tuple[BreakpointStatus, ...] = ()
     attended: bool = True
+    watches: tuple[WatchStatus, ...] = ()
 
 
 # Commands. Each is answered once the session has taken it, not once the program has stopped again.
@@ -184,6 +212,16 @@ class SetBreakpoints(msgspec.Struct, frozen=True, tag="set_breakpoints"):
     breakpoints: tuple[Breakpoint, ...]
 
 
+class SetWatches(msgspec.Struct, frozen=True, tag="set_watches"):
+    """Replace the whole set of watch rules. One that is written as it was keeps what it knows.
+
+    Attributes:
+        watches: As they are written.
+    """
+
+    watches: tuple[str, ...]
+
+
 EditKind = Literal["set", "add", "scale", "clip", "noise", "npy"]
 
 
@@ -230,6 +268,7 @@ Command = (
     | Detach
     | SetBreakpoints
     | SetValue
+    | SetWatches
     | StepTwin
 )
 

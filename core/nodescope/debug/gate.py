@@ -20,10 +20,8 @@ import msgspec
 
 from nodescope.debug.breakpoints import (
     Catalog,
-    condition_of,
     covers,
     is_leaf,
-    message_of,
     of_gradients,
 )
 from nodescope.debug.compilations import Compilations
@@ -48,11 +46,11 @@ from nodescope.debug.state import (
     Release,
     StackRead,
     Tick,
-    Verdict,
+    WatchesChanged,
     new_session,
 )
-from nodescope.debug.vocabulary import Scene
-from nodescope.errors import ConditionError, EditError
+from nodescope.debug.verdicts import Reached, hits_of, judge
+from nodescope.errors import EditError
 from nodescope.events import (
     Array,
     Bus,
@@ -70,13 +68,18 @@ from nodescope.events import (
     ValueEdited,
 )
 from nodescope.ir.graph import Node
-from nodescope.protocol import Breakpoint, Command, SessionInfo, SetValue, When
+from nodescope.protocol import (
+    Breakpoint,
+    Command,
+    SessionInfo,
+    SetValue,
+    StopReason,
+    WatchStatus,
+    When,
+)
 
 # How long a waiting thread sleeps at most before it looks at the clock again.
 TICK_S: Final = 0.25
-
-Reached = NodeStarted | NodeFinished | NodeFailed | GradientReached
-
 
 Opens = Callable[[Node], bool]
 
@@ -173,10 +176,26 @@ class Gate:
         elif isinstance(event, StepFinished | RunFinished):
             self._settle(event)
 
-    def break_here(self, text: str) -> None:
-        """Stop at the next node because the program asks for it, if anyone is there to see."""
+    def break_here(self, text: str, reason: StopReason = "pause") -> None:
+        """Stop at the next node because the program asks for it, if anyone is there to see.
+
+        For a probe that stands before the gate the next node is the one of the event that it has.
+        """
         with self._changed:
-            self._give(BreakHere(text))
+            self._give(BreakHere(text, reason))
+
+    def watches(self, statuses: tuple[WatchStatus, ...]) -> None:
+        """Tell controllers what is watched for, and what was found."""
+        with self._changed:
+            self._give(WatchesChanged(statuses))
+        self._say()
+
+    def open_also(self, wanted: Opens) -> None:
+        """Open compiled kernels in which this wants to see a node, too."""
+        with self._changed:
+            before = self._opened
+            self._opened = (*before, wanted)
+            self._bus.opened = (*self._opened, *self._bus.opened[len(before) :])
 
     def _reach(self, event: Reached, when: When) -> None:
         if getattr(self._inside, "held", False):
@@ -228,7 +247,10 @@ class Gate:
         state, node = self._state, reached.node
         found = candidates(state, reached)
         asked = [each for each in found if each.condition.strip() or each.log.strip()]
-        verdicts = tuple(self._judge(each, event, reached) for each in asked)
+        elapsed_s = self._bus.now_ns() / 1e9 if asked else 0.0
+        verdicts = tuple(
+            judge(each, event, reached, hits_of(state, each), elapsed_s) for each in asked
+        )
         if (
             len(verdicts) == len(found)
             and not any(each.true or each.error for each in verdicts)
@@ -251,39 +273,6 @@ class Gate:
             self._places[event.thread] = (node.scope, event.step)
             self._hold(event, node)
         return True
-
-    def _judge(self, breakpoint: Breakpoint, event: Reached, reached: NodeReached) -> Verdict:
-        if isinstance(event, NodeFailed):
-            return Verdict(breakpoint.id)
-        scene = self._scene(event, reached)
-        try:
-            condition = condition_of(breakpoint)
-            if condition is not None and not condition(scene):
-                return Verdict(breakpoint.id)
-        except ConditionError as error:
-            return Verdict(breakpoint.id, error=str(error))
-        message, text = message_of(breakpoint), ""
-        if message is not None:
-            hits = {each.breakpoint.id: each.hits for each in self._state.breakpoints}
-            about = reached.gradient_of or reached.node
-            text = message.render(scene, about, hits.get(breakpoint.id, 0) + 1)
-        return Verdict(breakpoint.id, true=True, text=text)
-
-    def _scene(self, event: NodeStarted | NodeFinished | GradientReached,
-               reached: NodeReached) -> Scene:  # fmt: skip
-        elapsed = self._bus.now_ns() / 1e9
-        if isinstance(event, GradientReached):
-            array = event.array
-            name = (reached.gradient_of or reached.node).name
-            return Scene(array, step=event.step, elapsed=elapsed, node=name, grad=lambda: array)
-        outputs = event.outputs if isinstance(event, NodeFinished) else ()
-        return Scene(
-            outputs[0] if outputs else None,
-            event.inputs,
-            step=event.step,
-            elapsed=elapsed,
-            node=reached.node.name,
-        )
 
     def _hold(self, event: Reached, node: Node) -> None:
         try:

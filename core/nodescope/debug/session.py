@@ -45,6 +45,7 @@ from nodescope.debug.state import (
     SessionState,
     StackRead,
     Tick,
+    WatchesChanged,
 )
 from nodescope.errors import UsageError
 from nodescope.ir.graph import Node
@@ -62,6 +63,7 @@ from nodescope.protocol import (
     SessionInfo,
     SetBreakpoints,
     SetValue,
+    SetWatches,
     StepIn,
     StepNode,
     StepOut,
@@ -95,6 +97,7 @@ def info_of(state: SessionState) -> SessionInfo:
         stop=state.stop,
         breakpoints=state.breakpoints,
         attended=state.controllers > 0,
+        watches=state.watches,
     )
 
 
@@ -135,7 +138,8 @@ def _enters(scope: str, at: NodeReached) -> bool:
 def _visible(state: SessionState) -> tuple[object, ...]:
     # Hits of what only logs may come by the thousand: they are told with the next change.
     said = tuple((each.breakpoint, each.verified, each.message) for each in state.breakpoints)
-    return (state.phase, state.stop, said, state.controllers > 0)
+    found = tuple((each.text, each.enabled, each.message, each.hits > 0) for each in state.watches)
+    return (state.phase, state.stop, said, state.controllers > 0, found)
 
 
 def _take(state: SessionState, given: Input) -> Result:
@@ -161,10 +165,13 @@ def _take(state: SessionState, given: Input) -> Result:
                 return state, ()
             stop = msgspec.structs.replace(state.stop, edits=(*state.stop.edits, how))
             return msgspec.structs.replace(state, stop=stop), (Log(f"edited: {how}"),)
-        case BreakHere(text=text):
+        case BreakHere(text=text, reason=reason):
             if state.phase != "running" or not may_stop(state):
                 return state, ()
-            return msgspec.structs.replace(state, goal=Goal("pause", text=text)), ()
+            goal = Goal("pause", text=text, reason=reason)
+            return msgspec.structs.replace(state, goal=goal), ()
+        case WatchesChanged(watches=watches):
+            return msgspec.structs.replace(state, watches=watches), ()
         case ControllersChanged(count=count, now_s=now_s):
             return _attend(state, count, now_s), ()
         case LinkChanged(up=up, now_s=now_s):
@@ -321,7 +328,7 @@ def _goal_reason(goal: Goal, name: str) -> tuple[StopReason, str]:
         case "entry":
             return "entry", f"Before the first node: {name}"
         case "pause":
-            return "pause", goal.text or f"Paused at {name}"
+            return goal.reason, goal.text or f"Paused at {name}"
         case "run_to":
             return "run_to", f"Ran to {name}"
         case "twin":
@@ -336,6 +343,8 @@ def _command(state: SessionState, command: Command, catalog: Catalog) -> Result:
     if isinstance(command, SetBreakpoints):
         statuses, next_id = replaced(state.breakpoints, command.breakpoints, state.next_id, catalog)
         return msgspec.structs.replace(state, breakpoints=statuses, next_id=next_id), ()
+    if isinstance(command, SetWatches):
+        raise UsageError("this run watches for nothing", hint="start it with nodescope run")
     if state.phase == "finished":
         raise UsageError("the program has ended")
     if isinstance(command, Detach):

@@ -18,6 +18,8 @@ from nodescope.protocol import (
     SessionInfo,
     SessionPhase,
     Stop,
+    StopReason,
+    WatchStatus,
     When,
 )
 
@@ -43,6 +45,7 @@ class Goal(msgspec.Struct, frozen=True):
     thread: int | None = None
     text: str = ""
     of: int = 0
+    reason: StopReason = "pause"
 
 
 class SessionState(msgspec.Struct, frozen=True):
@@ -67,6 +70,7 @@ class SessionState(msgspec.Struct, frozen=True):
     expects_controller: bool = False
     lost_at: float | None = None
     stop_on_exception: bool = True
+    watches: tuple[WatchStatus, ...] = ()
 
 
 def new_session(
@@ -164,9 +168,16 @@ class GraphSettled(msgspec.Struct, frozen=True):
 
 
 class BreakHere(msgspec.Struct, frozen=True):
-    """The program itself asks to be stopped at its next node."""
+    """The program itself, or a watch, asks to be stopped at the node that comes next."""
 
     text: str
+    reason: StopReason = "pause"
+
+
+class WatchesChanged(msgspec.Struct, frozen=True):
+    """What is watched for is another set, or has found something."""
+
+    watches: tuple[WatchStatus, ...]
 
 
 class ControllersChanged(msgspec.Struct, frozen=True):
@@ -205,6 +216,7 @@ Input = (
     | GraphKnown
     | GraphSettled
     | BreakHere
+    | WatchesChanged
     | ControllersChanged
     | LinkChanged
     | Tick

@@ -53,12 +53,20 @@ class Ran(NamedTuple):
     attrs: dict[str, Any] | None = None
 
 
+class ValueKept(NamedTuple):
+    """The elements of a value whose execution is recorded already."""
+
+    value: int
+    seq: int
+    array: Array
+
+
 class Noted(NamedTuple):
     """Anything but an execution, in the queue."""
 
     seq: int
     weight: int
-    event: Event
+    event: Event | ValueKept
 
 
 class Batch:
@@ -127,9 +135,13 @@ class Batch:
             self._add("layout", (value, seq, shape_text(strides)))
         self._mark(seq, end_ns)
 
-    def event(self, seq: int, event: Event) -> None:
+    def event(self, seq: int, event: Event | ValueKept) -> None:
         """Collect anything else."""
         time_ns = 0
+        if isinstance(event, ValueKept):
+            self._arrays.append((event.value, event.seq, event.array))
+            self._mark(seq, 0)
+            return
         if isinstance(event, Logged):
             self._add("log", (seq, event.step, event.time_ns, event.stream, _text(event.text)))
             time_ns = event.time_ns

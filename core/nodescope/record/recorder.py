@@ -39,7 +39,7 @@ from nodescope.events import (
 )
 from nodescope.ir.graph import Node
 from nodescope.ir.scopes import is_within
-from nodescope.record.batch import Batch, Noted, Ran, Timed
+from nodescope.record.batch import Batch, Noted, Ran, Timed, ValueKept
 from nodescope.record.buffers import Buffers
 from nodescope.record.rows import FAILED, Dropped
 from nodescope.record.summary import TensorSummary, summarise
@@ -96,6 +96,7 @@ class Recorder:
         self.on_fault = on_fault or _print_fault
         self._value_steps = value_steps
         self._level_of: dict[int, Level] = {}
+        self._kept: dict[int, int] = {}  # by value, the execution
         self._queue_bytes = queue_bytes
         # A tuple weighs _RECORD_BYTES; the others say what they weigh.
         self._queue: deque[Timed | Ran | Noted] = deque()
@@ -165,6 +166,14 @@ class Recorder:
             elif isinstance(event, StepStarted):
                 self._thrift(event.step)
             self._note(event, bytes_, always=structure)
+
+    def keep(self, node: Node, value: int, array: Array, seq: int) -> None:
+        """Keep the elements of a value that an execution has just given, whatever its level."""
+        level = self.level if not self._levels else self._level(node)
+        if self._off or level == "values" or self._kept.get(value) == seq:
+            return
+        self._kept[value] = seq
+        self._note(ValueKept(value, seq, array.copy()), array.nbytes + _RECORD_BYTES, always=False)
 
     def thread_seq(self) -> int:
         """The seq of the calling thread's last record; of the last one of all if it has none."""
@@ -287,7 +296,7 @@ class Recorder:
         if not self._awake:
             self._wake()
 
-    def _note(self, event: Event, weight: int, *, always: bool) -> None:
+    def _note(self, event: Event | ValueKept, weight: int, *, always: bool) -> None:
         """Number anything else and queue it."""
         with self._lock:
             self._seq = seq = self._seq + 1

@@ -49,6 +49,11 @@ class Debugged:
         return [each.node_name for each in self.stops]
 
 
+def gate_of(seen: Debugged) -> Gate:
+    """The gate that stops the program."""
+    return next(each for each in seen.bus.probes if isinstance(each, Gate))
+
+
 Then = Callable[[Stop, Gate], Command]
 
 

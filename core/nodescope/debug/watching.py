@@ -1,0 +1,132 @@
+"""Watching: watch rules at work on a running program, and what follows their hits.
+
+The watcher stands before the gate, so that a hit stops at the very node that made it.
+
+Invariant: without watches the watcher is not among the probes and costs nothing. What a rule finds
+changes nothing but what its actions say.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from nodescope.debug.gate import Gate
+from nodescope.debug.watch.watch import Hit, Watch, describe, parse_watch
+from nodescope.debug.watch.watcher import Watcher
+from nodescope.events import Array, Bus, Event, Logged, NodeFinished
+from nodescope.ir.graph import Node
+from nodescope.protocol import WatchStatus
+
+EXIT_STATUS = 3  # of a run that a watch ended
+
+
+class WatchEnd(SystemExit):
+    """A watch with the action ``end`` found what it looks for: the run ends here."""
+
+
+class Watching:
+    """The watches of a run.
+
+    Args:
+        bus: Of the run.
+        gate: Which stops the program, and tells controllers.
+        seq_source: Gives the calling thread's last recorded seq.
+        keep: Keeps the elements of a value: node, value id, array, seq.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        gate: Gate,
+        *,
+        seq_source: Callable[[], int],
+        keep: Callable[[Node, int, Array, int], None],
+    ) -> None:
+        self._bus, self._gate, self._keep = bus, gate, keep
+        self._lock = threading.Lock()
+        self._here = threading.local()
+        self._statuses: dict[int, WatchStatus] = {}
+        self._watcher = Watcher(
+            (), on_hit=self._hit, on_fault=self._fault, seq_source=seq_source
+        )  # fmt: skip
+        self._present = False
+
+    def emit(self, event: Event) -> None:
+        """Take one event: ask the watches of it."""
+        if type(event) is NodeFinished:
+            self._here.event = event
+        try:
+            self._watcher.emit(event)
+        finally:
+            self._here.event = None
+
+    def replace(self, texts: Iterable[str]) -> None:
+        """Make these the whole set, as they are written.
+
+        Raises:
+            WatchError: One makes no sense; nothing is changed.
+        """
+        wanted = [parse_watch(each) for each in texts]
+        if wanted and not self._present:
+            self._present = True
+            self._bus.add(self, before=self._gate)
+            self._gate.open_also(self._watcher.wants)
+        self._watcher.replace(wanted)
+        with self._lock:
+            known = {each.text: each for each in self._statuses.values()}
+            self._statuses = {each.id: _status(each, known) for each in self._watcher.watches}
+        self._tell()
+
+    def _hit(self, hit: Hit) -> None:
+        with self._lock:
+            status = self._statuses.get(hit.watch)
+            if status is not None:
+                self._statuses[hit.watch] = msgspec.structs.replace(
+                    status, hits=status.hits + 1, last=hit.text, node=hit.node, seq=hit.seq,
+                    step=hit.step,
+                )  # fmt: skip
+        self._tell()
+        if "save" in hit.actions:
+            self._save(hit)
+        if "log" in hit.actions or "end" in hit.actions:
+            self._log(f"watch {hit.watch}, {hit.text}", hit.step)
+        if "end" in hit.actions:
+            raise WatchEnd(EXIT_STATUS)
+        if "stop" in hit.actions:
+            self._gate.break_here(f"Watch {hit.watch}, {hit.text}", "watch")
+
+    def _save(self, hit: Hit) -> None:
+        event: NodeFinished | None = getattr(self._here, "event", None)
+        if event is not None and hit.value in event.node.outputs:
+            array = event.outputs[event.node.outputs.index(hit.value)]
+            self._keep(event.node, hit.value, array, hit.seq)
+
+    def _fault(self, text: str) -> None:
+        self._log(text, 0)
+        with self._lock:
+            for each in self._watcher.asked:
+                status = self._statuses.get(each.watch.id)
+                if status is not None and each.fault:
+                    self._statuses[each.watch.id] = msgspec.structs.replace(
+                        status, enabled=False, message=each.fault
+                    )
+        self._tell()
+
+    def _log(self, text: str, step: int) -> None:
+        self._bus.emit(Logged("nodescope", text, step, self._bus.now_ns()))
+
+    def _tell(self) -> None:
+        with self._lock:
+            statuses = tuple(self._statuses.values())
+        self._gate.watches(statuses)
+
+
+def _status(watch: Watch, known: dict[str, WatchStatus]) -> WatchStatus:
+    text = describe(watch)
+    before = known.get(text)
+    if before is not None:
+        return msgspec.structs.replace(before, id=watch.id)
+    return WatchStatus(watch.id, text, watch.rule, enabled=watch.enabled)

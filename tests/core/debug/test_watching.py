@@ -1,0 +1,131 @@
+"""Watch rules at work: stops at the very node, logs, keeps values, ends the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.debug.watch.rule import WatchError
+from nodescope.debug.watching import EXIT_STATUS, Watching
+from nodescope.protocol import WatchStatus
+from nodescope.record.recorder import Recorder
+from nodescope.record.recording import Recording
+from tests.core.debug.debugged import Debugged, debugged, gate_of
+
+NAN = np.array([1.0, -1.0])
+
+
+def watching(seen: Debugged, *watches: str, recorder: Recorder | None = None) -> Watching:
+    gate = gate_of(seen)
+    found = Watching(
+        seen.bus, gate,
+        seq_source=recorder.thread_seq if recorder is not None else lambda: 1,
+        keep=recorder.keep if recorder is not None else lambda *_: None,
+    )  # fmt: skip
+    found.replace(watches)
+    return found
+
+
+def statuses(seen: Debugged) -> tuple[WatchStatus, ...]:
+    return gate_of(seen).info.watches
+
+
+def program(count: int = 3) -> None:
+    for k in range(count):
+        ns.step()
+        with ns.name_scope("net"):
+            y = np.log(ns.tensor(np.array([3.0, 2.0]) - 2.0 * k))
+        np.sum(y)
+
+
+def test_it_stops_at_the_node_that_made_it() -> None:
+    with debugged() as seen, np.errstate(all="ignore"):
+        watching(seen, "tensor_overflow on op:log -> stop")
+        program()
+        (status,) = statuses(seen)
+    assert [(each.node_name, each.step, each.reason) for each in seen.stops] == [
+        ("net/log", 2, "watch"), ("net/log", 3, "watch"),
+    ]  # fmt: skip
+    assert seen.stops[0].text.startswith("Watch 1, tensor_overflow: net/log")
+    assert (status.hits, status.step) == (2, 3)
+    assert status.last
+
+
+def test_it_logs_and_goes_on() -> None:
+    with debugged() as seen, np.errstate(all="ignore"):
+        watching(seen, "tensor_overflow on op:log -> log")
+        program()
+    assert seen.stops == []
+    assert [each.startswith("watch 1, tensor_overflow: ") for each in seen.logged] == [True, True]
+
+
+def test_it_ends_the_run() -> None:
+    with debugged() as seen, np.errstate(all="ignore"):
+        watching(seen, "tensor_overflow on op:log -> end")
+        with pytest.raises(SystemExit) as raised:
+            program()
+        (status,) = statuses(seen)
+    assert raised.value.code == EXIT_STATUS
+    assert status.step == 2
+    assert len(seen.logged) == 1
+
+
+def test_it_keeps_the_values(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "r.nscope", level="summary")
+    with debugged(first=recorder) as seen, np.errstate(all="ignore"):
+        watching(
+            seen, "tensor_overflow on op:log -> save", "tensor_overflow -> save", recorder=recorder
+        )
+        program()
+    recorder.close()
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        (log,) = [row.node for row in recording.nodes() if row.node.op == "log"]
+        kept = [
+            recording.array(log.outputs[0], each.seq)
+            for each in recording.executions()
+            if each.node == log.id
+        ]
+    assert kept[0] is None
+    np.testing.assert_array_equal(kept[1], [0.0, -np.inf])
+    np.testing.assert_array_equal(kept[2], [np.nan, np.nan])
+
+
+def test_a_compiled_kernel_is_opened_for_it() -> None:
+    f = ns.compile(lambda x: np.sum(np.log(x) * 2.0), backend="auto")
+    x = ns.tensor(np.full(40_000, -1.0))
+    with np.errstate(all="ignore"):
+        plain = f(x).numpy()
+        with debugged() as seen:
+            watching(seen, "tensor_overflow on op:log -> stop")
+            ns.step()
+            found = f(x).numpy()
+    assert [each.node_name for each in seen.stops] == ["log"]
+    np.testing.assert_array_equal(found, plain)
+
+
+def test_the_set_is_replaced_and_hits_are_kept() -> None:
+    with debugged() as seen, np.errstate(all="ignore"):
+        found = watching(seen, "tensor_overflow on op:log -> log")
+        program()
+        with pytest.raises(WatchError, match="did you mean"):
+            found.replace(["tensor_overflo"])
+        assert [each.hits for each in statuses(seen)] == [2]
+        found.replace(["tensor_overflow on op:log -> log", "weight_overflow -> log"])
+        assert [each.hits for each in statuses(seen)] == [2, 0]
+        found.replace([])
+        program()
+        assert statuses(seen) == ()
+    assert len(seen.logged) == 2
+
+
+def test_without_watches_nothing_is_asked() -> None:
+    with debugged() as seen:
+        found: Any = watching(seen)
+        assert found not in seen.bus.probes
+        found.replace(["tensor_overflow"])
+        probes = seen.bus.probes
+        assert probes.index(found) < probes.index(gate_of(seen))
