@@ -87,6 +87,8 @@ class Condition(Expression):
         found = self._found(scene)
         try:
             return truth(found)
+        except ConditionError:
+            raise
         except (TypeError, ValueError) as error:
             raise ConditionError(reason(error)) from None
 

@@ -197,3 +197,8 @@ def test_numpy_warnings_are_silent_and_arrays_unchanged():
 
 def test_names_are_known():
     assert compile_condition("step > 1 and value.any()").names == {"step", "value"}
+
+
+def test_what_is_said_is_said_once():
+    with pytest.raises(ConditionError, match=r"^the condition gives 2 truth values"):
+        compile_condition("value > 1")(Scene(np.array([1.0, 2.0])))
