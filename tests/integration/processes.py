@@ -161,11 +161,11 @@ def standing(page: Page, run: str) -> SessionInfo:
     return session if session is not None and session.stop is not None else stopped(page)
 
 
-def stopped(page: Page, after: int = -1) -> SessionInfo:
-    """Wait for a stop whose session is newer than a version."""
+def stopped(page: Page, reason: str = "") -> SessionInfo:
+    """Wait for a stop, of a reason if that is given: the last one may be told more than once."""
     return page.wait(
         wire.SessionChanged,
-        lambda each: each.info.stop is not None and each.info.version > after,
+        lambda each: each.info.stop is not None and reason in ("", each.info.stop.reason),
     ).info
 
 

@@ -103,7 +103,7 @@ def test_a_killed_program_is_lost_and_its_recording_opens(
     run = run_id(page)
     standing(page, run)
     control(page, run, NextStep())
-    stopped(page)
+    stopped(page, "step")
     program.process.kill()
     lost = page.wait(wire.RunChanged, lambda each: each.run.state == "lost")
     (file,) = (folder / ".nodescope" / "runs").glob("*nscope*")
@@ -201,7 +201,7 @@ def test_a_recording_is_opened_while_it_is_written(
     run = run_id(page)
     standing(page, run)
     control(page, run, NextStep())
-    stopped(page)
+    stopped(page, "step")
     viewer = start("open", "--port", "0", "--no-browser", "run.nscope")
     view = new_page(entered(viewer))
     assert view.hello.runs[0].state == "recorded"
