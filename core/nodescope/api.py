@@ -40,6 +40,7 @@ from nodescope.link.address import Address, find
 from nodescope.link.client import Handlers, Link
 from nodescope.protocol import Breakpoint, Command, RunInfo, SessionInfo, SetBreakpoints, SetWatches
 from nodescope.record.recorder import Recorder
+from nodescope.record.recording import Recording
 
 DEFAULT_BUDGET_BYTES: Final = 256 << 20
 
@@ -58,8 +59,9 @@ class Run:
         debugger: Whether the run can be stopped: it gets a gate.
         stop_on_entry: Stop before the first node and wait for a page.
         breakpoints: Set from the start; stops wait for the first page.
-        watches: Watch rules, as they are written.
-        saved: Where breakpoints are kept; those are set as well, and wait for nobody.
+        watches: Watch rules, as they are written; ``recommended`` for those that suit the program,
+            which are set when its first training step is over.
+        saved: Where breakpoints and watches are kept; those are set as well, and wait for nobody.
         opened: Patterns of node names: compiled kernels that are called so, or that cover such a
             node, are also run node by node, to be looked into.
         say: Takes each line that is for the person.
@@ -67,7 +69,7 @@ class Run:
     Raises:
         UsageError: The level does not exist.
         RecordingError: The recording cannot be written.
-        BreakpointError, ConditionError: A breakpoint makes no sense.
+        BreakpointError, ConditionError, WatchError: A breakpoint or a watch makes no sense.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Run:
         self._active = False
         self._saved: Saved | None = None
         self._unsaved = ""
+        self._faults: list[str] = []
         self._started_unix_ns = time.time_ns()
         self.bus = Bus()
         self.bus.values = debugger or level in ("summary", "values")
@@ -128,7 +131,7 @@ class Run:
             self.gate = Gate(
                 self.bus,
                 stop_on_entry=stop_on_entry,
-                expects_controller=bool(breakpoints),
+                expects_controller=bool(breakpoints or watches),
                 seq_source=self.recorder.thread_seq,
                 flush=self.recorder.flush,
                 on_change=self._changed,
@@ -144,22 +147,46 @@ class Run:
             self.bus.add(_Voice(self._say))
             self.bus.add(self.gate)
             self.watching = Watching(
-                self.bus, self.gate, seq_source=self.recorder.thread_seq, keep=self.recorder.keep
-            )
-            if watches:
-                self.watching.replace(watches)
+                self.bus, self.gate, seq_source=self.recorder.thread_seq,
+                keep=self.recorder.keep, recording=self._readable,
+            )  # fmt: skip
+            self._watch(watches, saved)
+
+    def _watch(self, given: Sequence[str], saved: Saved | None) -> None:
+        """Set the watches that are given and those that are kept."""
+        assert self.watching is not None
+        kept, faults = saved.load_watches() if saved is not None else ((), [])
+        for each in faults:
+            if each not in self._faults:
+                self._say(each)
+        try:
+            self.watching.replace(kept)
+            self.watching.begin(given)
+        except NodescopeError:
+            self.recorder.close()
+            raise
+
+    def _readable(self) -> Recording | None:
+        """The recording, with all that was met so far; None if there is none to be read."""
+        if not self._active:
+            return None
+        self.recorder.flush()
+        try:
+            return Recording.open(self.info.recording)
+        except RecordingError:
+            return None
 
     def _kept(self, saved: Saved | None) -> tuple[Breakpoint, ...]:
         self._saved = saved
         if saved is None:
             return ()
-        kept, faults = saved.load()
-        for each in faults:
+        kept, self._faults = saved.load()
+        for each in self._faults:
             self._say(each)
         return kept
 
     def command(self, command: Command) -> None:
-        """Take a controller's command, and keep the breakpoints that it sets.
+        """Take a controller's command, and keep the breakpoints and watches that it sets.
 
         Raises:
             NodescopeError: It cannot be carried out; nothing has changed.
@@ -170,13 +197,18 @@ class Run:
         if isinstance(command, SetWatches):
             assert self.watching is not None
             self.watching.replace(command.watches)
+        else:
+            gate.command(command)
+        if self._saved is None:
             return
-        gate.command(command)
-        if self._saved is not None and isinstance(command, SetBreakpoints):
+        fault = ""
+        if isinstance(command, SetBreakpoints):
             fault = self._saved.save(command.breakpoints)
-            if fault and fault != self._unsaved:
-                self._unsaved = fault
-                self._say(fault)
+        elif self.watching is not None and isinstance(command, SetWatches):
+            fault = self._saved.save_watches(self.watching.texts)
+        if fault and fault != self._unsaved:
+            self._unsaved = fault
+            self._say(fault)
 
     @property
     def step(self) -> int:

@@ -10,17 +10,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from typing import Final
 
 import msgspec
 
 from nodescope.debug.gate import Gate
+from nodescope.debug.recommending import WORD as RECOMMENDED
+from nodescope.debug.recommending import Recommending
+from nodescope.debug.watch.recommend import recommend_for
 from nodescope.debug.watch.watch import Hit, Watch, describe, parse_watch
 from nodescope.debug.watch.watcher import Watcher
 from nodescope.events import Array, Bus, Event, Logged, NodeFinished
 from nodescope.ir.graph import Node
 from nodescope.protocol import WatchStatus
+from nodescope.record.recording import Recording
 
-EXIT_STATUS = 3  # of a run that a watch ended
+EXIT_STATUS: Final = 3  # of a run that a watch ended
 
 
 class WatchEnd(SystemExit):
@@ -35,6 +40,7 @@ class Watching:
         gate: Which stops the program, and tells controllers.
         seq_source: Gives the calling thread's last recorded seq.
         keep: Keeps the elements of a value: node, value id, array, seq.
+        recording: Opens the recording, with all that was met so far; None if there is none.
     """
 
     def __init__(
@@ -44,8 +50,9 @@ class Watching:
         *,
         seq_source: Callable[[], int],
         keep: Callable[[Node, int, Array, int], None],
+        recording: Callable[[], Recording | None] = lambda: None,
     ) -> None:
-        self._bus, self._gate, self._keep = bus, gate, keep
+        self._bus, self._gate, self._keep, self._recording = bus, gate, keep, recording
         self._lock = threading.Lock()
         self._here = threading.local()
         self._statuses: dict[int, WatchStatus] = {}
@@ -69,16 +76,66 @@ class Watching:
         Raises:
             WatchError: One makes no sense; nothing is changed.
         """
-        wanted = [parse_watch(each) for each in texts]
+        with self._lock:
+            ids = {_name(each.text): each.id for each in self._statuses.values()}
+        wanted = []
+        for each in map(parse_watch, texts):
+            same = ids.pop(_name(describe(each)), 0)
+            wanted.append(msgspec.structs.replace(each, id=same))
         if wanted and not self._present:
             self._present = True
             self._bus.add(self, before=self._gate)
             self._gate.open_also(self._watcher.wants)
+            self._tell_what_was_met()
         self._watcher.replace(wanted)
         with self._lock:
-            known = {each.text: each for each in self._statuses.values()}
+            known = {_name(each.text): each for each in self._statuses.values()}
             self._statuses = {each.id: _status(each, known) for each in self._watcher.watches}
         self._tell()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The watches, as they are written."""
+        with self._lock:
+            return tuple(each.text for each in self._statuses.values())
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Add those that are not there yet. Raises `WatchError`, as `replace`."""
+        now = self.texts
+        known = {_name(each) for each in now}
+        new = [each for each in texts if _name(describe(parse_watch(each))) not in known]
+        if new:
+            self.replace((*now, *new))
+
+    def begin(self, texts: Iterable[str]) -> None:
+        """Add those that a run begins with. ``recommended`` waits till it is known what suits.
+
+        Raises:
+            WatchError: One makes no sense; nothing is changed.
+        """
+        given = list(texts)
+        self.add(each for each in given if each.strip() != RECOMMENDED)
+        if RECOMMENDED in map(str.strip, given):
+            self._bus.add(Recommending(self._recommend))
+
+    def _tell_what_was_met(self) -> None:
+        recording = self._recording()
+        if recording is not None:
+            with recording:
+                self._watcher.tell(
+                    (row.node for row in recording.nodes()),
+                    ((row.value, row.gradient) for row in recording.gradients()),
+                )
+
+    def _recommend(self, known: bool) -> None:
+        recording = self._recording() if known else None
+        if recording is None:
+            self._log("no training step ended, so no watches were recommended", 0)
+            return
+        with recording:
+            found = [each.watch for each in recommend_for(recording)]
+        self.add(map(describe, found))
+        self._log(f"recommended watches were set: {', '.join(each.rule for each in found)}", 0)
 
     def _hit(self, hit: Hit) -> None:
         with self._lock:
@@ -126,7 +183,14 @@ class Watching:
 
 def _status(watch: Watch, known: dict[str, WatchStatus]) -> WatchStatus:
     text = describe(watch)
-    before = known.get(text)
+    before = known.get(_name(text))
     if before is not None:
-        return msgspec.structs.replace(before, id=watch.id)
+        return msgspec.structs.replace(
+            before, id=watch.id, text=text, enabled=watch.enabled, message=""
+        )
     return WatchStatus(watch.id, text, watch.rule, enabled=watch.enabled)
+
+
+def _name(text: str) -> str:
+    """What a watch is, switched on or off."""
+    return text.removeprefix("off ")

@@ -80,3 +80,19 @@ def test_another_folder_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert Saved(tmp_path / "train.py").save([LOSS]) == ""
     assert Saved(tmp_path / "train.py").load() == ((), [])
     assert not (tmp_path / ".nodescope").exists()
+
+
+def test_watches_are_kept_beside_them(tmp_path: Path) -> None:
+    saved = Saved(tmp_path / "train.py")
+    assert saved.save_watches(["nan on op:log -> log"]) == ""
+    assert saved.save([LOSS]) == ""
+    content = json.loads(saved.path.read_text())
+    assert content["watches"] == {"train.py": ["nan on op:log -> log"]}
+    content["watches"]["train.py"].append("nann")
+    saved.path.write_text(json.dumps(content))
+    texts, said = saved.load_watches()
+    assert texts == ("nan on op:log -> log",)
+    assert "no watch rule named 'nann'" in said[0]
+    assert saved.save_watches([]) == ""
+    assert saved.load()[0] == (LOSS,)
+    assert "watches" not in json.loads(saved.path.read_text())

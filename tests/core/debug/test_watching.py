@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 import nodescope as ns
+from nodescope.api import Run
+from nodescope.debug.saved import VARIABLE, Saved
 from nodescope.debug.watch.rule import WatchError
 from nodescope.debug.watching import EXIT_STATUS, Watching
-from nodescope.protocol import WatchStatus
+from nodescope.protocol import SetWatches, WatchStatus
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from tests.core.debug.debugged import Debugged, debugged, gate_of
@@ -129,3 +131,78 @@ def test_without_watches_nothing_is_asked() -> None:
         found.replace(["tensor_overflow"])
         probes = seen.bus.probes
         assert probes.index(found) < probes.index(gate_of(seen))
+
+
+def run(path: Path, *watches: str, **more: Any) -> Run:
+    return Run(path / "run.nscope", level="values", debugger=True, watches=watches, **more)
+
+
+def test_one_that_comes_late_knows_what_was_met(tmp_path: Path) -> None:
+    said: list[str] = []
+    seen = run(tmp_path, say=said.append)
+    seen.start()
+    try:
+        with np.errstate(all="ignore"):
+            program(2)
+            seen.command(SetWatches(("tensor_overflow on op:log -> log",)))
+            program(2)
+    finally:
+        seen.finish()
+    assert [each[:40] for each in said] == ["watch 1, tensor_overflow: net/log in ste"]
+
+
+def train(count: int) -> None:
+    w = ns.parameter(np.zeros((3, 2)), name="w")
+    optimizer = ns.optim.SGD([w], lr=0.1)
+    for _ in ns.steps(range(count)):
+        loss = np.mean(np.square(ns.tensor(np.ones((4, 3))) @ w - 1.0))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def test_the_recommended_ones_are_set_after_the_first_step(tmp_path: Path) -> None:
+    said: list[str] = []
+    seen = run(tmp_path, "recommended", "nan on scope:net -> log", say=said.append)
+    seen.start()
+    try:
+        train(3)
+        assert seen.gate is not None
+        found = {each.text: each for each in seen.gate.info.watches}
+    finally:
+        seen.finish()
+    assert next(iter(found)) == "nan on scope:net -> log"
+    assert "weight_overflow -> stop" in found
+    assert said[0].startswith("recommended watches were set: operator_overflow, weight_overflow")
+
+
+def test_without_a_step_none_are_recommended(tmp_path: Path) -> None:
+    said: list[str] = []
+    seen = run(tmp_path, "recommended", say=said.append)
+    seen.start()
+    np.log(ns.tensor([1.0]))
+    seen.finish()
+    assert said == ["no training step ended, so no watches were recommended"]
+
+
+def test_they_are_kept_with_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE)
+    saved = Saved(tmp_path / "train.py")
+    seen = run(tmp_path, saved=saved)
+    seen.command(SetWatches(("nan on op:log -> log", "off inf")))
+    seen.finish()
+    again = Run(tmp_path / "2.nscope", debugger=True, saved=saved, watches=("nan on op:log->log",))
+    again.finish()
+    assert again.gate is not None
+    kept = [(each.text, each.enabled) for each in again.gate.info.watches]
+    assert kept == [("nan on op:log -> log", True), ("off inf -> stop", False)]
+
+
+def test_one_switched_off_and_on_keeps_its_count() -> None:
+    with debugged() as seen, np.errstate(all="ignore"):
+        found = watching(seen, "nan on op:log -> log")
+        program(3)
+        found.replace(["off nan on op:log -> log"])
+        program(3)
+        found.replace(["nan on op:log -> log", "inf"])
+        assert [(each.id, each.hits) for each in statuses(seen)] == [(1, 1), (2, 0)]

@@ -217,6 +217,10 @@ class Judging:
 
     # ------------------------------------------------------------ the graph
 
+    def knows(self, node: Node) -> bool:
+        """Whether it was told of this node."""
+        return all(each in self._parts for each in node.outputs)
+
     def define(self, nodes: Iterable[Node]) -> None:
         """Take in new nodes, or new definitions of known ones."""
         for node in nodes:

@@ -169,7 +169,7 @@ def checked(watch: Watch) -> tuple[Watch, Rule]:
 # ---------------------------------------------------------------- the text form
 
 _NAME: Final = re.compile(r"[A-Za-z_][\w-]*")
-_BARE: Final = re.compile(r'[^\s,()"]+')
+_BARE: Final = re.compile(r'(?:(?!->)[^\s,()"])+')
 _SPACED: Final = re.compile(r'[^,()"]+')
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _PLAIN: Final = re.compile(r"[A-Za-z_*./][\w*./:\[\]?-]*")

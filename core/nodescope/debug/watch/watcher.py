@@ -80,6 +80,18 @@ class Watcher:
         with self._lock:
             self._judging.replace(watches)
 
+    def tell(self, nodes: Iterable[Node], gradients: Iterable[tuple[int, int]]) -> None:
+        """Take in what was met before the first event came.
+
+        Args:
+            nodes: Every definition in order.
+            gradients: Pairs of a value's id and its gradient's.
+        """
+        with self._lock:
+            self._judging.define(each for each in nodes if not self._judging.knows(each))
+            for value, gradient in gradients:
+                self._judging.paired(value, gradient)
+
     def emit(self, event: Event) -> None:
         """Take one event."""
         kind = type(event)
