@@ -20,6 +20,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from nodescope.debug.moments import History
+from nodescope.debug.replay import Book
 from nodescope.errors import LinkError, NodescopeError, RecordingError, UsageError
 from nodescope.events import Array
 from nodescope.protocol import Command, RunInfo, SessionInfo
@@ -27,6 +28,7 @@ from nodescope.record.folding import fold
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Dropped
 from nodescope_server import convert, wire
+from nodescope_server.branches import Branches
 from nodescope_server.peer import Peer
 
 T = TypeVar("T")
@@ -99,8 +101,11 @@ class Run:
         committed: The seq up to which the recording may be read.
         session: The debugger's state; None for a recording.
         peer: The connected program, if any.
-        follow, query: Two readers, so that a long question does not hold up the live picture.
+        follow, query, study: Three readers, so that a long question does not hold up the live
+            picture, and one that computes does not hold up values and moves.
         history: What questions about the past have learnt of the nodes.
+        book: What `study` has learnt of them.
+        branches: What was tried.
         held: A live value that was fetched while the program stands: value id, seq, array.
     """
 
@@ -111,7 +116,10 @@ class Run:
         self.peer: Peer | None = None
         self.follow = Reader(info.recording)
         self.query = Reader(info.recording)
+        self.study = Reader(info.recording)
         self.history: History | None = None
+        self.book: Book | None = None
+        self.branches = Branches()
         self.held: tuple[int, int, Array] | None = None
         self._followers: set[Follower] = set()
         self._batches: dict[tuple[int, int], asyncio.Task[bytes]] = {}
@@ -210,8 +218,9 @@ class Run:
             await loop.run_in_executor(self.query.pool, self._fold)
 
     def _fold(self) -> None:
-        # In the thread of one reader, while the thread of the other one waits for it.
+        # In the thread of one reader, while the threads of the others wait for it.
         self.query.end()
+        self.study.pool.submit(self.study.end).result()
         self.follow.pool.submit(self._fold_alone).result()
 
     def _fold_alone(self) -> None:
@@ -222,6 +231,7 @@ class Run:
         """Close the files."""
         await self.follow.close()
         await self.query.close()
+        await self.study.close()
         if self.info.recording:
             await asyncio.to_thread(fold, Path(self.info.recording))
 

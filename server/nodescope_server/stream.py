@@ -19,7 +19,7 @@ from starlette.websockets import WebSocket
 from nodescope import protocol
 from nodescope.errors import NodescopeError, RecordingError
 from nodescope.protocol import RunInfo, SessionInfo
-from nodescope_server import __version__, convert, rewinding, wire
+from nodescope_server import __version__, convert, forking, reasons, rewinding, wire, wire_why
 from nodescope_server.runs import Run, Runs, encode
 from nodescope_server.sockets import SEND_DEADLINE_S, GoneError, close, first_of, receive, send
 from nodescope_server.values import value_slice
@@ -220,6 +220,22 @@ class _Browser:
                 return wire.Source(body.file, text or "", text is not None)
             case wire.Move():
                 return await rewinding.move(run, body)
+            case wire_why.AskWhy():
+                return await reasons.why(run, body)
+            case wire_why.AskSpread():
+                return await reasons.spread(run, body)
+            case wire_why.Fork():
+                return await forking.fork(run, body)
+            case wire_why.GetBranches():
+                return run.branches.all()
+            case wire_why.GetBranch():
+                return forking.answer(run.branches.get(body.branch))
+            case wire_why.RenameBranch():
+                run.branches.rename(body.branch, body.name)
+                return run.branches.all()
+            case wire_why.DropBranch():
+                run.branches.drop(body.branch)
+                return run.branches.all()
         return wire.Done()
 
     async def _subscribe(self, run: Run, seq: int) -> None:

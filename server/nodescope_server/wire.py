@@ -15,6 +15,7 @@ from nodescope.ir.graph import Node, TensorSpec, Value
 from nodescope.protocol import Breakpoint, Command, RunInfo, SessionInfo
 from nodescope.record.rows import Dropped, GradientRow, LogRow, StepRow
 from nodescope.record.summary import TensorSummary
+from nodescope_server import wire_why
 
 # ---------------------------------------------------------------- requests
 
@@ -131,6 +132,7 @@ RequestBody = (
     | GetTimeline
     | GetSource
     | Move
+    | wire_why.Requests
 )
 
 
@@ -279,7 +281,16 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 
 
 ResponseBody = (
-    Initialized | Done | StateAt | ValueSlice | History | Timeline | Source | Moved | Failed
+    Initialized
+    | Done
+    | StateAt
+    | ValueSlice
+    | History
+    | Timeline
+    | Source
+    | Moved
+    | wire_why.Answers
+    | Failed
 )
 
 

@@ -133,5 +133,13 @@ export function stopAt(id: number, name: string, change: Partial<Stop> = {}): St
 }
 
 export function session(change: Partial<SessionInfo> = {}): SessionInfo {
-  return { phase: "running", version: 1, stop: null, breakpoints: [], attended: true, ...change };
+  return {
+    phase: "running",
+    version: 1,
+    stop: null,
+    breakpoints: [],
+    attended: true,
+    watches: [],
+    ...change,
+  };
 }

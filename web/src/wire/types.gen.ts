@@ -177,6 +177,17 @@ export interface SetValue {
   readonly imaginary?: number;
 }
 
+/**
+ * Replace the whole set of watch rules. One that is written as it was keeps what it knows.
+ *
+ * Attributes:
+ *     watches: As they are written.
+ */
+export interface SetWatches {
+  readonly type: "set_watches";
+  readonly watches: readonly string[];
+}
+
 /** Run to the backward node of this forward node, or from it to its forward node. */
 export interface StepTwin {
   readonly type: "step_twin";
@@ -252,6 +263,78 @@ export interface Move {
   readonly command: Command;
   readonly back?: boolean;
   readonly breakpoint?: Breakpoint | null;
+}
+
+/**
+ * Why an element is what it is.
+ *
+ * Attributes:
+ *     value: Value id.
+ *     index: The element; None for `which`.
+ *     which: `nan inf nonfinite zero max min`: all elements that are so. `""` for the first
+ *         NaN, else the first Inf, else the largest.
+ *     seq: The moment; None for the latest.
+ */
+export interface AskWhy {
+  readonly type: "ask_why";
+  readonly run: string;
+  readonly value: number;
+  readonly index?: readonly number[] | null;
+  readonly which?: string;
+  readonly seq?: number | null;
+}
+
+/** What NaN and Inf did in a training step. */
+export interface AskSpread {
+  readonly type: "ask_spread";
+  readonly run: string;
+  readonly step: number;
+}
+
+/**
+ * Run again what depends on a value, with another content of it, up to the end of its step.
+ *
+ * Attributes:
+ *     seq: The moment at which the value is taken; None for the latest.
+ *     edit: Of a value at that moment.
+ *     name: Of the branch; `""` for the edit in words.
+ *     parent: Id of a branch to start from; 0 for what was recorded.
+ */
+export interface Fork {
+  readonly type: "fork";
+  readonly run: string;
+  readonly seq: number | null;
+  readonly edit: SetValue;
+  readonly name?: string;
+  readonly parent?: number;
+}
+
+/** All branches of a run. */
+export interface GetBranches {
+  readonly type: "get_branches";
+  readonly run: string;
+}
+
+/** What is another one in a branch. */
+export interface GetBranch {
+  readonly type: "get_branch";
+  readonly run: string;
+  readonly branch: number;
+}
+
+/** Call a branch something else. */
+export interface RenameBranch {
+  readonly type: "rename_branch";
+  readonly run: string;
+  readonly branch: number;
+  readonly name: string;
+}
+
+/** Throw a branch away, with those that were forked from it. */
+export interface DropBranch {
+  readonly type: "drop_branch";
+  readonly run: string;
+  readonly branch: number;
 }
 
 /** The answer to the request with the same id. */
@@ -451,6 +534,233 @@ export interface Moved {
   readonly step: number;
 }
 
+/**
+ * Where elements come from.
+ *
+ * Attributes:
+ *     elements, followed: How many were meant, and how many of them were followed.
+ */
+export interface WhyAnswer {
+  readonly type: "why";
+  readonly value: number;
+  readonly seq: number;
+  readonly elements: number;
+  readonly followed: number;
+  readonly groups: readonly WhyGroup[];
+}
+
+/**
+ * Elements with the same culprit.
+ *
+ * Attributes:
+ *     count: How many of those that were followed.
+ *     text: The whole of it in a sentence or two.
+ *     links: The chain of the first of them, back in time.
+ */
+export interface WhyGroup {
+  readonly count: number;
+  readonly text: string;
+  readonly links: readonly WhyLink[];
+}
+
+/**
+ * One element of one value, and how it came to be.
+ *
+ * Attributes:
+ *     kind: As `nodescope.debug.why.Cause` has it.
+ *     name: Of the value; inside of a kernel, of the node there.
+ *     node: Id of the node that ran; of a kernel, the kernel.
+ *     number: What it is; `""` where it could not be had.
+ *     how: `recorded`, `recomputed`, or `in <kernel>`.
+ *     others: How many operands are not listed.
+ *     ranges: Of a birth: what is in the op's inputs.
+ *     file, line, code: The user's line; `""` and 0 if unknown.
+ *     culprit: This is what it comes from.
+ */
+export interface WhyLink {
+  readonly kind: "leaf" | "birth" | "passed" | "computed" | "missing" | "limit";
+  readonly name: string;
+  readonly op: string;
+  readonly phase: Phase;
+  readonly node: number;
+  readonly value: number;
+  readonly seq: number;
+  readonly step: number;
+  readonly at: readonly number[];
+  readonly number: string;
+  readonly state: "nan" | "inf" | "zero" | "finite" | "unknown";
+  readonly how: string;
+  readonly words: string;
+  readonly operands: readonly WhyOperand[];
+  readonly others: number;
+  readonly ranges: readonly string[];
+  readonly file: string;
+  readonly line: number;
+  readonly code: string;
+  readonly culprit: boolean;
+}
+
+/**
+ * An element that another one is made from.
+ *
+ * Attributes:
+ *     at: Its index; None for a number that the program wrote down.
+ *     term: What it adds, where the result is a sum; or `""`.
+ *     share: Of the result, from 0 to 1, where that is a sum.
+ *     selects: It only says what is taken.
+ */
+export interface WhyOperand {
+  readonly name: string;
+  readonly at: readonly number[] | null;
+  readonly number: string;
+  readonly state: "nan" | "inf" | "zero" | "finite" | "unknown";
+  readonly term: string;
+  readonly share: number | null;
+  readonly selects: boolean;
+}
+
+/**
+ * What NaN and Inf did in a step.
+ *
+ * Attributes:
+ *     executions, touched, known: How many nodes ran, gave such values, and have statistics.
+ *     births: The first ones; the first of them is the first culprit.
+ *     born, healed: How many there are of either; `heals` are the first ones.
+ */
+export interface SpreadAnswer {
+  readonly type: "spread";
+  readonly step: number;
+  readonly executions: number;
+  readonly touched: number;
+  readonly known: number;
+  readonly births: readonly BornValue[];
+  readonly born: number;
+  readonly heals: readonly HealedValue[];
+  readonly healed: number;
+}
+
+/**
+ * A node that made NaN or Inf of finite operands.
+ *
+ * Attributes:
+ *     at: The first such element; None if no array could be had.
+ *     reached: How many nodes of the step have it from here.
+ *     source: The user's line, or `""`.
+ */
+export interface BornValue {
+  readonly name: string;
+  readonly node: number;
+  readonly seq: number;
+  readonly at: readonly number[] | null;
+  readonly kind: string;
+  readonly words: string;
+  readonly ranges: readonly string[];
+  readonly reached: number;
+  readonly source: string;
+}
+
+/** A node that took NaN or Inf, and gave none. */
+export interface HealedValue {
+  readonly name: string;
+  readonly node: number;
+  readonly seq: number;
+  readonly words: string;
+}
+
+/**
+ * The branches of a run, each after the one that it was forked from.
+ *
+ * Attributes:
+ *     notes: Which branches were thrown away to make room, in words.
+ */
+export interface BranchList {
+  readonly type: "branches";
+  readonly branches: readonly BranchInfo[];
+  readonly notes: readonly string[];
+}
+
+/**
+ * A branch in the tree.
+ *
+ * Attributes:
+ *     parent: Id of the branch that it was forked from; 0 for what was recorded.
+ *     step, seq: The moment at which it was forked.
+ *     edit: What was changed, in words.
+ *     node: Id of the node whose value was changed.
+ *     changed, same, blocked: Nodes that give something else, the same bits as before, and that
+ *         could not be run again.
+ *     forkable: Its arrays are kept, so that a branch can be forked from it.
+ */
+export interface BranchInfo {
+  readonly id: number;
+  readonly name: string;
+  readonly parent: number;
+  readonly step: number;
+  readonly seq: number;
+  readonly edit: string;
+  readonly node: number;
+  readonly changed: number;
+  readonly same: number;
+  readonly blocked: number;
+  readonly nbytes: number;
+  readonly forkable: boolean;
+}
+
+/**
+ * What is another one in a branch.
+ *
+ * Attributes:
+ *     changes: In the order of the run, the edited value first; at most as many as are useful.
+ *     unlisted: How many more there are.
+ *     blocked: The first of those that could not be run.
+ *     redone: What was run again and what was not, in words.
+ */
+export interface BranchAnswer {
+  readonly type: "branch";
+  readonly info: BranchInfo;
+  readonly changes: readonly ChangedValue[];
+  readonly unlisted: number;
+  readonly blocked: readonly BlockedNode[];
+  readonly redone: string;
+}
+
+/**
+ * A value that is another one in a branch.
+ *
+ * Attributes:
+ *     seq: The execution that wrote it.
+ *     old, new: In what the branch was forked from, and in the branch.
+ *     differ, size: How many elements differ, of how many.
+ *     largest: The largest absolute difference of finite elements; None where there is none.
+ *     at: Where; the first element that differs if there is no largest difference.
+ *     before, after: That element.
+ *     edited: It was set, not computed.
+ */
+export interface ChangedValue {
+  readonly name: string;
+  readonly node: number;
+  readonly value: number;
+  readonly seq: number;
+  readonly phase: Phase;
+  readonly old: TensorSummary;
+  readonly new: TensorSummary;
+  readonly differ: number;
+  readonly size: number;
+  readonly largest: number | null;
+  readonly at: readonly number[];
+  readonly before: string;
+  readonly after: string;
+  readonly edited: boolean;
+}
+
+/** A node that depends on an edit and could not be run again. */
+export interface BlockedNode {
+  readonly name: string;
+  readonly node: number;
+  readonly seq: number;
+  readonly reason: string;
+}
+
 /** The request could not be carried out; `message` is for a person. */
 export interface Failed {
   readonly type: "failed";
@@ -604,6 +914,7 @@ export interface Dropped {
  * Attributes:
  *     version: Grows by one with every change, so that the newer of two wins.
  *     attended: Whether a controller is connected; breakpoints of an unattended run do not stop.
+ *     watches: What is watched for.
  */
 export interface SessionInfo {
   readonly phase: SessionPhase;
@@ -611,6 +922,7 @@ export interface SessionInfo {
   readonly stop: Stop | null;
   readonly breakpoints: readonly BreakpointStatus[];
   readonly attended: boolean;
+  readonly watches: readonly WatchStatus[];
 }
 
 /**
@@ -660,6 +972,32 @@ export interface BreakpointStatus {
   readonly breakpoint: Breakpoint;
   readonly verified: boolean;
   readonly hits: number;
+  readonly message: string;
+}
+
+/**
+ * A watch rule at work, and what it has found.
+ *
+ * Attributes:
+ *     id: Chosen by the session, from 1 up.
+ *     text: The watch as it is written, such as `tensor_overflow on scope:encoder -> stop`.
+ *     rule: The rule's name.
+ *     hits: How often it has found what it looks for.
+ *     last: The last time, in words; or `""`.
+ *     node: The node of the last hit, 0 without one.
+ *     seq, step: The execution of the last hit.
+ *     message: Why it is asked of nothing, or was disabled; or `""`.
+ */
+export interface WatchStatus {
+  readonly id: number;
+  readonly text: string;
+  readonly rule: string;
+  readonly enabled: boolean;
+  readonly hits: number;
+  readonly last: string;
+  readonly node: number;
+  readonly seq: number;
+  readonly step: number;
   readonly message: string;
 }
 
@@ -966,7 +1304,14 @@ export type MeasureSource = "arrays" | "summaries" | "none";
 
 export type SessionPhase = "running" | "stopped" | "finished" | "detached";
 
-export type StopReason = "entry" | "breakpoint" | "step" | "pause" | "run_to" | "exception";
+export type StopReason =
+  | "entry"
+  | "breakpoint"
+  | "step"
+  | "pause"
+  | "run_to"
+  | "exception"
+  | "watch";
 
 export type When = "before" | "after";
 
@@ -984,6 +1329,7 @@ export type Command =
   | Detach
   | SetBreakpoints
   | SetValue
+  | SetWatches
   | StepTwin;
 
 export type RequestBody =
@@ -996,7 +1342,14 @@ export type RequestBody =
   | GetHistory
   | GetTimeline
   | GetSource
-  | Move;
+  | Move
+  | AskWhy
+  | AskSpread
+  | Fork
+  | GetBranches
+  | GetBranch
+  | RenameBranch
+  | DropBranch;
 
 export type ResponseBody =
   | Initialized
@@ -1007,6 +1360,10 @@ export type ResponseBody =
   | Timeline
   | Source
   | Moved
+  | WhyAnswer
+  | SpreadAnswer
+  | BranchList
+  | BranchAnswer
   | Failed;
 
 export type Push = RunsChanged | Snapshot | Records | SessionChanged | RunChanged;

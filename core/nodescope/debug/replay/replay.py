@@ -10,6 +10,8 @@ missing; what was recomputed is marked so. Work and memory are bounded.
 
 from __future__ import annotations
 
+import math
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -73,6 +75,7 @@ class Replay:
         seq: The moment within it; its end if None.
         check: Recompute what is recorded, too, and note in `differences` where the bits differ.
         book: Of the same recording, if there is one already.
+        patience_s: How long, from now on, anything is looked up or computed; then `ReplayError`.
 
     Attributes:
         branches: Forks by name, in the order in which they were made.
@@ -90,7 +93,10 @@ class Replay:
         seq: int | None = None,
         check: bool = False,
         book: Book | None = None,
+        patience_s: float = math.inf,
     ) -> None:
+        self._patience_s = patience_s
+        self._deadline = time.monotonic() + patience_s
         self.book = book or Book(recording)
         self.recording = recording
         if step is None:
@@ -123,6 +129,7 @@ class Replay:
 
     def written(self, source: Source) -> Found:
         """What an execution wrote. Raises `ReplayError`, as `value`."""
+        self._in_time()
         recorded = self.recorded(source)
         if recorded is not None and not self._check:
             return Found(recorded, "recorded", source.execution.seq)
@@ -221,6 +228,7 @@ class Replay:
         node = self.book.node(execution.node, execution.seq)
         if node.family == "leaf" and len(arrays) == 1:
             return (arrays[0],)
+        self._in_time()
         self._ran += 1
         if self._ran > MOST_NODES:
             raise ReplayError(
@@ -228,6 +236,13 @@ class Replay:
                 hint="record values more often",
             )
         return run_call(self.book.call(execution), arrays)
+
+    def _in_time(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise ReplayError(
+                f"given up after {self._patience_s:g} s",
+                hint="ask for an earlier value, or record with level values",
+            )
 
     def _keep(self, seq: int, outputs: tuple[Array, ...]) -> None:
         self._made[seq] = outputs

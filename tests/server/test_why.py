@@ -1,0 +1,207 @@
+"""Why and what-if over the wire: real recordings, bounded work, other questions beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.protocol import SetValue
+from nodescope_server import branches, reasons, wire, wire_why
+from nodescope_server.runs import Run
+from tests.core.debug.replay.programs import recorded
+from tests.core.debug.why import programs
+from tests.server.support import Live, Page
+
+
+def training() -> None:
+    w = ns.parameter(np.array([1.0, -2.0, 3.0]), name="w")
+    optimizer = ns.optim.SGD([w], lr=0.1)
+    for x in ns.steps([np.array([1.0, 2.0, 3.0]), np.array([0.5, 1.0, -1.0])]):
+        a = ns.tensor(x, name="a")
+        with ns.name_scope("net"):
+            b = w * 2.0
+        with ns.name_scope("loss"):
+            loss = np.sum(np.square(a * b))
+        with ns.name_scope("other"):
+            np.maximum(b, 100.0)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+class Opened:
+    """A recording that the server knows, and a page."""
+
+    def __init__(self, live: Live, page: Page, path: Path) -> None:
+        asyncio.run(live.app.runs.open(path))
+        (info,) = live.app.runs.infos()
+        self.run: Run = live.app.runs.get(info.id)
+        self.id = info.id
+        self.page = page
+        snapshot = page.subscribe(info.id)
+        self.values = {each.value.name: each.value.id for each in snapshot.values}
+        self.nodes = {each.name: each.id for each in snapshot.nodes}
+        self.last = {each.step: each.end_seq for each in snapshot.steps}
+
+    def fork(self, value: str, step: int = 1, **more: Any) -> Any:
+        edit = SetValue(self.values[value], **{"number": 0.0, **more.pop("edit", {})})
+        return self.page.ask(wire_why.Fork(self.id, self.last[step], edit, **more))
+
+
+@pytest.fixture
+def opened(live: Live, page: Page, tmp_path: Path) -> Callable[..., Opened]:
+    return lambda program: Opened(live, page, recorded(tmp_path / "r.nscope", program))
+
+
+def test_the_chain_of_a_nan_with_its_culprit(opened: Callable[..., Opened]) -> None:
+    run = opened(programs.log_of_a_negative)
+    asked = wire_why.AskWhy(run.id, run.values["loss/mean"], seq=run.last[2])
+    found = run.page.ask(asked)
+    assert isinstance(found, wire_why.WhyAnswer)
+    (group,) = found.groups
+    assert "log of -" in group.text
+    (culprit,) = [each for each in group.links if each.culprit]
+    assert (culprit.name, culprit.state, culprit.kind) == ("loss/log", "nan", "birth")
+    assert culprit.node == run.nodes["loss/log"]
+    assert (culprit.step, "np.log(q)" in culprit.code) == (2, True)
+    (operand,) = [each for each in culprit.operands if each.state == "finite"]
+    assert float(operand.number) < 0
+    assert [each.name for each in group.links][:2] == ["loss/mean", "loss/square"]
+    assert all(a.seq >= b.seq for a, b in zip(group.links, group.links[1:], strict=False))
+    many = run.page.ask(wire_why.AskWhy(run.id, run.values["loss/log"], None, "nan", run.last[2]))
+    assert many.elements == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"value": 10**6}, "was not computed"),
+        ({"index": (7, 7)}, "loss/log has shape"),
+        ({"which": "odd"}, "no elements are 'odd'"),
+        ({"which": "zero"}, "no element that is zero"),
+        ({"seq": -5}, "was not computed"),
+    ],
+)
+def test_what_cannot_be_answered_is_said(
+    opened: Callable[..., Opened], change: dict[str, Any], message: str
+) -> None:
+    run = opened(programs.log_of_a_negative)
+    asked = {"run": run.id, "value": run.values["loss/log"], **change}
+    found = run.page.ask(wire_why.AskWhy(**asked))
+    assert isinstance(found, wire.Failed)
+    assert message in found.message
+
+
+def test_a_long_question_is_given_up_and_holds_up_nobody(
+    opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = opened(programs.log_of_a_negative)
+    go_on = threading.Event()
+    run.run.study.pool.submit(go_on.wait)
+    value = run.page.ask(wire.GetValue(run.id, run.values["loss/log"]))
+    assert value.available
+    go_on.set()
+    monkeypatch.setattr(reasons, "PATIENCE_S", -1.0)
+    found = run.page.ask(wire_why.AskWhy(run.id, run.values["loss/log"]))
+    assert isinstance(found, wire.Failed)
+    assert "given up after" in found.message
+
+
+def test_what_nan_did_in_a_step(opened: Callable[..., Opened]) -> None:
+    run = opened(programs.log_of_a_negative)
+    found = run.page.ask(wire_why.AskSpread(run.id, 2))
+    assert isinstance(found, wire_why.SpreadAnswer)
+    assert found.births[0].node == run.nodes["loss/log"]
+    assert found.births[0].kind == "log of a negative"
+    assert found.births[0].reached > 3
+    assert run.page.ask(wire_why.AskSpread(run.id, 1)).touched == 0
+    assert "not in the recording" in run.page.ask(wire_why.AskSpread(run.id, 77)).message
+
+
+def test_a_branch_lists_what_changed_in_the_order_of_the_run(
+    opened: Callable[..., Opened],
+) -> None:
+    run = opened(training)
+    found = run.fork("net/multiply", edit={"how": "scale", "number": 10.0})
+    assert isinstance(found, wire_why.BranchAnswer)
+    first, *rest = found.changes
+    assert (first.name, first.edited, first.node) == (
+        "net/multiply", True, run.nodes["net/multiply"],
+    )  # fmt: skip
+    assert (first.at, first.before, first.after, first.largest) == ((2,), "6", "60", 54.0)
+    names = [each.name for each in rest]
+    assert names.index("loss/square") < names.index("loss/sum")
+    assert "other/maximum" not in names
+    assert any(each.phase == "backward" for each in rest)
+    assert [each.seq for each in rest] == sorted(each.seq for each in rest)
+    loss = rest[names.index("loss/sum")]
+    assert loss.new.preview[0] == pytest.approx(100 * loss.old.preview[0])
+    assert found.info.name == found.info.edit == "net/multiply times 10"
+    assert found.info.changed == len(rest)
+    assert "later steps are as they were" in found.redone
+
+
+def test_branches_of_branches_named_and_thrown_away(opened: Callable[..., Opened]) -> None:
+    run = opened(training)
+    one = run.fork("net/multiply", name="zero").info
+    two = run.fork("loss/square", parent=one.id, edit={"number": 5.0})
+    assert [each.name for each in two.changes[:2]] == ["loss/square", "loss/sum"]
+    assert two.changes[1].old.preview[0] == 0.0  # in what it was forked from
+    three = run.fork("a").info
+    run.page.ask(wire_why.RenameBranch(run.id, two.info.id, "  five   everywhere "))
+    listed = run.page.ask(wire_why.GetBranches(run.id)).branches
+    assert [(each.name, each.parent) for each in listed] == [
+        ("zero", 0), ("five everywhere", one.id), ("a set to 0", 0),
+    ]  # fmt: skip
+    assert "needs a name" in run.page.ask(wire_why.RenameBranch(run.id, one.id, " ")).message
+    again = run.page.ask(wire_why.GetBranch(run.id, two.info.id))
+    assert again.changes == two.changes
+    left = run.page.ask(wire_why.DropBranch(run.id, one.id)).branches
+    assert [each.id for each in left] == [three.id]
+    assert "thrown away" in run.page.ask(wire_why.GetBranch(run.id, one.id)).message
+    assert "thrown away" in run.fork("a", parent=one.id).message
+
+
+def test_a_branch_of_another_step_is_not_forked_from(opened: Callable[..., Opened]) -> None:
+    run = opened(training)
+    one = run.fork("net/multiply").info
+    found = run.fork("net/multiply", step=2, parent=one.id)
+    assert "forked in step 1" in found.message
+
+
+def test_an_edit_that_does_not_fit_is_refused(opened: Callable[..., Opened]) -> None:
+    run = opened(training)
+    assert "points outside" in run.fork("net/multiply", edit={"index": "9"}).message
+    assert run.page.ask(wire_why.GetBranches(run.id)).branches == ()
+
+
+def test_room_is_made_and_said(
+    opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = opened(training)
+    monkeypatch.setattr(branches, "MAX_BRANCHES", 2)
+    one = run.fork("a", name="one").info
+    run.fork("a", name="two", parent=one.id)
+    run.fork("a", name="three")
+    listed = run.page.ask(wire_why.GetBranches(run.id))
+    assert [each.name for each in listed.branches] == ["one", "three"]
+    assert "two was thrown away: at most 2 branches" in listed.notes[0]
+    monkeypatch.setattr(branches, "MAX_BYTES", 1)
+    large = run.fork("a", name="large").info
+    assert (large.forkable, large.nbytes) == (False, 0)
+    assert "its arrays take" in run.page.ask(wire_why.GetBranches(run.id)).notes[-1]
+    assert "too large to be kept" in run.fork("a", parent=large.id).message
+
+
+def test_nothing_that_ran_depends_on_it(opened: Callable[..., Opened]) -> None:
+    run = opened(training)
+    found = run.fork("other/maximum")
+    assert (found.info.changed, len(found.changes)) == (0, 1)
+    assert "Nothing that was recorded" in found.redone
