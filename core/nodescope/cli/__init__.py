@@ -1,4 +1,4 @@
-"""The command line: ``nodescope run | open | compare | serve | demo | export | doctor``.
+"""The command line: ``nodescope run | open | compare | serve | dap | demo | export | doctor``.
 
 Invariant: what goes wrong in nodescope or in how it was called is one line on stderr and status 2,
 never a traceback of ours. The exit status of ``run`` is the program's.
@@ -52,12 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _commands() -> dict[str, Callable[[argparse.Namespace], int]]:
     # Imported here: ``nodescope --help`` needs no engine.
-    from nodescope.cli import compare, other, run
+    from nodescope.cli import compare, dap, other, run
 
     return {
         "run": run.run,
         "open": other.open_recording,
         "compare": compare.compare,
+        "dap": dap.dap,
         "serve": other.serve,
         "demo": other.demo,
         "export": other.export_recording,
@@ -135,6 +136,7 @@ def parser() -> argparse.ArgumentParser:
         help="with --cli: take the debugger's commands from a file, - for standard input",
     )
     run.add_argument("--no-color", action="store_true", help="with --cli: no colours")
+    run.add_argument("--dap", action="store_true", help=argparse.SUPPRESS)  # by nodescope dap
     run.add_argument(
         "--exit", action="store_true", help="leave when the program ends, with its status"
     )
@@ -156,6 +158,13 @@ def parser() -> argparse.ArgumentParser:
         "serve", help="wait for programs that call ns.attach()", allow_abbrev=False
     )
     _serving(serve)
+
+    adapter = commands.add_parser(
+        "dap", help="speak the Debug Adapter Protocol with an editor", allow_abbrev=False
+    )
+    adapter.add_argument(
+        "--port", type=port, metavar="N", help="listen here instead of on standard streams; any: 0"
+    )
 
     commands.add_parser("demo", help="debug the bundled training program", allow_abbrev=False)
 

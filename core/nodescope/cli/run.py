@@ -14,10 +14,12 @@ from types import CodeType
 from typing import TextIO
 
 from nodescope import api
+from nodescope.cli.dap import lasting_streams, reached
 from nodescope.cli.script import INTERRUPTED, Ending, load, run_script
 from nodescope.cli.server import Server
 from nodescope.cli.terminal import Terminal
 from nodescope.cli.terminal_lines import Lines, lines_of
+from nodescope.dap.debuggee import address
 from nodescope.debug.saved import Saved
 from nodescope.debug.spelling import parse_breakpoint
 from nodescope.errors import NodescopeError, UsageError
@@ -29,6 +31,9 @@ def run(options: argparse.Namespace) -> int:
     breakpoints = tuple(parse_breakpoint(each) for each in options.breaks)
     if options.commands is not None and not options.cli:
         raise UsageError("-x is for the terminal debugger", hint="add --cli")
+    adapter = address() if options.dap else None
+    if adapter is not None:
+        lasting_streams()
     lines = lines_of(options.commands, Path(".nodescope", "history")) if options.cli else None
     script: Path = options.script
     code = load(script)
@@ -47,6 +52,8 @@ def run(options: argparse.Namespace) -> int:
         opened=options.opened,
         say=say,
     )
+    if adapter is not None:
+        return _in_editor(observed, code, options, adapter)
     if lines is not None:
         return _in_terminal(observed, code, options, lines)
     server = None
@@ -91,6 +98,25 @@ def _in_terminal(
     finally:
         observed.finish(status, error)
         terminal.finish(status, observed.info.recording)
+    return status
+
+
+def _in_editor(
+    observed: api.Run, code: CodeType, options: argparse.Namespace,
+    where: tuple[str, int, str, bool],
+) -> int:  # fmt: skip
+    status, error, debuggee = 1, "", None
+    try:
+        debuggee = reached(observed, where)
+        observed.start()
+        status, error = run_script(code, options.script, options.args, observed.log)
+    except BaseException as raised:
+        error = api.last_line(raised)
+        raise
+    finally:
+        observed.finish(status, error)
+        if debuggee is not None:
+            debuggee.finish()
     return status
 
 

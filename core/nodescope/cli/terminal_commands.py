@@ -37,7 +37,6 @@ from nodescope.registry import did_you_mean
 
 MAX_LISTED: Final = 60
 _AROUND: Final = 5
-_EXPRESSIONS: Final = frozenset({"value", "inputs", "grad", "step", "elapsed"})
 
 Paint = Callable[[str, str], str]
 Done = bool  # whether the program goes on
@@ -172,24 +171,10 @@ class Console:
         self._say(self._paint(clean(text), "error"))
 
     def _result(self, text: str) -> str:
-        found = self._named(text)
-        if found is not None:
-            at, seen = found
-            return seen_line(seen, at.step)
+        seen = self._controller.named(text)
+        if seen is not None:
+            return seen_line(seen, self._controller.moment.step)
         return result_line(self._controller.evaluate(text))
-
-    def _named(self, text: str) -> tuple[Moment, Seen] | None:
-        """The value of a node that is named; None if the text is an expression."""
-        if text in _EXPRESSIONS:
-            return None
-        try:
-            at = self._controller.of_node(text)
-        except UsageError:
-            # What looks like a name and nothing else is one that does not exist.
-            if "/" in text and text.replace("/", "").replace("_", "").isalnum():
-                raise
-            return None
-        return at, self._controller.outputs(at)[0]
 
     # ------------------------------------------------------------ looking
 
@@ -204,11 +189,11 @@ class Console:
 
     def values(self, text: str) -> None:
         """``values``: the elements."""
-        found = self._named(text) if text else None
-        if found is not None:
-            array = found[1].array
+        seen = self._controller.named(text) if text else None
+        if seen is not None:
+            array = seen.array
             if array is None:
-                raise UsageError(f"{found[1].name} is not there: {found[1].missing}")
+                raise UsageError(f"{seen.name} is not there: {seen.missing}")
         else:
             array = self._controller.evaluate(text or "value")
         for line in numbers(array).splitlines() if hasattr(array, "shape") else [str(array)]:

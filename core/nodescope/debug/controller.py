@@ -24,7 +24,7 @@ from nodescope.debug.gate import Gate
 from nodescope.debug.looking_back import Search, goal_of, met, met_backwards, with_previous
 from nodescope.debug.moments import History, Moment, Seen
 from nodescope.debug.state import Goal
-from nodescope.debug.vocabulary import Scene
+from nodescope.debug.vocabulary import NAMES, Scene
 from nodescope.errors import ConditionError, EditError, UsageError
 from nodescope.ir.graph import Node
 from nodescope.ir.scopes import ancestors
@@ -297,6 +297,22 @@ class Controller:
             return self.evaluate(rest, self.of_node(name.strip()))
         expression = compile_expression(text)
         return expression(self._scene(expression, at or self.moment))
+
+    def named(self, text: str) -> Seen | None:
+        """The value of a node that a text names; None if the text is an expression.
+
+        Raises:
+            UsageError: It looks like the name of a node, and there is none.
+        """
+        if text in NAMES:
+            return None
+        try:
+            at = self.of_node(text)
+        except UsageError:
+            if "/" in text and text.replace("/", "").replace("_", "").isalnum():
+                raise
+            return None
+        return self.outputs(at)[0] if at.node.outputs else None
 
     def _scene(self, expression: Expression, at: Moment) -> Scene:
         names = expression.names

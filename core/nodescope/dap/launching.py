@@ -1,0 +1,154 @@
+"""Launching: what an editor asks for, as a child process that finds its way back to the adapter.
+
+Invariant: the child is the interpreter that the editor names, running ``nodescope run --dap``; its
+streams are pipes, which the adapter empties until the end.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import select
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+from nodescope.dap.debuggee import VARIABLE
+from nodescope.dap.framing import Channel
+from nodescope.errors import UsageError
+from nodescope.events import LEVELS, Level
+
+# How long a program may take until it speaks with the adapter: it imports NumPy first.
+START_S: Final = 120.0
+_LOOK_S: Final = 0.1
+
+
+class Launch(msgspec.Struct, frozen=True, rename="camel"):
+    """The arguments of ``launch``. What editors add is ignored.
+
+    Attributes:
+        program: The script.
+        stop_on_entry: Stop before its first node.
+        level: How much is recorded.
+        record: The recording's file; without it, a new one in ``.nodescope/runs``.
+        python: The interpreter; without it, the adapter's.
+        no_debug: Run without stopping.
+        terminate_on_loss: End the program if the adapter is lost; else it runs on.
+    """
+
+    program: str
+    args: tuple[str, ...] = ()
+    cwd: str | None = None
+    env: dict[str, str | None] = {}
+    stop_on_entry: bool = False
+    level: Level = "values"
+    record: str | None = None
+    python: str | None = None
+    no_debug: bool = False
+    terminate_on_loss: bool = False
+
+
+def launch_of(given: dict[str, Any]) -> Launch:
+    """Check what an editor sent.
+
+    Raises:
+        UsageError: Something is missing or makes no sense; the message names it.
+    """
+    try:
+        launch = msgspec.convert(given, Launch)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"launch: {error}", hint=f"levels are {', '.join(LEVELS)}") from None
+    folder = launch.cwd or "."
+    if not Path(folder).is_dir():
+        raise UsageError(f"launch: there is no folder {folder!r}")
+    if not Path(folder, launch.program).is_file():
+        raise UsageError(f"launch: there is no program {launch.program!r}")
+    return launch
+
+
+class Child:
+    """A program that was started, and the channel to its debuggee."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self._token = secrets.token_hex(16)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        port = self._listener.getsockname()[1]
+        lost = "terminate" if launch.terminate_on_loss else "continue"
+        changed = {key: value for key, value in launch.env.items() if value is not None}
+        removed = {key for key, value in launch.env.items() if value is None}
+        inherited = {key: value for key, value in os.environ.items() if key not in removed}
+        try:
+            self.process = subprocess.Popen(
+                self._command(),
+                cwd=launch.cwd,
+                env={**inherited, **changed, VARIABLE: f"127.0.0.1 {port} {self._token} {lost}"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                # Signals of the adapter's terminal are not meant for the program.
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._listener.close()
+            raise UsageError(f"launch: cannot start {self._command()[0]!r}: {error}") from None
+        self.channel: Channel | None = None
+
+    def _command(self) -> list[str]:
+        launch = self.launch
+        command = [launch.python or sys.executable, "-m", "nodescope", "run", "--dap"]
+        command += ["--level", launch.level]
+        if not launch.stop_on_entry:
+            command.append("--no-stop-on-entry")
+        if launch.record is not None:
+            command += ["--record", launch.record]
+        return [*command, "--", launch.program, *launch.args]
+
+    @property
+    def streams(self) -> tuple[tuple[str, BinaryIO], ...]:
+        """What it writes, by DAP's category of output."""
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        return (
+            ("stdout", self.process.stdout),  # type: ignore[return-value]
+            ("stderr", self.process.stderr),
+        )
+
+    def connected(self) -> Channel | None:
+        """Wait for its debuggee; None if it ended before."""
+        try:
+            for _ in range(int(START_S / _LOOK_S)):
+                if self.process.poll() is not None:
+                    return None
+                if not select.select([self._listener], [], [], _LOOK_S)[0]:
+                    continue
+                connection, _ = self._listener.accept()
+                connection.settimeout(START_S)
+                channel = Channel.of(connection)
+                hello = channel.read() or {}
+                told = str((hello.get("body") or {}).get("token"))
+                if secrets.compare_digest(told.encode(), self._token.encode()):
+                    connection.settimeout(None)
+                    self.channel = channel
+                    return channel
+                channel.close()
+        finally:
+            self._listener.close()
+        self.end()
+        return None
+
+    def end(self, patience_s: float = 5.0) -> None:
+        """End it: politely, then not."""
+        if self.process.poll() is not None:
+            return
+        self.process.terminate()
+        killer = threading.Timer(patience_s, self.process.kill)
+        killer.daemon = True
+        killer.start()
+        self.process.wait()
+        killer.cancel()
