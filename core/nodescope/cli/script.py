@@ -10,6 +10,7 @@ import builtins
 import importlib.machinery
 import os
 import sys
+import threading
 import traceback
 import types
 from collections.abc import Callable
@@ -130,7 +131,13 @@ def show(error: BaseException) -> None:
 
 
 def _strip(printed: traceback.TracebackException) -> None:
-    printed.stack[:] = [frame for frame in printed.stack if not is_ours(frame.filename)]
+    printed.stack[:] = [
+        frame
+        for before, frame in zip((None, *printed.stack), printed.stack, strict=False)
+        if not is_ours(frame.filename)
+        # A program that stands is interrupted while it waits, which is our doing.
+        and not (before and is_ours(before.filename) and frame.filename == threading.__file__)
+    ]
     # A cause that lies within us entirely is told by the error that we raised from it.
     for name in ("__cause__", "__context__"):
         inner: traceback.TracebackException | None = getattr(printed, name)

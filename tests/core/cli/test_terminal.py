@@ -224,7 +224,12 @@ def test_the_end_of_the_file_detaches(tmp_path):
 def test_kill_ends_the_program_as_ctrl_c_would(tmp_path):
     done = scripted(tmp_path, "n\nkill\n", text=FOREVER)
     assert done.returncode == 130
-    assert "KeyboardInterrupt" in done.stderr
+    trace = done.stderr[done.stderr.index("Traceback") :].splitlines()
+    # as without nodescope: the user's lines, and nothing of how the program was held
+    assert [line for line in trace if line.startswith("  File ")] == [
+        f'  File "{tmp_path / "script.py"}", line 4, in <module>'
+    ]
+    assert trace[3] == "KeyboardInterrupt"
 
 
 @pytest.mark.parametrize(

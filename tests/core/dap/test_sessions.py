@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
-from pathlib import Path
+import socket
 
 import pytest
 
@@ -333,8 +334,6 @@ def test_disconnect_ends_or_leaves_the_program(tmp_path):
 
 def wait_for_end(pid: int) -> None:
     """Wait until a process that is not our child has ended."""
-    import select
-
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -408,8 +407,6 @@ def test_on_a_port_one_editor_after_another(tmp_path):
 
 
 def test_a_web_page_that_posts_to_the_port_gets_nowhere(tmp_path):
-    import socket
-
     adapter, port = listening(tmp_path)
     try:
         with socket.create_connection(("127.0.0.1", port), WAIT_S) as page:
@@ -420,13 +417,3 @@ def test_a_web_page_that_posts_to_the_port_gets_nowhere(tmp_path):
     finally:
         adapter.terminate()
         adapter.communicate(timeout=WAIT_S)
-
-
-def test_the_launch_configuration_of_the_samples():
-    import json
-
-    root = Path(__file__).resolve().parents[3]
-    text = (root / "samples" / ".vscode" / "launch.json").read_text()
-    (found,) = json.loads(text)["configurations"]
-    assert found["type"] == "nodescope"
-    assert found["debugServer"] == 4711

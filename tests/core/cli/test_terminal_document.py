@@ -1,0 +1,29 @@
+"""docs/terminal.md is true: its session is what one sees, its table is the commands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from nodescope.cli.terminal_commands import COMMANDS
+from tests.integration.processes import nodescope
+
+TEXT = (Path(__file__).resolve().parents[3] / "docs" / "terminal.md").read_text()
+
+
+def test_the_session_is_what_one_sees(tmp_path):
+    (program,) = re.findall(r"```python\n(.*?)```", TEXT, re.S)
+    (session,) = re.findall(r"```console\n(.*?)```", TEXT, re.S)
+    commands = re.findall(r"^\(nodescope\) (.*)$", session, re.M)
+    (tmp_path / "commands.txt").write_text("\n".join(commands))
+    done = nodescope(tmp_path, "run", "--cli", "-x", "commands.txt", "script.py", text=program)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith(session)
+    assert done.stdout.startswith("w [")
+    assert "nan" not in done.stdout
+
+
+def test_the_table_is_the_commands():
+    for each in COMMANDS:
+        arguments = "`" + each.arguments.replace("|", "\\|") + "`" if each.arguments else ""
+        assert f"| `{', '.join(each.names)}` | {arguments} | {each.help} |\n" in TEXT

@@ -1,0 +1,49 @@
+"""docs/dap.md and the sample configuration are true."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from nodescope.dap.launching import Launch, launch_of
+from tests.core.dap.editors import Editor
+
+ROOT = Path(__file__).resolve().parents[3]
+TEXT = (ROOT / "docs" / "dap.md").read_text()
+
+
+def test_each_attribute_of_a_launch_is_told():
+    table = TEXT[TEXT.index("## Launching") : TEXT.index("The program has no standard input")]
+    assert re.findall(r"^\| `(\w+)`", table, re.M) == list(Launch.__struct_encode_fields__)
+
+
+def test_the_sample_launches_a_sample(tmp_path):
+    text = (ROOT / "samples" / ".vscode" / "launch.json").read_text()
+    (found,) = json.loads(text)["configurations"]
+    assert found["type"] == "nodescope"
+    script = ROOT / "samples" / "linear_regression.py"
+    given = {**found, "program": str(script), "cwd": str(tmp_path)}
+    assert launch_of(given).stop_on_entry
+    with Editor(tmp_path) as editor:
+        editor.initialize()
+        editor.ask("launch", **given)
+        editor.event("initialized")
+        editor.configured()
+        assert editor.event("stopped")["reason"] == "entry"
+        assert editor.top()["source"]["path"] == str(script)
+
+
+def test_configurations_are_json_and_match_the_sample():
+    shown, extension = map(json.loads, re.findall(r"```json\n(.*?)```", TEXT, re.S))
+    (sample,) = json.loads((ROOT / "samples" / ".vscode" / "launch.json").read_text())[
+        "configurations"
+    ]
+    assert {key: sample[key] for key in shown} == shown
+    (debugger,) = extension["contributes"]["debuggers"]
+    assert debugger["type"] == shown["type"]
+
+
+def test_links_lead_somewhere():
+    for link in re.findall(r"\]\(([^)#:]+)\)", TEXT):
+        assert (ROOT / "docs" / link).exists()
