@@ -280,3 +280,21 @@ def test_what_is_printed_is_in_the_recording(tmp_path):
     assert ("stderr", "err") in logs
     assert info.status == 3
     assert info.name == "script.py"
+
+
+def test_watches_are_set_and_end_the_run(tmp_path):
+    done = nodescope(
+        tmp_path, *UNSTOPPED, "--watch", "mean_gt(threshold=2) on scope:loss -> end",
+        "--watch", "recommended", "script.py", text=TRAIN,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert "watch 1, mean_gt: loss/matmul in step 1 (script.py:7)" in done.stderr
+    done = nodescope(tmp_path, *UNSTOPPED, "--watch", "recommended", "script.py")
+    assert done.returncode == 0
+    assert "recommended watches were set: operator_overflow, " in done.stderr
+
+
+def test_a_watch_that_makes_no_sense(tmp_path):
+    done = nodescope(tmp_path, *UNSTOPPED, "--watch", "nan on opp:log", "script.py", text=TRAIN)
+    assert done.returncode == 2
+    assert "no kind of selection is named 'opp'; did you mean 'op'? (column 8)" in one_line(done)

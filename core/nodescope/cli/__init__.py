@@ -1,4 +1,4 @@
-"""The command line: ``nodescope run | open | compare | serve | dap | demo | export | doctor``.
+"""The command line: ``nodescope COMMAND``; ``--help`` lists the commands.
 
 Invariant: what goes wrong in nodescope or in how it was called is one line on stderr and status 2,
 never a traceback of ours. The exit status of ``run`` is the program's.
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nodescope.errors import ConditionError, NodescopeError
+from nodescope.errors import NodescopeError
 from nodescope.events import LEVELS
 
 EXAMPLES = """\
@@ -22,6 +22,8 @@ examples:
   nodescope run --break 'op:log if isnan(value).any()' train.py
   nodescope run --cli train.py
   nodescope open .nodescope/runs/train.nscope
+  nodescope check --junit report.xml train.py
+  nodescope why run.nscope 'loss[0]@3'
   nodescope compare train.py
   nodescope export run.nscope -o graph.svg
 """
@@ -38,11 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(given)
     try:
         return _commands()[options.command](options)
-    except ConditionError as error:
-        where = f" (column {error.column + 1})" if error.column >= 0 else ""
-        return _fail(f"{error}{where}")
     except NodescopeError as error:
-        return _fail(str(error))
+        column = getattr(error, "column", -1)
+        return _fail(f"{error}{f' (column {column + 1})' if column >= 0 else ''}")
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # whoever reads, such as `head`, has seen enough
@@ -52,11 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _commands() -> dict[str, Callable[[argparse.Namespace], int]]:
     # Imported here: ``nodescope --help`` needs no engine.
-    from nodescope.cli import compare, dap, other, run
+    from nodescope.cli import check, compare, dap, other, run, why
 
     return {
         "run": run.run,
         "open": other.open_recording,
+        "check": check.check,
+        "why": why.tell,
         "compare": compare.compare,
         "dap": dap.dap,
         "serve": other.serve,
@@ -93,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="SPEC",
         help="NAME, node:NAME, op:OP, scope:PATH or glob:PATTERN, each with ' if CONDITION'",
     )
+    _watching(run)
     run.add_argument(
         "--level",
         choices=LEVELS,
@@ -148,6 +151,15 @@ def parser() -> argparse.ArgumentParser:
     opening.add_argument("recording", type=Path)
     _serving(opening)
 
+    _checking(
+        commands.add_parser("check", help="run a script under watches, for CI", allow_abbrev=False)
+    )
+    _asking(
+        commands.add_parser(
+            "why", help="where an element, NaN and Inf come from", allow_abbrev=False
+        )
+    )
+
     _comparing(
         commands.add_parser(
             "compare", help="show an eager and a compiled run side by side", allow_abbrev=False
@@ -180,6 +192,57 @@ def parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="show what is installed", allow_abbrev=False)
     doctor.add_argument("--port", type=port, default=7711, help=argparse.SUPPRESS)
     return top
+
+
+def _watching(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--watch",
+        dest="watches",
+        action="append",
+        default=[],
+        metavar="SPEC",
+        help="'RULE(NAME=SETTING) on WHERE -> ACTION', or recommended: those that suit the program",
+    )
+
+
+def _checking(command: argparse.ArgumentParser) -> None:
+    _watching(command)
+    command.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts as JSON")
+    command.add_argument("--junit", type=Path, metavar="FILE", help="write them as JUnit XML")
+    command.add_argument(
+        "--strict",
+        action="store_true",
+        help="a watch that could not be asked every time is a failure, too",
+    )
+    command.add_argument(
+        "--keep", action="store_true", help="keep the recording of a clean run, too"
+    )
+    command.add_argument(
+        "--record", type=Path, metavar="PATH", help="the recording's file, which is kept"
+    )
+    command.add_argument(
+        "--level", choices=LEVELS[2:], default="values", help="what is kept of each node"
+    )
+    command.add_argument(
+        "--budget",
+        type=size,
+        default=256 << 20,
+        metavar="SIZE",
+        help="how much of full arrays is kept, the newest first: 256M (the default)",
+    )
+    command.add_argument("what", type=Path, help="a Python script, or a recording")
+    command.add_argument("args", nargs=argparse.REMAINDER, help="the script's own arguments")
+
+
+def _asking(command: argparse.ArgumentParser) -> None:
+    command.add_argument("recording", type=Path)
+    command.add_argument(
+        "element",
+        nargs="?",
+        help="NAME, NAME[0, 3], NAME[nan], NAME[max], each with @STEP; without it, what NaN and "
+        "Inf did in the first step that has any",
+    )
+    command.add_argument("--step", type=int, metavar="N", help="which training step")
 
 
 def _comparing(command: argparse.ArgumentParser) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import CodeType
 from typing import TextIO
@@ -20,8 +21,10 @@ from nodescope.cli.server import Server
 from nodescope.cli.terminal import Terminal
 from nodescope.cli.terminal_lines import Lines, lines_of
 from nodescope.dap.debuggee import address
+from nodescope.debug.recommending import WORD as RECOMMENDED
 from nodescope.debug.saved import Saved
 from nodescope.debug.spelling import parse_breakpoint
+from nodescope.debug.watch.watch import describe, parse_watches
 from nodescope.errors import NodescopeError, UsageError
 from nodescope.protocol import Detach
 
@@ -29,6 +32,7 @@ from nodescope.protocol import Detach
 def run(options: argparse.Namespace) -> int:
     """Run the script; its exit status."""
     breakpoints = tuple(parse_breakpoint(each) for each in options.breaks)
+    watches = tuple(watches_of(options.watches))
     if options.commands is not None and not options.cli:
         raise UsageError("-x is for the terminal debugger", hint="add --cli")
     adapter = address() if options.dap else None
@@ -48,6 +52,7 @@ def run(options: argparse.Namespace) -> int:
         debugger=True,
         stop_on_entry=not options.no_stop_on_entry,
         breakpoints=breakpoints,
+        watches=watches,
         saved=Saved(script),
         opened=options.opened,
         say=say,
@@ -81,6 +86,19 @@ def run(options: argparse.Namespace) -> int:
         if server is not None:
             server.stop()
     return ending.status
+
+
+def watches_of(texts: Iterable[str]) -> Iterator[str]:
+    """The watches of the command line, each as it is written; ``recommended`` stays a word.
+
+    Raises:
+        WatchError: One makes no sense.
+    """
+    for each in texts:
+        if each.strip() == RECOMMENDED:
+            yield RECOMMENDED
+        else:
+            yield from map(describe, parse_watches(each))
 
 
 def _in_terminal(

@@ -1,0 +1,139 @@
+"""What `nodescope check` found, as lines, as JSON and as JUnit XML.
+
+Invariant: functions of the report alone. The XML is well formed whatever names and messages hold.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from nodescope.debug.checking import Report, Verdict
+
+MOST_SHOWN: Final = 3
+_VERSION: Final = 1
+_SIGNS: Final = {"clean": "ok", "hit": "HIT", "unasked": "-", "failed": "FAILED"}
+# What XML 1.0 cannot hold, escaped or not.
+_UNFIT: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def words(report: Report, home: Path | None = None) -> str:
+    """The report for a person; files below ``home`` are named from there."""
+    hits = report.having("hit")
+    steps = f"{report.steps} step{'s'[: report.steps != 1]}"
+    ended = "" if report.status is None else f" ended with status {report.status},"
+    many = len(report.verdicts)
+    lines = [
+        f"{report.program}{ended} {steps}: {many} watch{'es'[: 2 * (many != 1)]}, "
+        f"{len(hits) or 'none'} with hits"
+    ]
+    if report.error:
+        lines.append(f"the program ended by {report.error}")
+    width = max((len(_SIGNS[each.state]) for each in report.verdicts), default=0)
+    for each in sorted(report.verdicts, key=lambda each: not each.hits):
+        lines += _lines(each, width)
+    if any(report.lost.values()):
+        said = ", ".join(f"{many:,} {what}" for what, many in report.lost.items() if many)
+        lines.append(f"the recording lost {said}")
+    if report.recording:
+        file = Path(report.recording)
+        inside = home is not None and file.is_relative_to(home)
+        shown = str(file.relative_to(home) if home is not None and inside else file)
+        lines.append(f"recording: {shown}")
+        if hits:
+            first = min((each.found[0] for each in hits), key=lambda each: each.seq)
+            lines.append(f"next: nodescope why {_shell(shown)} {_shell(first.target)}")
+    return "\n".join(lines) + "\n"
+
+
+def _lines(verdict: Verdict, width: int) -> list[str]:
+    said = f"{_SIGNS[verdict.state]:<{width}}  {verdict.watch}"
+    pad = " " * (width + 4)
+    if verdict.state == "unasked":
+        return [f"{said}: {verdict.caveat}"]
+    many = verdict.hits
+    lines = [said if not many else f"{said}: {many:,} hit{'s'[: many != 1]}"]
+    lines += [f"{pad}{each.text}" for each in verdict.found[:MOST_SHOWN]]
+    if many > MOST_SHOWN:
+        last = verdict.found[-1].step if many == len(verdict.found) else None
+        until = f", the last in step {last}" if last is not None else ""
+        lines.append(f"{pad}and {many - MOST_SHOWN:,} more{until}")
+    if verdict.caveat:
+        lines.append(f"{pad}{verdict.caveat}")
+    return lines
+
+
+def _shell(text: str) -> str:
+    return text if re.fullmatch(r"[\w./@:=+-]+", text) else "'" + text.replace("'", "'\\''") + "'"
+
+
+def json_text(report: Report) -> bytes:
+    """The report for a program. A number that is not finite is null."""
+    whole = {"version": _VERSION, **msgspec.to_builtins(report)}
+    return msgspec.json.format(msgspec.json.encode(whole)) + b"\n"
+
+
+def junit_text(report: Report) -> bytes:
+    """The report for a CI server: one test case per watch; one more if the program failed."""
+    crashed = bool(report.status)
+    root = ET.Element("testsuites")
+    suite = ET.SubElement(root, "testsuite", {
+        "id": "0",
+        "name": _fit(report.program),
+        "package": "nodescope",
+        "timestamp": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(report.started_unix_ns / 1e9)),
+        "hostname": "localhost",
+        "tests": str(len(report.verdicts) + crashed),
+        "failures": str(len(report.having("hit"))),
+        "errors": str(len(report.having("failed")) + crashed),
+        "skipped": str(len(report.having("unasked"))),
+        "time": f"{report.time_ns / 1e9:.3f}",
+    })  # fmt: skip
+    properties = ET.SubElement(suite, "properties")
+    for name, value in (
+        ("command", " ".join(report.argv)), ("recording", report.recording),
+        ("level", report.level), ("steps", str(report.steps)),
+    ):  # fmt: skip
+        ET.SubElement(properties, "property", {"name": name, "value": _fit(value)})
+    for each in report.verdicts:
+        _case(suite, report, each)
+    if crashed:
+        case = _named(suite, report, "the program's own status")
+        said = f"status {report.status}{f': {report.error}' if report.error else ''}"
+        ET.SubElement(case, "error", {"message": _fit(said), "type": "status"})
+    ET.SubElement(suite, "system-out").text = _fit(words(report))
+    ET.SubElement(suite, "system-err")
+    ET.indent(root)
+    text: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
+
+
+def _case(suite: ET.Element, report: Report, verdict: Verdict) -> None:
+    case = _named(suite, report, verdict.watch)
+    if verdict.state == "hit":
+        told = "\n".join(each.text for each in verdict.found)
+        if verdict.hits > len(verdict.found):
+            told += f"\nand {verdict.hits - len(verdict.found):,} more"
+        ET.SubElement(
+            case, "failure", {"message": _fit(verdict.found[0].text), "type": verdict.rule}
+        ).text = _fit(told)
+    elif verdict.state == "failed":
+        ET.SubElement(case, "error", {"message": _fit(verdict.caveat), "type": verdict.rule})
+    elif verdict.state == "unasked":
+        ET.SubElement(case, "skipped", {"message": _fit(verdict.caveat)})
+
+
+def _named(suite: ET.Element, report: Report, name: str) -> ET.Element:
+    stem = Path(report.program).stem or "program"
+    return ET.SubElement(
+        suite, "testcase", {"classname": f"nodescope.{_fit(stem)}", "name": _fit(name), "time": "0"}
+    )
+
+
+def _fit(text: str) -> str:
+    return _UNFIT.sub("\ufffd", text)

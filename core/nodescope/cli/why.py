@@ -1,0 +1,47 @@
+"""``nodescope why``: where an element of a recording comes from, and what NaN and Inf did.
+
+Invariant: the recording is only read.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from nodescope.debug.why import parse_target, render, render_spread, spread, why
+from nodescope.errors import RecordingError
+from nodescope.record.recording import Recording
+from nodescope.record.rows import HAS_INF, HAS_NAN
+
+_PAGE: Final = 5000
+
+
+def tell(options: argparse.Namespace) -> int:
+    """Say why; status 0, whatever the answer."""
+    path: Path = options.recording
+    if not path.is_file():
+        raise RecordingError(f"no recording {str(path)!r}")
+    with Recording.open(path) as recording:
+        if options.element is not None:
+            target = parse_target(options.element)
+            print(render(why(recording, target, step=options.step)), end="")
+            return 0
+        step = options.step if options.step is not None else first_broken_step(recording)
+        if step is None:
+            count = len(recording.steps())
+            print(f"no NaN and no Inf in {count} step{'s'[: count != 1]} of {recording.run().name}")
+        else:
+            print(render_spread(spread(recording, step)), end="")
+    return 0
+
+
+def first_broken_step(recording: Recording) -> int | None:
+    """The first training step in which a node gave NaN or Inf; None if there is none."""
+    after = 0
+    while page := recording.executions(after, limit=_PAGE):
+        for each in page:
+            if each.flags & (HAS_NAN | HAS_INF):
+                return each.step
+        after = page[-1].seq
+    return None

@@ -1,0 +1,188 @@
+"""Checking: watches asked of a whole recording, and the verdict as data.
+
+Invariant: a watch that was asked of nothing is never called clean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from nodescope.debug.watch import get
+from nodescope.debug.watch.recommend import recommend_for
+from nodescope.debug.watch.retro import Asking, Coverage
+from nodescope.debug.watch.watch import Hit, Watch, describe
+from nodescope.events import Level
+from nodescope.ir.graph import SourceLocation
+from nodescope.record.recording import Recording
+
+MOST_KEPT: Final = 100
+"""Hits of a watch that are told of; all are counted."""
+
+State = Literal["clean", "hit", "unasked", "failed"]
+
+
+class Found(msgspec.Struct, frozen=True):
+    """One hit.
+
+    Attributes:
+        node, port: Whose value, and which.
+        step, seq: When.
+        text: In words.
+        source: The user's line.
+        actual: The numbers that were found.
+    """
+
+    node: str
+    port: int
+    step: int
+    seq: int
+    text: str
+    source: SourceLocation | None
+    actual: dict[str, Any]
+
+    @property
+    def target(self) -> str:
+        """How `nodescope why` is asked about it: ``loss/log@3``."""
+        return f"{self.node}{f':{self.port}' if self.port else ''}@{self.step}"
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """How it went with a watch.
+
+    Attributes:
+        watch: As it is written, without its actions.
+        about: What its rule looks for.
+        reason: Why it was recommended, or ``""``.
+        state: ``unasked`` if it covers nothing, or nothing that was recorded could be judged;
+            ``failed`` if the rule did.
+        values: How many values it covers.
+        looked, hits: How often it was asked, and found something.
+        unasked: How often it could not be asked, by reason.
+        fault: Why it failed, or ``""``.
+        found: The first hits.
+    """
+
+    watch: str
+    rule: str
+    about: str
+    reason: str
+    state: State
+    values: int
+    looked: int
+    hits: int
+    unasked: dict[str, int]
+    fault: str
+    found: tuple[Found, ...]
+
+    @property
+    def caveat(self) -> str:
+        """What could not be judged, in words; or ``""``."""
+        if self.fault:
+            return f"it was disabled {self.fault}"
+        if not self.values:
+            return "nothing in the program is what it is asked of"
+        if not self.looked:
+            return "none of what it is asked of was computed"
+        return "; ".join(
+            f"not asked {times} of {self.looked} times: {why}"
+            for why, times in self.unasked.items()
+        )
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a check found.
+
+    Attributes:
+        program: The script's name.
+        argv: Its command line.
+        status, error: How the program ended, if that is known.
+        recording: The file; ``""`` if it was not kept.
+        level, steps: What was recorded.
+        lost: What the recording lost, counted.
+        time_ns: How long the run took.
+        started_unix_ns: When it began.
+        verdicts: In order of the watches.
+    """
+
+    program: str
+    argv: tuple[str, ...]
+    status: int | None
+    error: str
+    recording: str
+    level: Level
+    steps: int
+    lost: dict[str, int]
+    time_ns: int
+    started_unix_ns: int
+    verdicts: tuple[Verdict, ...]
+
+    def having(self, *states: State) -> list[Verdict]:
+        """The verdicts of these kinds."""
+        return [each for each in self.verdicts if each.state in states]
+
+
+def check(recording: Recording, watches: Sequence[Watch] = (), *, recommended: bool) -> Report:
+    """Ask watches of a recording.
+
+    Args:
+        watches: Which; those that are switched off are left out.
+        recommended: Ask those as well that are recommended for what was recorded.
+
+    Raises:
+        WatchError: A watch makes no sense.
+    """
+    asked = [each for each in watches if each.enabled]
+    reasons: dict[str, str] = {}
+    if recommended:
+        given = {_head(each) for each in asked}
+        for each in recommend_for(recording):
+            if _head(each.watch) not in given:
+                asked.append(each.watch)
+                reasons[_head(each.watch)] = each.reason
+    asking = Asking(recording, [msgspec.structs.replace(each, id=0) for each in asked])
+    sources = {row.node.id: row.node.source for row in recording.nodes()}
+    found: dict[int, list[Found]] = {each.id: [] for each in asking.watches}
+    for hit in asking:
+        if len(found[hit.watch]) < MOST_KEPT:
+            found[hit.watch].append(_found(hit, sources.get(hit.node)))
+    info = recording.run()
+    return Report(
+        info.name, info.argv, info.status, info.error, str(recording.path), info.level,
+        len(recording.steps()), msgspec.structs.asdict(recording.dropped()),
+        recording.time_ns(), info.started_unix_ns, _verdicts(asking.coverage(), found, reasons),
+    )  # fmt: skip
+
+
+def _verdicts(
+    coverage: Coverage, found: dict[int, list[Found]], reasons: dict[str, str]
+) -> tuple[Verdict, ...]:
+    verdicts: list[Verdict] = []
+    for each in coverage.asked:
+        unasked = dict(sorted(each.unasked.items()))
+        state: State = "clean"
+        if each.hits:
+            state = "hit"
+        elif each.fault:
+            state = "failed"
+        elif each.looked <= sum(unasked.values()):
+            state = "unasked"
+        head = _head(each.watch)
+        verdict = Verdict(
+            head, each.watch.rule, get(each.watch.rule).about, reasons.get(head, ""), state,
+            each.values, each.looked, each.hits, unasked, each.fault, tuple(found[each.watch.id]),
+        )  # fmt: skip
+        verdicts.append(verdict)
+    return tuple(verdicts)
+
+
+def _head(watch: Watch) -> str:
+    """The watch as it is written, without what follows a hit."""
+    return describe(watch).rpartition(" -> ")[0]
+
+
+def _found(hit: Hit, source: SourceLocation | None) -> Found:
+    text = hit.text.removeprefix(f"{hit.rule}: ")
+    return Found(hit.node_name, hit.port, hit.step, hit.seq, text, source, hit.actual)

@@ -1,0 +1,181 @@
+"""``nodescope check``: statuses, reports, and what becomes of the recording."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.cli import main
+from nodescope.cli.check_reports import junit_text
+from nodescope.debug.checking import Report, check
+from nodescope.debug.watch.watch import parse_watches
+from nodescope.record.recording import Recording
+from tests.integration.processes import TRAIN, nodescope, one_line
+
+BROKEN = """
+import os
+import numpy as np
+import nodescope as ns
+np.seterr(all="ignore")
+os.chdir("/")
+for x in ns.steps([1.0, -1.0, -2.0]):
+    with ns.name_scope("loss"):
+        np.log(ns.tensor([x, 2.0]))
+print("done")
+"""
+
+
+def runs(folder: Path) -> list[Path]:
+    return sorted((folder / ".nodescope" / "runs").glob("*.nscope"))
+
+
+def cases(path: Path) -> dict[str, ET.Element]:
+    suites = ET.parse(path).getroot()
+    assert suites.tag == "testsuites"
+    (suite,) = suites
+    found = {each.attrib["name"]: each for each in suite.findall("testcase")}
+    order = [each.tag for each in suite]
+    assert order == ["properties", *["testcase"] * len(found), "system-out", "system-err"]
+    inner = [each.tag for case in found.values() for each in case]
+    for tag, count in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        assert int(suite.attrib[count]) == inner.count(tag)
+    assert int(suite.attrib["tests"]) == len(found)
+    for name in ("name", "timestamp", "hostname", "time"):
+        assert suite.attrib[name]
+    assert all({"classname", "name", "time"} <= set(each.attrib) for each in found.values())
+    return found
+
+
+def test_a_clean_program_leaves_nothing(tmp_path: Path) -> None:
+    done = nodescope(tmp_path, "check", "--junit", "r.xml", "script.py", text=TRAIN)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[:2] == [
+        "trained 9.0", "script.py ended with status 0, 3 steps: 7 watches, none with hits",
+    ]  # fmt: skip
+    assert runs(tmp_path) == []
+    found = cases(tmp_path / "r.xml")
+    assert "operator_overflow" in found
+    assert [each for each in found.values() if len(each)] == []
+
+
+def test_a_clean_recording_is_kept_if_asked_for(tmp_path: Path) -> None:
+    done = nodescope(tmp_path, "check", "--keep", "--watch", "nan", "script.py", text=TRAIN)
+    assert done.returncode == 0
+    (path,) = runs(tmp_path)
+    assert f"recording: {path.relative_to(tmp_path)}" in done.stdout
+    done = nodescope(tmp_path, "check", "--record", "own.nscope", "--watch", "inf", "script.py")
+    assert done.returncode == 0
+    assert (tmp_path / "own.nscope").is_file()
+
+
+def test_a_hit_is_status_1_with_reports_and_the_recording(tmp_path: Path) -> None:
+    done = nodescope(
+        tmp_path, "check", "--watch", "nan on op:log; inf", "--watch", "nan on scope:lost",
+        "--json", "r.json", "--junit", "r.xml", "script.py", text=BROKEN,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "HIT  nan on op:log: 2 hits" in done.stdout
+    assert "loss/log in step 2 (script.py:9): " in done.stdout
+    assert "-    nan on scope:lost: nothing in the program is what it is asked of" in done.stdout
+    (path,) = runs(tmp_path)
+    shown = path.relative_to(tmp_path)
+    assert done.stdout.endswith(f"next: nodescope why {shown} loss/log@2\n")
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert (report["status"], report["recording"]) == (0, str(path))
+    assert [each["state"] for each in report["verdicts"]] == ["hit", "clean", "unasked"]
+    first = report["verdicts"][0]["found"][0]
+    assert (first["node"], first["step"], first["source"]["line"]) == ("loss/log", 2, 9)
+    found = cases(tmp_path / "r.xml")
+    assert [[each.tag for each in case] for case in found.values()] == [
+        ["failure"], [], ["skipped"],
+    ]  # fmt: skip
+    # The command that it names works as it stands.
+    why = nodescope(tmp_path, "why", str(shown), "loss/log@2")
+    assert "log of -1" in why.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "said"),
+    [
+        ("raise SystemExit(7)", 7, "ended with status 7"),
+        ("raise ValueError('no')", 1, "the program ended by ValueError: no"),
+    ],
+)
+def test_the_status_of_the_program(tmp_path: Path, text: str, status: int, said: str) -> None:
+    done = nodescope(
+        tmp_path, "check", "--junit", "r.xml", "--watch", "nan", "script.py", text=f"{TRAIN}{text}"
+    )
+    assert done.returncode == status
+    assert said in done.stdout
+    assert len(runs(tmp_path)) == 1
+    assert [each.tag for each in cases(tmp_path / "r.xml")["the program's own status"]] == ["error"]
+
+
+def test_a_recording_is_asked_later(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.nscope"
+    with ns.record(path), np.errstate(all="ignore"):
+        for x in ns.steps([1.0, -1.0]):
+            np.log(ns.tensor([x]))
+    assert main(["check", str(path)]) == 1
+    assert "operator_overflow: 1 hit" in capsys.readouterr().out
+    assert main(["check", "--watch", "unchanged_tensor", str(path)]) == 0
+    assert "not asked 2 of 4 times: the full array is not kept" in capsys.readouterr().out
+    assert main(["check", "--strict", "--watch", "unchanged_tensor", str(path)]) == 1
+    assert main(["check", "--watch", "off nan; inf", str(path)]) == 0
+    assert "1 watch, none with hits" in capsys.readouterr().out
+    assert main(["check", str(path), "more"]) == 2
+    assert main(["check", str(tmp_path / "none.nscope")]) == 2
+
+
+def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path) -> None:
+    text = "print('ran')"
+    done = nodescope(tmp_path, "check", "--watch", "nan; nann", "script.py", text=text)
+    assert done.returncode == 2
+    assert "no watch rule named 'nann'; did you mean 'nan'? (column 6)" in one_line(done)
+    done = nodescope(tmp_path, "check", "--json", "no/r.json", "script.py", text=text)
+    assert done.returncode == 2
+    assert "there is no folder" in one_line(done)
+
+
+def report_of(path: Path, watches: str) -> Report:
+    with Recording.open(path) as recording:
+        return check(recording, parse_watches(watches), recommended=False)
+
+
+def test_xml_holds_whatever_names_hold(tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    with ns.record(path), ns.name_scope('a<b>&"\x07'), np.errstate(all="ignore"):
+        np.log(ns.tensor([-1.0]))
+    (suite,) = ET.fromstring(junit_text(report_of(path, "nan")))
+    message = suite.findall("testcase/failure")[0].attrib["message"]
+    assert message.startswith('a<b>&"\ufffd/log ')
+
+
+def test_hits_are_counted_beyond_what_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    with ns.record(path), np.errstate(all="ignore"):
+        for _ in ns.steps(range(120)):
+            np.log(ns.tensor([-1.0]))
+    (verdict,) = report_of(path, "nan").verdicts
+    assert (verdict.hits, len(verdict.found)) == (120, 100)
+
+
+def test_compiled_kernels_are_opened_for_what_is_watched(tmp_path: Path) -> None:
+    text = """
+import numpy as np
+import nodescope as ns
+np.seterr(all="ignore")
+@ns.compile
+def f(x):
+    return np.sum(np.log(x * 2.0) + 1.0)
+for x in ns.steps([1.0, -1.0]):
+    f(ns.tensor([x, 3.0]))
+"""
+    done = nodescope(tmp_path, "check", "--watch", "nan on op:log", "script.py", text=text)
+    assert done.returncode == 1
+    assert "script.py:7" in done.stdout
