@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -49,7 +49,7 @@ from nodescope.debug.state import (
     WatchesChanged,
     new_session,
 )
-from nodescope.debug.verdicts import Reached, hits_of, judge
+from nodescope.debug.verdicts import Asked, Reached, asked_of, hits_of, judge, passes
 from nodescope.errors import EditError
 from nodescope.events import (
     Array,
@@ -133,13 +133,13 @@ class Gate:
         self._live: dict[int, Array] = {}
         # Where each thread was last: (scope, step). Kept up only while scope breakpoints exist.
         self._places: dict[int, tuple[str, int]] = {}
-        # The fast path: with `_calm`, only nodes in these sets are looked at.
+        # The fast path: with `_calm`, only nodes in these tables are looked at.
         self._calm = False
         self._tracking = False
         self._active: tuple[Breakpoint, ...] = ()
         self._gradients: tuple[Breakpoint, ...] = ()
-        self._before: set[int] = set()
-        self._after: set[int] = set()
+        self._before: dict[int, tuple[Asked, ...]] = {}
+        self._after: dict[int, tuple[Asked, ...]] = {}
         self._rearm()
 
     @property
@@ -158,7 +158,7 @@ class Gate:
         """Take one event; returns when the program may go on."""
         kind = type(event)
         if kind is NodeFinished:
-            if self._calm and event.node.id not in self._after:  # type: ignore[union-attr]
+            if self._calm and self._passes(event):  # type: ignore[arg-type]
                 return
             self._reach(event, "after")  # type: ignore[arg-type]
         elif kind is NodeStarted:
@@ -175,6 +175,16 @@ class Gate:
             self._compilations.take(event)
         elif isinstance(event, StepFinished | RunFinished):
             self._settle(event)
+
+    def _passes(self, event: NodeFinished) -> bool:
+        """Whether no breakpoint is about a node that has run: the common case, without a lock."""
+        node = event.node
+        asked = self._after.get(node.id)
+        if asked is not None and not passes(asked, event, self._places.get(event.thread)):
+            return False
+        if self._tracking and not is_leaf(node):
+            self._places[event.thread] = (node.scope, event.step)
+        return True
 
     def break_here(self, text: str, reason: StopReason = "pause") -> None:
         """Stop at the next node because the program asks for it, if anyone is there to see.
@@ -316,9 +326,8 @@ class Gate:
             for node in event.nodes:
                 self._makers.update(dict.fromkeys(node.outputs, node))
             self._give(GraphKnown(event.nodes, became))
-            for breakpoint in self._active:
-                chosen = self._before if breakpoint.when == "before" else self._after
-                chosen.update(node.id for node in event.nodes if self._about(breakpoint, node))
+            self._before.update(self._covering("before", event.nodes))
+            self._after.update(self._covering("after", event.nodes))
         self._say()
 
     def _settle(self, event: StepFinished | RunFinished) -> None:
@@ -421,7 +430,6 @@ class Gate:
         tracking = any(each.kind == "scope" for each in active)
         self._calm = not (
             state.phase == "stopped"
-            or tracking
             or (state.goal is not None and may_stop(state))
             or state.lost_at is not None
         )
@@ -433,8 +441,9 @@ class Gate:
         if active != self._active:
             self._active = active
             self._gradients = tuple(each for each in active if of_gradients(each))
-            self._before = self._covered("before")
-            self._after = self._covered("after")
+            nodes = tuple(self._catalog.nodes.values())
+            self._before = self._covering("before", nodes)
+            self._after = self._covering("after", nodes)
             wanted = tuple(each for each in active if each.kind != "scope")
             opens: Opens = lambda node: any(covers(each, node) for each in wanted)  # noqa: E731
             self._bus.opened = (*self._opened, opens) if wanted else self._opened
@@ -444,15 +453,16 @@ class Gate:
             entry or any(each.when == "before" for each in active)
         )
 
-    def _covered(self, when: When) -> set[int]:
-        chosen = [each for each in self._active if each.when == when]
+    def _covering(self, when: When, nodes: Sequence[Node]) -> dict[int, tuple[Asked, ...]]:
+        """By node id, what is asked there; nodes that no breakpoint is about are left out."""
+        chosen = [(each, asked_of(each)) for each in self._active if each.when == when]
         if not chosen:
-            return set()
-        return {
-            node.id
-            for node in self._catalog.nodes.values()
-            if any(self._about(each, node) for each in chosen)
+            return {}
+        found = {
+            node.id: tuple([asked for each, asked in chosen if self._about(each, node)])
+            for node in nodes
         }
+        return {number: asked for number, asked in found.items() if asked}
 
     def _about(self, breakpoint: Breakpoint, node: Node) -> bool:
         """Whether a breakpoint is about a node, or one whose work it does."""

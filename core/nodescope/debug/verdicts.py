@@ -6,14 +6,76 @@ never an exception.
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 from nodescope.debug.breakpoints import condition_of, message_of
+from nodescope.debug.conditions import Condition
 from nodescope.debug.state import NodeReached, SessionState, Verdict
 from nodescope.debug.vocabulary import Scene
 from nodescope.errors import ConditionError
 from nodescope.events import GradientReached, NodeFailed, NodeFinished, NodeStarted
+from nodescope.ir.scopes import is_within
 from nodescope.protocol import Breakpoint
 
 Reached = NodeStarted | NodeFinished | NodeFailed | GradientReached
+
+
+class Asked(NamedTuple):
+    """What an armed breakpoint asks at a node that it covers, ready to be asked often."""
+
+    first_step: int
+    last_step: float
+    scope: str | None
+    condition: Condition | None
+    elapsed: bool
+
+
+def asked_of(breakpoint: Breakpoint) -> Asked:
+    """What a breakpoint asks. Raises `ConditionError`."""
+    last = breakpoint.last_step
+    condition = condition_of(breakpoint)
+    return Asked(
+        breakpoint.first_step,
+        math.inf if last is None else last,
+        breakpoint.target if breakpoint.kind == "scope" else None,
+        condition,
+        condition is not None and "elapsed" in condition.names,
+    )
+
+
+def passes(asked: tuple[Asked, ...], event: NodeFinished, previous: tuple[str, int] | None) -> bool:
+    """Whether surely none of the breakpoints counts at a node that has run.
+
+    Args:
+        asked: Of the breakpoints that cover it.
+        event: With the live arrays.
+        previous: Where the thread's node before was: (scope, step), or None if unknown.
+    """
+    scene: Scene | None = None
+    step = event.step
+    for first, last, scope, condition, elapsed in asked:
+        if step < first or step > last:
+            continue
+        if (
+            scope is not None
+            and previous is not None
+            and previous[1] == step
+            and (is_within(previous[0], scope))
+        ):
+            continue  # inside already
+        if condition is None or elapsed:
+            return False
+        if scene is None:
+            outputs = event.outputs
+            value = outputs[0] if outputs else None
+            scene = Scene(value, event.inputs, step=step, node=event.node.name)
+        try:
+            if condition(scene):
+                return False
+        except ConditionError:
+            return False
+    return True
 
 
 def hits_of(state: SessionState, breakpoint: Breakpoint) -> int:
