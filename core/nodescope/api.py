@@ -10,7 +10,6 @@ import atexit
 import os
 import secrets
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from nodescope.debug.conditions import compile_condition
 from nodescope.debug.controller import Controller
 from nodescope.debug.gate import Gate
 from nodescope.debug.saved import Saved
+from nodescope.debug.selecting import parse_selection
 from nodescope.debug.vocabulary import Scene
 from nodescope.debug.watching import Watching
 from nodescope.engine import modes, tracer
@@ -39,7 +39,8 @@ from nodescope.events import LEVELS, Bus, Event, Level, Logged, RunFinished, Run
 from nodescope.link.address import Address, find
 from nodescope.link.client import Handlers, Link
 from nodescope.protocol import Breakpoint, Command, RunInfo, SessionInfo, SetBreakpoints, SetWatches
-from nodescope.record.recorder import Recorder
+from nodescope.record.governed import GovernedRecorder, Passed, check_slowdown, recorder_for
+from nodescope.record.places import recording_path as recording_path
 from nodescope.record.recording import Recording
 
 DEFAULT_BUDGET_BYTES: Final = 256 << 20
@@ -64,6 +65,9 @@ class Run:
         saved: Where breakpoints and watches are kept; those are set as well, and wait for nobody.
         opened: Patterns of node names: compiled kernels that are called so, or that cover such a
             node, are also run node by node, to be looked into.
+        max_slowdown: Record less of what costs most, so that the run takes at most so many times
+            as long; a number above 1.
+        select: Levels of some nodes, as ``scope:encoder=values``; they are kept whatever they cost.
         say: Takes each line that is for the person.
 
     Raises:
@@ -87,10 +91,14 @@ class Run:
         saved: Saved | None = None,
         watches: Sequence[str] = (),
         opened: Sequence[str] = (),
+        max_slowdown: float | None = None,
+        select: Sequence[str] = (),
         say: Callable[[str], None] | None = None,
     ) -> None:
         if level not in LEVELS:
             raise UsageError(f"no capture level {level!r}", hint=f"one of {', '.join(LEVELS)}")
+        chosen = tuple(map(parse_selection, select))
+        check_slowdown(max_slowdown)
         self._say = say or _say
         self._link: Link | None = None
         self._controller: Controller | None = None
@@ -100,16 +108,21 @@ class Run:
         self._faults: list[str] = []
         self._started_unix_ns = time.time_ns()
         self.bus = Bus()
-        self.bus.values = debugger or level in ("summary", "values")
+        levels = {level, *(each for _, each in chosen)}
+        self.bus.values = debugger or not levels.isdisjoint(("summary", "values"))
         if opened:
             self.bus.opened = (lambda node: any(fnmatchcase(node.name, each) for each in opened),)
         self.bus.on_fault = lambda probe, error: self._say(
             f"{type(probe).__name__} failed and was switched off; your program goes on "
             f"({type(error).__name__}: {error})"
         )
-        self.recorder = Recorder(
+        self.recorder = recorder_for(
             Path(recording),
+            max_slowdown,
+            tell=self._tell,
+            origin_ns=self.bus.origin_ns,
             level=level,
+            chosen=chosen,
             budget_bytes=budget_bytes,
             value_steps=value_steps,
             on_commit=self._committed,
@@ -151,6 +164,8 @@ class Run:
                 keep=self.recorder.keep, recording=self._readable,
             )  # fmt: skip
             self._watch(watches, saved)
+            if isinstance(self.recorder, GovernedRecorder):
+                self.bus.add(Passed(self.recorder))
 
     def _watch(self, given: Sequence[str], saved: Saved | None) -> None:
         """Set the watches that are given and those that are kept."""
@@ -288,6 +303,12 @@ class Run:
             self._link.committed(self.recorder.last_seq)
             self._link.goodbye(status, error)
 
+    def _tell(self, text: str) -> None:
+        """Record a line of the recorder, and say it."""
+        if self.gate is None:  # with one, whatever is logged is said
+            self._say(text)
+        self.bus.emit(Logged("nodescope", text, self.step, self.bus.now_ns()))
+
     def _committed(self, seq: int) -> None:
         if self._link is not None:
             self._link.committed(seq)
@@ -351,7 +372,12 @@ def attach(
 
 @contextmanager
 def record(
-    path: str | os.PathLike[str], level: Level = "summary", *, opened: Sequence[str] = ()
+    path: str | os.PathLike[str],
+    level: Level = "summary",
+    *,
+    opened: Sequence[str] = (),
+    max_slowdown: float | None = None,
+    select: Sequence[str] = (),
 ) -> Iterator[Run]:
     """Record what the engine does inside the block into ``path``, without a debugger.
 
@@ -363,15 +389,19 @@ def record(
         opened: Patterns of node names, such as ``"encoder/*"``: compiled kernels that are called
             so, or that cover such a node, are also run node by node, on their real inputs. What the
             program computes does not change.
+        max_slowdown: At most so many times as long as unobserved, such as 1.5: of what costs most
+            less is recorded, and it is said what was left out. ``level`` is the most that is kept.
+        select: Levels of some nodes, as ``"scope:encoder=values"``, whatever they cost.
 
     Raises:
         RecordingError: The path cannot be written.
+        UsageError: The level, the slowdown or a selection makes no sense.
     """
     if _current is not None:
         _say(f"this run is recorded already, in {_current.info.recording}; {path} is not written")
         yield _current
         return
-    run = Run(path, level=level, opened=opened)
+    run = Run(path, level=level, opened=opened, max_slowdown=max_slowdown, select=select)
     run.start()
     try:
         yield run
@@ -410,38 +440,6 @@ def breakpoint(when: str | None = None, on: Any = None) -> None:
     caller = sys._getframe(1)
     where = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
     run.gate.break_here(f"ns.breakpoint at {where}" + (f": {when}" if when else ""))
-
-
-def recording_path(stem: str, say: Callable[[str], None]) -> Path:
-    """A fresh path for a recording: in ``.nodescope/runs`` here, else in the temporary folder."""
-    name = f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}"
-    home = Path(".nodescope")
-    try:
-        (home / "runs").mkdir(mode=0o700, parents=True, exist_ok=True)
-        ignore = home / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n")
-        folder = home / "runs"
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(13, "Permission denied")
-    except OSError as error:
-        folder = Path(tempfile.mkdtemp(prefix="nodescope-"))
-        say(f"{home.absolute()} cannot be written ({error.strerror}); recording to {folder}")
-    path, count = folder / f"{name}.nscope", 1
-    while True:
-        try:
-            # Taken at once: another program may start in this folder within the same second.
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        except FileExistsError:
-            count += 1
-            path = folder / f"{name}-{count}.nscope"
-        except OSError as error:
-            raise RecordingError(
-                f"cannot write the recording {path}: {error.strerror or error}",
-                hint="choose another place with --record",
-            ) from error
-        else:
-            return path
 
 
 def last_line(error: BaseException) -> str:

@@ -104,6 +104,21 @@ def parser() -> argparse.ArgumentParser:
         "every element (values, the default)",
     )
     run.add_argument(
+        "--max-slowdown",
+        type=_slowdown,
+        metavar="FACTOR",
+        help="keep the run below so many times its time unobserved, such as 1.5, by recording less "
+        "of what costs most; --level is then the most that is kept",
+    )
+    run.add_argument(
+        "--select",
+        action="append",
+        default=[],
+        metavar="NODES=LEVEL",
+        help="another level for some nodes, named as for --break: 'scope:encoder=values'; the "
+        "first that fits counts, and --max-slowdown leaves it alone",
+    )
+    run.add_argument(
         "--record",
         type=Path,
         metavar="PATH",
@@ -279,6 +294,16 @@ def _count(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of steps, which is 1 or more")
     return int(text)
+
+
+def _slowdown(text: str) -> float:
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 1 < factor < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no slowdown, which is a number above 1")
+    return factor
 
 
 def _serving(command: argparse.ArgumentParser) -> None:

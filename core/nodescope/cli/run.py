@@ -55,6 +55,8 @@ def run(options: argparse.Namespace) -> int:
         watches=watches,
         saved=Saved(script),
         opened=options.opened,
+        max_slowdown=options.max_slowdown,
+        select=options.select,
         say=say,
     )
     if adapter is not None:

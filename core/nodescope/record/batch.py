@@ -30,7 +30,7 @@ from nodescope.events import (
 )
 from nodescope.ir.graph import Node, Value
 from nodescope.record.many import summary_rows
-from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Dropped
+from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Dropped, Governed
 from nodescope.record.schema import MAX_SOURCE_BYTES, encode, shape_text
 from nodescope.record.summary import TensorSummary
 from nodescope.record.writer import Writer
@@ -61,12 +61,23 @@ class ValueKept(NamedTuple):
     array: Array
 
 
+class Skipped(NamedTuple):
+    """Executions of a node that the governor left out; they still count as runs of it."""
+
+    node: int
+    times: int
+
+
+Told = Event | ValueKept | Skipped | Governed
+"""What is written beside executions."""
+
+
 class Noted(NamedTuple):
     """Anything but an execution, in the queue."""
 
     seq: int
     weight: int
-    event: Event | ValueKept
+    event: Told
 
 
 class Batch:
@@ -135,11 +146,18 @@ class Batch:
             self._add("layout", (value, seq, shape_text(strides)))
         self._mark(seq, end_ns)
 
-    def event(self, seq: int, event: Event | ValueKept) -> None:
+    def event(self, seq: int, event: Told) -> None:
         """Collect anything else."""
         time_ns = 0
         if isinstance(event, ValueKept):
             self._arrays.append((event.value, event.seq, event.array))
+            self._mark(seq, 0)
+            return
+        if isinstance(event, Skipped):
+            self._times[event.node] = self._times.get(event.node, 0) + event.times
+            return
+        if isinstance(event, Governed):
+            self._add("document", (None, seq, "governor", encode(event)))
             self._mark(seq, 0)
             return
         if isinstance(event, Logged):

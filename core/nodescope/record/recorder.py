@@ -18,7 +18,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from nodescope.events import (
 )
 from nodescope.ir.graph import Node
 from nodescope.ir.scopes import is_within
-from nodescope.record.batch import Batch, Noted, Ran, Timed, ValueKept
+from nodescope.record.batch import Batch, Noted, Ran, Timed, Told, ValueKept
 from nodescope.record.buffers import Buffers
 from nodescope.record.rows import FAILED, Dropped
 from nodescope.record.summary import TensorSummary, summarise
@@ -55,6 +55,9 @@ _ARRAY_BYTES = 160
 # Of the queue, what is kept free of values, so that executions still fit when values do not.
 _RESERVED = 8
 
+Chosen = tuple[Callable[[Node], bool], Level]
+"""Of which nodes, and their level."""
+
 
 class Recorder:
     """Records a run into a file. A probe.
@@ -63,6 +66,7 @@ class Recorder:
         path: The ``.nscope`` file. A recording that is there is replaced.
         level: What is kept of each execution.
         levels: Other levels for scopes or globs over node names, the first match wins.
+        chosen: Levels of the nodes of which this is true, before ``levels``; the first match wins.
         budget_bytes: How much of full arrays is kept at level ``values``; the newest win.
         value_steps: At level ``values``: full arrays of the first so many training steps only, and
             statistics of what follows.
@@ -80,6 +84,7 @@ class Recorder:
         *,
         level: Level = "summary",
         levels: Mapping[str, Level] | None = None,
+        chosen: Sequence[Chosen] = (),
         budget_bytes: int = 256 * MIB,
         value_steps: int | None = None,
         queue_bytes: int = 64 * MIB,
@@ -87,7 +92,10 @@ class Recorder:
         on_fault: Callable[[str], None] | None = None,
     ) -> None:
         self._levels = dict(levels or {})
-        for each in (level, *self._levels.values()):
+        self._chosen = tuple(chosen)
+        # Whether nodes have levels of their own; without, none is looked up.
+        self._by_node = bool(self._levels or self._chosen)
+        for each in (level, *self._levels.values(), *(each for _, each in self._chosen)):
             if each not in LEVELS:
                 raise RecordingError(f"no capture level {each!r}", hint=f"one of {LEVELS}")
         self.path = Path(path).absolute()
@@ -101,7 +109,7 @@ class Recorder:
         # A tuple weighs _RECORD_BYTES; the others say what they weigh.
         self._queue: deque[Timed | Ran | Noted] = deque()
         self._buffers = Buffers(queue_bytes - queue_bytes // 4)
-        self._plain = level == "timing" and not self._levels
+        self._plain = level == "timing" and not self._by_node
         self._awake = False
         self._queued = 0
         self._seq = 0
@@ -169,7 +177,7 @@ class Recorder:
 
     def keep(self, node: Node, value: int, array: Array, seq: int) -> None:
         """Keep the elements of a value that an execution has just given, whatever its level."""
-        level = self.level if not self._levels else self._level(node)
+        level = self.level if not self._by_node else self._level(node)
         if self._off or level == "values" or self._kept.get(value) == seq:
             return
         self._kept[value] = seq
@@ -221,7 +229,7 @@ class Recorder:
 
     def _finished(self, event: NodeFinished) -> None:
         node = event.node
-        level = self.level if not self._levels else self._level(node)
+        level = self.level if not self._by_node else self._level(node)
         row = (node.id, event.step, event.thread, event.start_ns, event.end_ns)
         if level == "timing" or level == "graph":
             self._put(row, _RECORD_BYTES, latest_only=level == "graph")
@@ -296,7 +304,7 @@ class Recorder:
         if not self._awake:
             self._wake()
 
-    def _note(self, event: Event | ValueKept, weight: int, *, always: bool) -> None:
+    def _note(self, event: Told, weight: int, *, always: bool) -> None:
         """Number anything else and queue it."""
         with self._lock:
             self._seq = seq = self._seq + 1
@@ -316,13 +324,19 @@ class Recorder:
     def _level(self, node: Node) -> Level:
         level = self._level_of.get(node.id)
         if level is None:
-            level = self.level
-            for pattern, each in self._levels.items():
-                if is_within(node.scope, pattern) or fnmatch.fnmatchcase(node.name, pattern):
-                    level = each
-                    break
-            self._level_of[node.id] = level
+            chosen = self._by_hand(node)
+            level = self._level_of[node.id] = self.level if chosen is None else chosen
         return level
+
+    def _by_hand(self, node: Node) -> Level | None:
+        """The level that was chosen for a node, if one was."""
+        for covers, each in self._chosen:
+            if covers(node):
+                return each
+        for pattern, each in self._levels.items():
+            if is_within(node.scope, pattern) or fnmatch.fnmatchcase(node.name, pattern):
+                return each
+        return None
 
     def _forget_levels(self, event: GraphExtended) -> None:
         for node in event.nodes:
@@ -341,7 +355,9 @@ class Recorder:
                 self._wanted.clear()
                 self._awake = False
                 closing = self._closing
-                while self._queue or self._committed < self._seq:
+                # Read once: executions that a governor leaves out are numbered all the time.
+                wanted = self._seq
+                while self._queue or self._committed < wanted:
                     self._write_some()
                 if closing:
                     break

@@ -25,6 +25,7 @@ from nodescope.record.rows import (
     Dropped,
     EditRow,
     Execution,
+    Governed,
     GradientRow,
     LogRow,
     NodeRow,
@@ -38,6 +39,7 @@ T = TypeVar("T")
 
 _node = msgspec.msgpack.Decoder(Node).decode
 _attrs = msgspec.msgpack.Decoder(dict[str, Any]).decode
+_governed = msgspec.msgpack.Decoder(Governed).decode
 _argv = msgspec.json.Decoder(list[str]).decode
 # Faults of the content that a damaged file can cause.
 _FAULTS = (sqlite3.Error, msgspec.MsgspecError, ValueError, TypeError, OverflowError, IndexError)
@@ -138,8 +140,15 @@ class Recording:
         return [GradientRow(*row) for row in rows]
 
     def documents(self, kind: str) -> list[tuple[int, bytes]]:
-        """Documents of a kind (``graph``, ``pass``, ``compiled``) with their seqs, in order."""
+        """Documents of a kind with their seqs, in order; `docs/recording.md` names the kinds."""
         return self._all("SELECT seq, data FROM document WHERE kind = ? ORDER BY row", kind)
+
+    def governed(self) -> Governed | None:
+        """What the governor left out; None without one. Of a live run, what it last told."""
+        rows = self._all(
+            "SELECT data FROM document WHERE kind = 'governor' ORDER BY row DESC LIMIT 1"
+        )
+        return self._read(_governed, rows[0][0]) if rows else None
 
     def source(self, file: str) -> str | None:
         """The text of a source file, as it was during the run."""

@@ -115,3 +115,50 @@ class Dropped(msgspec.Struct, frozen=True):
     blobs: int = 0
     summaries: int = 0
     executions: int = 0
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """What the governor left out of one node, counted exactly.
+
+    Attributes:
+        node: Its id; 0 for nodes that ran only once and are taken together by their op.
+        level: What was asked for.
+        now: What it is recorded with: a level, ``thinned`` (every tenth execution) or ``counted``.
+        runs: Executions in all.
+        executions: Those of which there is no row.
+        summaries: Outputs without statistics that would have had them.
+        arrays: Outputs without elements that would have had them.
+    """
+
+    node: int
+    name: str
+    level: str
+    now: str
+    runs: int
+    executions: int = 0
+    summaries: int = 0
+    arrays: int = 0
+
+
+class Governed(msgspec.Struct, frozen=True):
+    """What the governor did so far.
+
+    Attributes:
+        limit: The slowdown to keep to.
+        slowdown: The run's, estimated.
+        stuck: The limit could not be kept, with all that may be lowered at its lowest.
+        by_hand: How many nodes have a level that a person chose.
+        lowered: How many nodes are below the level that was asked for, or have been.
+        executions, summaries, arrays: Sums over all nodes.
+        nodes: Those of which something was left out, or is to be; the most first, 10,000 at most.
+    """
+
+    limit: float
+    slowdown: float
+    stuck: bool = False
+    by_hand: int = 0
+    lowered: int = 0
+    executions: int = 0
+    summaries: int = 0
+    arrays: int = 0
+    nodes: tuple[LeftOut, ...] = ()

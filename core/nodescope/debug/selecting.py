@@ -1,0 +1,52 @@
+"""Selections: which nodes are recorded at which level, as people write it.
+
+Invariant: what a selection covers depends on the node alone, so it is asked once per node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nodescope.debug.breakpoints import covers
+from nodescope.debug.spelling import parse_breakpoint
+from nodescope.errors import UsageError
+from nodescope.events import LEVELS, Level
+from nodescope.ir.graph import Node
+from nodescope.ir.scopes import is_within
+from nodescope.protocol import Breakpoint
+from nodescope.registry import did_you_mean
+
+Selection = tuple[Callable[[Node], bool], Level]
+
+
+def parse_selection(spec: str) -> Selection:
+    """Read ``scope:encoder=values``; the nodes are named as those of breakpoints are.
+
+    A scope takes its parameters along. ``[backward]`` after the name means nodes of that phase.
+
+    Raises:
+        UsageError: There is no level, or what stands before it says more than which nodes.
+        BreakpointError: The name cannot be understood.
+    """
+    head, equals, level = spec.rpartition("=")
+    level = level.strip()
+    if not equals or not head.strip():
+        raise UsageError(f"{spec!r} names no level", hint="scope:encoder=values")
+    found = next((each for each in LEVELS if each == level), None)
+    if found is None:
+        near = did_you_mean(level, LEVELS) or f"one of {', '.join(LEVELS)}"
+        raise UsageError(f"{spec!r}: no capture level {level!r}", hint=near)
+    which = parse_breakpoint(head.strip())
+    plain = Breakpoint(kind=which.kind, target=which.target, phase=which.phase)
+    if which != plain:
+        raise UsageError(
+            f"{spec!r}: a level holds at all times, so only the nodes can be named",
+            hint="scope:encoder=values",
+        )
+    return lambda node: _about(plain, node), found
+
+
+def _about(which: Breakpoint, node: Node) -> bool:
+    if which.kind != "scope":
+        return covers(which, node)
+    return is_within(node.scope, which.target) and which.phase in ("", node.phase)

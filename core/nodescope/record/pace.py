@@ -1,0 +1,71 @@
+"""What the governor says to a person: when it lowers, when it cannot, and at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from nodescope.record.governor import Change, Rung, Verdict
+from nodescope.record.rows import Governed
+
+_MOST_NAMES = 3
+_KEPT: dict[Rung, str] = {
+    "values": "values",
+    "summary": "summary",
+    "timing": "timing",
+    "graph": "graph",
+    "thinned": "every tenth execution",
+    "counted": "counts only",
+}
+
+
+def lowered(changes: Sequence[Change], before: float, after: float, limit: float) -> str:
+    """One line about nodes that are recorded with less from now on."""
+    ways = Counter(
+        f"{_KEPT[each.load.rungs[each.load.rung]]} to {_KEPT[each.load.rungs[each.rung]]}"
+        for each in changes
+    )
+    told = ", ".join(f"{way} ({count:,})" for way, count in ways.most_common())
+    most = sorted(changes, key=lambda each: -each.saved_ns)[:_MOST_NAMES]
+    names = ", ".join(each.load.name for each in most)
+    return (
+        f"recording slows the program about {factor(before)}, the limit is {factor(limit)}: "
+        f"{_count(len(changes), 'node')} lowered, {told}; costliest {names}. "
+        f"Expected from now on: {factor(after)}"
+    )
+
+
+def stuck(verdict: Verdict, limit: float) -> str:
+    """One line about a limit that cannot be kept."""
+    text = (
+        f"the limit of {factor(limit)} cannot be kept: with all at the lowest that may be lowered, "
+        f"observing takes about {factor(verdict.after)}"
+    )
+    if verdict.by_hand < verdict.after:
+        text += f" ({factor(verdict.by_hand)} without the levels set by hand)"
+    return text
+
+
+def ended(found: Governed) -> str:
+    """One line about the whole run."""
+    head = f"slowdown about {factor(found.slowdown)}, limit {factor(found.limit)}"
+    if found.slowdown > found.limit:
+        head += ": not kept" + (", though all that may be was lowered" if found.stuck else "")
+    parts = [
+        f"elements of {_count(found.arrays, 'output')}" if found.arrays else "",
+        f"statistics of {_count(found.summaries, 'output')}" if found.summaries else "",
+        f"{_count(found.executions, 'execution')} (counted)" if found.executions else "",
+    ]
+    parts = [each for each in parts if each]
+    if not parts:
+        return f"{head}. Nothing was left out"
+    return f"{head}. Left out, of {_count(found.lowered, 'node')}: {', '.join(parts)}"
+
+
+def factor(slowdown: float) -> str:
+    """``1.47x``; ``12x`` where digits no longer tell anything."""
+    return f"{slowdown:.0f}x" if slowdown >= 10 else f"{slowdown:.3g}x"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
