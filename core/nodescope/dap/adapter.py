@@ -74,6 +74,8 @@ class Adapter:
         command = str(request.get("command"))
         handler = _REQUESTS.get(command)
         try:
+            if not isinstance(request.get("arguments"), dict | None):
+                raise UsageError(f"{command}: the arguments are no object")
             if handler is not None:
                 handler(self, request)
             else:

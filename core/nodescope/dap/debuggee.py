@@ -136,8 +136,9 @@ class Debuggee:
         except NodescopeError as error:
             self._channel.refuse(request, str(error))
             return
-        except (KeyError, TypeError, ValueError) as error:
-            # A request that does not hold what the protocol says it holds.
+        except Exception as error:
+            # A request that does not hold what the protocol says it holds. Whatever it is, the next
+            # one is answered again.
             self._channel.refuse(request, f"{type(error).__name__}: {error}")
             return
         if isinstance(body, Moved):

@@ -62,7 +62,8 @@ def launch_of(given: dict[str, Any]) -> Launch:
     try:
         launch = msgspec.convert(given, Launch)
     except msgspec.ValidationError as error:
-        raise UsageError(f"launch: {error}", hint=f"levels are {', '.join(LEVELS)}") from None
+        hint = f"levels are {', '.join(LEVELS)}" if "level" in str(error) else ""
+        raise UsageError(f"launch: {error}", hint=hint) from None
     folder = launch.cwd or "."
     if not Path(folder).is_dir():
         raise UsageError(f"launch: there is no folder {folder!r}")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
@@ -76,14 +77,14 @@ def _place(entries: list[tuple[str | None, Frame]], scope: str) -> int | None:
 
 def _same(written: str, scope: str) -> bool:
     """Whether a scope that is written so may be called ``scope``: names are made unique."""
-    if written == scope:
-        return True
-    head, _, number = scope.rpartition("_")
-    return head == written and number.isdecimal()
+    return re.fullmatch(rf"(?:{written})(?:_\d+)?", scope) is not None
 
 
 def _entries(stack: tuple[Frame, ...]) -> Iterator[tuple[str | None, Frame]]:
-    """Name and line of the scopes that these frames have entered, innermost first."""
+    """The scopes that these frames have entered, innermost first, each with its line.
+
+    They are given as the pattern of their name; None for any.
+    """
     for depth, frame in enumerate(stack):
         caller = stack[depth + 1] if depth + 1 < len(stack) else frame
         opened = [each for each in _opened(frame.file) if each[0] <= frame.line <= each[1]]
@@ -94,7 +95,7 @@ def _entries(stack: tuple[Frame, ...]) -> Iterator[tuple[str | None, Frame]]:
                 continue
             if line is not None:
                 code = linecache.getline(frame.file, line).strip()
-                yield name, Frame(frame.file, line, frame.function, code)
+                yield name or None, Frame(frame.file, line, frame.function, code)
             elif name:
                 yield name, caller
         if frame.function.rpartition(".")[2] in ("forward", "__call__"):
@@ -106,7 +107,7 @@ _Opened = tuple[int, int, int | None, str]
 
 @lru_cache(maxsize=64)
 def _opened(file: str) -> tuple[_Opened, ...]:
-    """First and last line, line of the ``with`` (None for a function), and name of the scope."""
+    """First and last line, line of the ``with`` (None for a function), and pattern of the name."""
     lines = linecache.getlines(file)
     if not lines or len(lines) > _MAX_SOURCE:
         return ()
@@ -131,11 +132,13 @@ def _opened(file: str) -> tuple[_Opened, ...]:
 
 
 def _scope_name(call: ast.expr) -> str | None:
-    """The name in ``name_scope("name")``, however it is imported; None for anything else."""
+    """A pattern for the name in ``name_scope("name")``; ``""`` if it is any; None for others."""
     match call:
         case ast.Call(
-            func=ast.Name(id="name_scope") | ast.Attribute(attr="name_scope"),
-            args=[ast.Constant(value=str(name)), *_],
+            func=ast.Name(id="name_scope") | ast.Attribute(attr="name_scope"), args=[name, *_]
         ):
-            return name
+            parts = name.values if isinstance(name, ast.JoinedStr) else [name]
+            known = [re.escape(each.value) if isinstance(each, ast.Constant)
+                     and isinstance(each.value, str) else "[^/]*" for each in parts]  # fmt: skip
+            return "" if known == ["[^/]*"] else "".join(known)
     return None

@@ -183,8 +183,9 @@ def test_frames_of_decorators_functions_and_modules(tmp_path):
     def program() -> None:
         x = ns.parameter(np.ones(2), name="x")
         decorated(x)
-        with ns.name_scope("model"):
-            Doubling()(x)
+        for number in range(1):
+            with ns.name_scope(f"model_{number}"):
+                Doubling()(x)
 
     with controlled(tmp_path, program, "op:exp", "op:negative") as (controller, _):
         stopped(controller)
@@ -198,9 +199,9 @@ def test_frames_of_decorators_functions_and_modules(tmp_path):
         stopped(controller)
         frames = [(each.kind, each.name, each.code) for each in controller.frames()[:3]]
         assert frames == [
-            ("node", "model/first/negative", "return np.negative(x)"),
-            ("scope", "model/first", "return self.first(x) * 2.0"),
-            ("scope", "model", 'with ns.name_scope("model"):'),
+            ("node", "model_0/first/negative", "return np.negative(x)"),
+            ("scope", "model_0/first", "return self.first(x) * 2.0"),
+            ("scope", "model_0", 'with ns.name_scope(f"model_{number}"):'),
         ]
 
 
