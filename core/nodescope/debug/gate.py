@@ -131,7 +131,7 @@ class Gate:
         self._committing = False
         self._settled = False
         self._live: dict[int, Array] = {}
-        # Where each thread was last: (scope, step). Kept up only while scope breakpoints exist.
+        # Where threads were last, (scope, step), while they are in a scope that is waited for.
         self._places: dict[int, tuple[str, int]] = {}
         # The fast path: with `_calm`, only nodes in these tables are looked at.
         self._calm = False
@@ -180,9 +180,14 @@ class Gate:
         """Whether no breakpoint is about a node that has run: the common case, without a lock."""
         node = event.node
         asked = self._after.get(node.id)
-        if asked is not None and not passes(asked, event, self._places.get(event.thread)):
+        if asked is None:
+            # Outside of every scope that is waited for; to know nothing of a thread says so, too.
+            if self._tracking and self._places and not is_leaf(node):
+                self._places.pop(event.thread, None)
+            return True
+        if not passes(asked, event, self._places.get(event.thread)):
             return False
-        if self._tracking and not is_leaf(node):
+        if self._tracking:
             self._places[event.thread] = (node.scope, event.step)
         return True
 
