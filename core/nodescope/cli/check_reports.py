@@ -18,6 +18,15 @@ from nodescope.debug.checking import Report, Verdict
 MOST_SHOWN: Final = 3
 _VERSION: Final = 1
 _SIGNS: Final = {"clean": "ok", "hit": "HIT", "unasked": "-", "failed": "FAILED"}
+# What these find is what `nodescope why` explains best.
+_BIRTHS: Final = (
+    "operator_overflow",
+    "tensor_overflow",
+    "exploding_tensor",
+    "inf_or_nan",
+    "nan",
+    "inf",
+)
 # What XML 1.0 cannot hold, escaped or not.
 _UNFIT: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -46,8 +55,8 @@ def words(report: Report, home: Path | None = None) -> str:
         shown = str(file.relative_to(home) if home is not None and inside else file)
         lines.append(f"recording: {shown}")
         if hits:
-            first = min((each.found[0] for each in hits), key=lambda each: each.seq)
-            lines.append(f"next: nodescope why {_shell(shown)} {_shell(first.target)}")
+            first = min(hits, key=lambda each: (each.rule not in _BIRTHS, each.found[0].seq))
+            lines.append(f"next: nodescope why {_shell(shown)} {_shell(first.found[0].target)}")
     return "\n".join(lines) + "\n"
 
 
@@ -58,11 +67,14 @@ def _lines(verdict: Verdict, width: int) -> list[str]:
         return [f"{said}: {verdict.caveat}"]
     many = verdict.hits
     lines = [said if not many else f"{said}: {many:,} hit{'s'[: many != 1]}"]
-    lines += [f"{pad}{each.text}" for each in verdict.found[:MOST_SHOWN]]
-    if many > MOST_SHOWN:
+    # The first of each value: what lasts is found in every step.
+    firsts = list({(each.node, each.port): each for each in reversed(verdict.found)}.values())
+    shown = firsts[::-1][:MOST_SHOWN]
+    lines += [f"{pad}{each.text}" for each in sorted(shown, key=lambda each: each.seq)]
+    if many > len(shown):
         last = verdict.found[-1].step if many == len(verdict.found) else None
         until = f", the last in step {last}" if last is not None else ""
-        lines.append(f"{pad}and {many - MOST_SHOWN:,} more{until}")
+        lines.append(f"{pad}and {many - len(shown):,} more{until}")
     if verdict.caveat:
         lines.append(f"{pad}{verdict.caveat}")
     return lines

@@ -97,13 +97,15 @@ class Book:
         return rows[at - 1] if at else None
 
     def step_range(self, step: int) -> tuple[int, int]:
-        """First and last seq of a training step. Raises `ReplayError` if it did not run."""
-        for row in self.recording.steps():
-            if row.step == step:
-                return row.start_seq, row.end_seq or self.last_seq
-        if step == 0:
-            starts = [row.start_seq for row in self.recording.steps()]
-            return 0, min(starts, default=self.last_seq + 1) - 1
+        """First and last seq of a training step. Raises `ReplayError` if it did not run.
+
+        What runs after it and before the next one belongs to it, such as a validation.
+        """
+        starts = {row.step: row.start_seq for row in self.recording.steps()}
+        if step in starts or step == 0:
+            start = starts.get(step, 0)
+            after = [each for each in starts.values() if each > start]
+            return start, min(after, default=self.last_seq + 1) - 1
         raise ReplayError(f"step {step} is not in the recording")
 
     def step_of(self, seq: int) -> int:

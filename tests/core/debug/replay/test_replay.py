@@ -200,3 +200,16 @@ def test_arrays_lie_as_they_did(array: np.ndarray) -> None:
 def test_a_layout_that_would_take_too_much_memory_is_left() -> None:
     array = np.zeros((2, 1))
     assert relaid(array, (1 << 40, 8)) is array
+
+
+def test_what_runs_between_and_after_steps_belongs_to_the_step_before(tmp_path: Path) -> None:
+    def program() -> None:
+        for k, _ in enumerate(ns.steps(range(2))):
+            np.exp(ns.tensor([1.0 + k]))
+        with ns.name_scope("validation"):
+            np.sqrt(ns.tensor([4.0]))
+
+    with Recording.open(recorded(tmp_path / "r.nscope", program)) as recording:
+        found = Replay(recording).value(value_of(recording, "validation/sqrt"))
+        assert found.array.tolist() == [2.0]
+        assert Replay(recording, 1).value(value_of(recording, "exp")).array[0] == np.exp(1.0)

@@ -1,0 +1,50 @@
+"""The broken programs: the documented way leads from the symptom to the culprit."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.processes import environment
+
+BROKEN = Path(__file__).resolve().parents[2] / "samples" / "broken"
+README = (BROKEN / "README.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^## (\w+\.py)\n(.*?)(?=^## |\Z)", README, re.MULTILINE | re.DOTALL))
+MOST_COMMANDS = 3
+
+
+def run(folder: Path, command: str) -> str:
+    """What a documented command prints, as it stands, in a folder that holds the programs."""
+    program, *arguments = shlex.split(command)
+    head = {"nodescope": [sys.executable, "-m", "nodescope"], "python": [sys.executable]}[program]
+    done = subprocess.run(
+        [*head, *arguments],
+        cwd=folder, env=environment(), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert done.returncode in (0, 1)
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(each.name for each in BROKEN.glob("*.py")))
+def test_the_documented_way_leads_to_the_culprit(name: str, tmp_path: Path) -> None:
+    section = SECTIONS[name]
+    (tmp_path / name).write_bytes((BROKEN / name).read_bytes())
+    for script in re.findall(r"```python\n(.*?)```", section, re.DOTALL):
+        (tmp_path / "what_if.py").write_text(script)
+    commands = re.findall(r"^\$ (.*)$", section, re.MULTILINE)
+    assert 0 < len(commands) <= MOST_COMMANDS
+    outputs = [run(tmp_path, each) for each in commands]
+    culprit, proof = re.findall(r"^Culprit: `(.*?)`, (.*)$", section, re.MULTILINE)[0]
+    assert culprit in "".join(outputs)
+    assert proof in outputs[-1]
+
+
+def test_every_program_is_told_of() -> None:
+    assert sorted(SECTIONS) == sorted(each.name for each in BROKEN.glob("*.py"))
+    assert len(SECTIONS) == 10
