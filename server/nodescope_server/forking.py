@@ -117,9 +117,8 @@ def _redone(branch: Branch, seq: int) -> str:
             "the program computes later was not run."
         )
     return (
-        f"Run again: what depends on it, up to seq {branch.until:,} in step {branch.step}. Not "
-        "run again: the program itself. Numbers that Python read from tensors, what it decided "
-        "by them, and later steps are as they were."
+        f"Run again: what depends on it, up to seq {branch.until:,} of step {branch.step}. What "
+        "Python read from tensors and decided by it, and later steps, are as they were."
     )
 
 

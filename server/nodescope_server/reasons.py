@@ -80,6 +80,7 @@ def _link(book: Book, cause: chains.Cause, culprit: bool) -> mine.WhyLink:
         words=cause.words,
         operands=tuple(map(_operand, dict.fromkeys(cause.operands))),
         others=cause.others,
+        birth=cause.birth.kind if cause.birth is not None else "",
         ranges=cause.ranges,
         file=source.file if source is not None else "",
         line=source.line if source is not None else 0,
@@ -90,7 +91,9 @@ def _link(book: Book, cause: chains.Cause, culprit: bool) -> mine.WhyLink:
 
 def _operand(each: chains.Operand) -> mine.WhyOperand:
     term = "" if each.term is None else told(each.term)
-    share = None if each.share is None else float(each.share)
+    # Of a NaN or an Inf every such operand is the whole.
+    finite = each.share is not None and _state(each.number) in ("finite", "zero")
+    share = float(each.share or 0) if finite else None
     return mine.WhyOperand(
         each.name, each.at, told(each.number), _state(each.number), term, share, each.selects
     )

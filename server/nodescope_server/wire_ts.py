@@ -18,9 +18,10 @@ import msgspec
 
 from nodescope import events, protocol
 from nodescope.compare import align, measure
+from nodescope.debug.why import answer
 from nodescope.ir import graph
 from nodescope.record import rows
-from nodescope_server import comparing, rest, wire
+from nodescope_server import comparing, rest, wire, wire_why
 
 TARGET = Path(__file__).resolve().parents[2] / "web" / "src" / "wire" / "types.gen.ts"
 
@@ -42,6 +43,8 @@ _ALIASES: tuple[tuple[str, Any], ...] = (
     ("When", protocol.When),
     ("BreakpointKind", protocol.BreakpointKind),
     ("Command", protocol.Command),
+    ("WhyKind", answer.Kind),
+    ("NumberState", wire_why.NumberState),
     ("RequestBody", wire.RequestBody),
     ("ResponseBody", wire.ResponseBody),
     ("Push", wire.Push),

@@ -122,6 +122,7 @@ class WhyLink(msgspec.Struct, frozen=True):
         number: What it is; ``""`` where it could not be had.
         how: ``recorded``, ``recomputed``, or ``in <kernel>``.
         others: How many operands are not listed.
+        birth: Of a NaN, Inf or zero that was born here: how, in a short word.
         ranges: Of a birth: what is in the op's inputs.
         file, line, code: The user's line; ``""`` and 0 if unknown.
         culprit: This is what it comes from.
@@ -142,6 +143,7 @@ class WhyLink(msgspec.Struct, frozen=True):
     words: str
     operands: tuple[WhyOperand, ...]
     others: int
+    birth: str
     ranges: tuple[str, ...]
     file: str
     line: int

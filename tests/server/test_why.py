@@ -145,7 +145,7 @@ def test_a_branch_lists_what_changed_in_the_order_of_the_run(
     assert loss.new.preview[0] == pytest.approx(100 * loss.old.preview[0])
     assert found.info.name == found.info.edit == "net/multiply times 10"
     assert found.info.changed == len(rest)
-    assert "later steps are as they were" in found.redone
+    assert "later steps, are as they were" in found.redone
 
 
 def test_branches_of_branches_named_and_thrown_away(opened: Callable[..., Opened]) -> None:

@@ -21,6 +21,8 @@ import { listen } from "@/app/keyboard";
 import { toggled } from "@/store/breakpoints";
 import { PANES, type Pane, type Preferences } from "@/store/preferences";
 import { createChanges } from "@/store/changes_query";
+import { createBranches } from "@/store/branches";
+import { createReasons } from "@/store/reasons";
 import type { Store } from "@/store/store";
 import type { DockTab, OutlineTab, Ui } from "@/store/ui";
 import type { Item } from "@/store/url";
@@ -42,6 +44,7 @@ import { Scrubber } from "@/views/scrubber";
 import { StateStrip } from "@/views/state_strip";
 import { StatusBar } from "@/views/status_bar";
 import { PhaseKey, Timeline } from "@/views/timeline/timeline";
+import { WhatIf } from "@/views/what_if";
 import { Splitter, type Tab, Tabs } from "@/widgets/controls";
 import { Icon, IconButton } from "@/widgets/icon";
 import { Logo } from "@/widgets/logo";
@@ -66,6 +69,8 @@ export function App(props: AppProps): JSX.Element {
     (store.model()?.graph.nodes ?? []).some((node) => (node?.graph ?? 0) > 0),
   );
   const changes = createChanges(store);
+  const reasons = createReasons(store, ui);
+  const branches = createBranches(store, ui);
   let root!: HTMLDivElement;
   let searchField!: HTMLInputElement;
 
@@ -73,6 +78,20 @@ export function App(props: AppProps): JSX.Element {
     store.disclose(item);
     store.select(item);
     view()?.reveal(item);
+  };
+  const visit = (node: number, seq: number): void => {
+    go({ kind: "node", id: node });
+    if (store.stop()?.seq === seq) store.backToLive();
+    else void store.seek(seq);
+  };
+  const point = (node: number | undefined): void => {
+    view()?.setLinked(new Set(node === undefined ? [] : [node]));
+    if (node !== undefined) view()?.reveal({ kind: "node", id: node });
+  };
+  const why = (node: number, seq: number): void => {
+    const value = store.model()?.graph.nodes[node]?.outputs[0];
+    go({ kind: "node", id: node });
+    if (value !== undefined) reasons.ask(value, null, seq);
   };
   const toggle = (target: string | undefined, kind: "node" | "scope"): void => {
     if (target === undefined) return;
@@ -95,6 +114,7 @@ export function App(props: AppProps): JSX.Element {
     store,
     ui,
     preferences,
+    reasons,
     view,
     changes,
     go,
@@ -137,6 +157,7 @@ export function App(props: AppProps): JSX.Element {
     { id: "timeline", title: "Timeline" },
     { id: "console", title: "Console" },
     { id: "problems", title: "Problems", count: problems().length, tone: "nan" },
+    { id: "branches", title: "What if", count: branches.rows().length },
   ];
   const keyGroups = (): readonly KeyGroup[] => [
     ...(["Debugger", "Graph", "Page"] as const).map((title) => ({
@@ -277,6 +298,7 @@ export function App(props: AppProps): JSX.Element {
           theme={preferences.theme()}
           slice={slice()}
           changes={changes()}
+          path={reasons.path() ?? branches.cone()}
           toggleBreakpoint={toggleBreakpoint}
           onView={(made) => {
             setView(() => made);
@@ -298,8 +320,12 @@ export function App(props: AppProps): JSX.Element {
         <Inspector
           store={store}
           ui={ui}
+          reasons={reasons}
+          branches={branches}
           theme={preferences.theme()}
           go={go}
+          visit={visit}
+          point={point}
           onSlice={(node, found) => setSlice({ node, slice: found })}
         />
       </aside>
@@ -341,7 +367,10 @@ export function App(props: AppProps): JSX.Element {
                 <Console store={store} />
               </Match>
               <Match when={ui.dockTab() === "problems"}>
-                <Problems store={store} problems={problems()} go={go} />
+                <Problems store={store} problems={problems()} go={go} why={why} />
+              </Match>
+              <Match when={ui.dockTab() === "branches"}>
+                <WhatIf store={store} branches={branches} visit={visit} />
               </Match>
             </Switch>
           </div>

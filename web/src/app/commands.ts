@@ -7,6 +7,7 @@
 import type { GraphView } from "@/render/types";
 import type { StepChanges } from "@/store/changes";
 import type { Preferences } from "@/store/preferences";
+import type { Reasons } from "@/store/reasons";
 import type { Store } from "@/store/store";
 import type { Ui } from "@/store/ui";
 import type { Item } from "@/store/url";
@@ -25,6 +26,7 @@ export interface CommandScope {
   readonly store: Store;
   readonly ui: Ui;
   readonly preferences: Preferences;
+  readonly reasons: Reasons;
   view(): GraphView | undefined;
   /** Of the step shown; undefined if there are none. */
   changes(): StepChanges | undefined;
@@ -87,14 +89,28 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
     rewind("Back to the last breakpoint", "R", { type: "continue" }),
     walk("Run to the backward node, or from it to the forward one", "⇧F10", { type: "step_twin" }),
     {
-      title: "Change the selected value and go on with it",
+      title: "Change the selected value and go on with it, or try it",
       keys: "E",
       group: "Debugger",
-      enabled: () => store.editable(selectedValue()),
+      enabled: () => store.editable(selectedValue()) || (selectedValue() >= 0 && store.forkable()),
       run: () => {
         ui.setInspectorTab("value");
         ui.setEditing(!ui.editing());
       },
+    },
+    {
+      title: "Why is the selected value what it is?",
+      keys: "W",
+      group: "Debugger",
+      enabled: () => here() && selected() !== undefined,
+      run: () => page.reasons.askSelected(),
+    },
+    {
+      title: "Show what was tried",
+      keys: "T",
+      group: "Debugger",
+      enabled: () => here(),
+      run: () => void ui.setDockTab("branches"),
     },
     {
       title: "Run to the selected node",

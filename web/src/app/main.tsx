@@ -8,6 +8,7 @@ import "@/app/styles/fonts.css";
 import "@/app/styles/tokens.css";
 import "@/app/styles/shell.css";
 import "@/app/styles/panes.css";
+import "@/app/styles/why.css";
 import "@/app/styles/compare.css";
 import { createRoot } from "solid-js";
 import { render } from "solid-js/web";

@@ -10,6 +10,7 @@ import type { LiveState } from "@/render/live";
 import type { SceneModel } from "@/render/model";
 import type { Painter } from "@/render/painter";
 import type { Palette } from "@/render/palette";
+import type { ScenePath } from "@/render/path";
 import type {
   BreakpointMark,
   ColourBy,
@@ -44,6 +45,8 @@ export interface Drawing {
   readonly matches: ReadonlySet<number> | undefined;
   /** What a step changed, while that is shown. */
   readonly changes: SceneChanges | undefined;
+  /** A chain, or what depends on an edit, while that is shown. */
+  readonly path: ScenePath | undefined;
   /** Shapes beside edges, where there is room. */
   readonly labels: readonly EdgeLabel[];
   /** The box drawn by the current mark instead. */

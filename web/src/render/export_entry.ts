@@ -50,6 +50,7 @@ export function renderSvg(json: string): string {
       tints: new Map(),
       matches: undefined,
       changes: undefined,
+      path: undefined,
       raised: -1,
       labels: placeLabels(model),
     },

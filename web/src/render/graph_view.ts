@@ -52,6 +52,7 @@ import type {
   GraphChanges,
   GraphItem,
   GraphModel,
+  GraphPath,
   GraphView,
   GraphViewEvents,
   NodeBadge,
@@ -200,6 +201,10 @@ class CanvasGraphView implements GraphView {
 
   setChanges(changes: GraphChanges | undefined): void {
     this.set({ changes }, "still");
+  }
+
+  setPath(path: GraphPath | undefined): void {
+    this.set({ path }, "still", "overlay");
   }
 
   themeChanged(): void {

@@ -14,6 +14,7 @@ import { NOWHERE, type Pointed } from "@/render/hit";
 import { liveState, type LiveState } from "@/render/live";
 import { SceneModel } from "@/render/model";
 import type { Palette } from "@/render/palette";
+import { type ScenePath, scenePath } from "@/render/path";
 import { drawSvg } from "@/render/picture";
 import type {
   BreakpointMark,
@@ -21,6 +22,7 @@ import type {
   CurrentMark,
   GraphChanges,
   GraphItem,
+  GraphPath,
   NodeBadge,
   NodeStates,
   Tints,
@@ -39,6 +41,7 @@ export interface Look {
   readonly linked: ReadonlySet<number>;
   readonly matchIds: ReadonlySet<number> | undefined;
   readonly changes: GraphChanges | undefined;
+  readonly path: GraphPath | undefined;
 }
 
 export function plainLook(palette: Palette): Look {
@@ -55,6 +58,7 @@ export function plainLook(palette: Palette): Look {
     linked: new Set(),
     matchIds: undefined,
     changes: undefined,
+    path: undefined,
   };
 }
 
@@ -67,6 +71,16 @@ function onScene(model: SceneModel, changes: GraphChanges): SceneChanges {
   if (known?.scene === model.scene.kind) return known.changes;
   const made = sceneChanges(model, changes);
   found.set(changes, { scene: model.scene.kind, changes: made });
+  return made;
+}
+
+const paths = new WeakMap<GraphPath, { scene: unknown; path: ScenePath }>();
+
+function pathOn(model: SceneModel, path: GraphPath): ScenePath {
+  const known = paths.get(path);
+  if (known?.scene === model.scene.kind) return known.path;
+  const made = scenePath(model, path);
+  paths.set(path, { scene: model.scene.kind, path: made });
   return made;
 }
 
@@ -95,6 +109,7 @@ export function drawingOf(
     raised,
     live: live ?? liveState(model.hierarchy, look.states, look.step),
     changes: look.changes === undefined ? undefined : onScene(model, look.changes),
+    path: look.path === undefined ? undefined : pathOn(model, look.path),
     matches: look.matchIds === undefined ? undefined : model.boxesOf(look.matchIds),
   };
 }

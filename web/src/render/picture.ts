@@ -9,6 +9,7 @@ import { drawBoxes } from "@/render/draw_boxes";
 import { drawChangedEdges, drawChanges } from "@/render/draw_changes";
 import { drawEdges, drawLabels } from "@/render/draw_edges";
 import { drawMarks } from "@/render/draw_marks";
+import { drawPath, drawPathEdges, drawPathSigns } from "@/render/draw_path";
 import { drawHeaders, drawScopes } from "@/render/draw_scopes";
 import type { Painter } from "@/render/painter";
 import type { Palette } from "@/render/palette";
@@ -20,14 +21,17 @@ export function drawStill(drawing: Drawing): void {
   drawScopes(drawing, boxes);
   drawEdges(drawing);
   drawChangedEdges(drawing);
+  drawPathEdges(drawing);
   drawHeaders(drawing, boxes);
   drawLabels(drawing);
   drawBoxes(drawing, boxes);
   drawChanges(drawing, boxes);
+  drawPath(drawing, boxes);
 }
 
 export function drawOverlay(drawing: Drawing, marks: Marks): void {
   drawMarks(drawing, marks);
+  drawPathSigns(drawing);
 }
 
 const GRID = 24;

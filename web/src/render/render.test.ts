@@ -7,6 +7,7 @@ import { composeScene } from "@/layout/compose";
 import { buildHierarchy } from "@/layout/hierarchy";
 import { NestedLayout } from "@/layout/nested";
 import { sceneChanges } from "@/render/changes";
+import { scenePath } from "@/render/path";
 import { fitted, READABLE_ZOOM, revealing, seen, toScreen, toWorld, zoomAt } from "@/render/camera";
 import { renderSvg } from "@/render/export_entry";
 import { edgeWords } from "@/render/draw_edges";
@@ -314,6 +315,44 @@ describe("changes of a step", () => {
       skipped: 0,
       whole: undefined,
     });
+  });
+});
+
+describe("a path", () => {
+  const path = {
+    nodes: new Map([
+      [4, "1"],
+      [3, "2"],
+      [2, "3"],
+    ]),
+    culprit: 2,
+    edges: [
+      [3, 4],
+      [2, 3],
+    ] as const,
+    tone: "nan" as const,
+  };
+  const ends = (scene: SceneModel, edge: number) => [
+    scene.scene.producer[edge],
+    scene.scene.target[edge],
+  ];
+
+  it("signs its boxes and follows its edges", () => {
+    const open = model(CHAIN, "all");
+    const found = scenePath(open, path);
+    expect(found.boxes.get(open.nodeBox[1]!)).toEqual({ text: "3", culprit: true });
+    expect(found.boxes.get(open.nodeBox[3]!)).toEqual({ text: "1", culprit: false });
+    expect(found.boxes.has(open.nodeBox[0]!)).toBe(false);
+    const producers = found.edges.map((edge) => ends(open, edge)[0]);
+    expect(new Set(producers)).toEqual(new Set([1, 2]));
+  });
+
+  it("is gathered at a folded scope", () => {
+    const folded = model(CHAIN, new Set());
+    const found = scenePath(folded, path);
+    const scope = folded.visibleBox(1);
+    expect(found.boxes.get(scope)).toEqual({ text: "2–3", culprit: true });
+    expect(found.edges.map((edge) => ends(folded, edge))).toEqual([[2, folded.nodeBox[3]]]);
   });
 });
 

@@ -114,6 +114,19 @@ export interface GraphChanges {
   >;
 }
 
+export type PathTone = "nan" | "inf" | "select" | "change";
+
+/** Nodes and connections that belong together: a chain of causes, or what depends on an edit. */
+export interface GraphPath {
+  /** What is written at each node, by its id. */
+  readonly nodes: ReadonlyMap<number, string>;
+  /** The node where it began. */
+  readonly culprit: number | undefined;
+  /** Ids of producer and reader. */
+  readonly edges: readonly (readonly [number, number])[];
+  readonly tone: PathTone;
+}
+
 /** What is under the pointer or selected. Scopes are named by their path. */
 export type GraphItem =
   | { readonly kind: "node"; readonly id: number }
@@ -152,6 +165,8 @@ export interface GraphView {
   setLinked(ids: ReadonlySet<number>): void;
   /** Shows what a step changed; undefined = not now. */
   setChanges(changes: GraphChanges | undefined): void;
+  /** Marks a path; undefined = none. */
+  setPath(path: GraphPath | undefined): void;
   /** Re-reads the theme's CSS variables. */
   themeChanged(): void;
   /** Shows the whole graph, or as much as is readable around the current node. */

@@ -233,6 +233,13 @@ export class Store {
     return node.inputs.includes(value) || (stop.when === "after" && node.outputs.includes(value));
   }
 
+  /** Whether a recorded moment is shown: something else may be tried there. */
+  forkable(): boolean {
+    if (this.link().kind !== "open" || this.model() === undefined) return false;
+    const live = this.model()?.info.state === "live";
+    return this.cursor().kind === "past" || !live || this.stop() !== undefined;
+  }
+
   /** The seq for requests: null means the latest. */
   seq(): number | null {
     const cursor = this.cursor();

@@ -5,13 +5,16 @@
  */
 
 import { createMemo, For, type JSX, Show } from "solid-js";
-import { formatCount } from "@/base/numbers";
+import { formatCount, plural } from "@/base/numbers";
+import { printable } from "@/base/printable";
 import type { NodeColumns } from "@/store/columns";
 import type { RunGraph } from "@/store/run_model";
+import { inWords } from "@/store/reasons";
 import type { Store } from "@/store/store";
+import { createQuery } from "@/store/query";
 import { throttled } from "@/store/throttled";
 import type { Item } from "@/store/url";
-import { FAILED, HAS_INF, HAS_NAN } from "@/wire/types.gen";
+import { type AskSpread, FAILED, HAS_INF, HAS_NAN } from "@/wire/types.gen";
 
 export interface Problem {
   readonly id: number;
@@ -58,6 +61,8 @@ export function Problems(props: {
   readonly store: Store;
   readonly problems: readonly Problem[];
   go(item: Item): void;
+  /** Asks why the node's value was what it was. */
+  why(node: number, seq: number): void;
 }): JSX.Element {
   const dropped = () => props.store.model()?.dropped;
   const losses = () => {
@@ -85,26 +90,39 @@ export function Problems(props: {
           </p>
         )}
       </Show>
+      <SpreadNote store={props.store} asked={props.problems.some((each) => each.nan || each.inf)} />
       <For each={props.problems.slice(0, MOST)}>
         {(each, i) => (
-          <button
-            type="button"
-            class="problem"
-            onClick={() => props.go({ kind: "node", id: each.id })}
-          >
-            <span class={each.failed ? "bdot enabled" : each.nan ? "dia" : "dia inf"} />
-            <span class="ell problem-name">{each.name}</span>
-            <span
-              class="mi"
-              classList={{ nan: each.nan, inf: each.inf && !each.nan, brk: each.failed }}
+          <div class="problem-row">
+            <button
+              type="button"
+              class="problem"
+              onClick={() => props.go({ kind: "node", id: each.id })}
             >
-              {[each.failed && "raised", each.nan && "NaN", each.inf && "Inf"]
-                .filter(Boolean)
-                .join(", ")}
-            </span>
-            <span class="t3 small">{i() === 0 && !each.failed ? "first" : ""}</span>
-            <span class="mi t3">step {formatCount(each.step)}</span>
-          </button>
+              <span class={each.failed ? "bdot enabled" : each.nan ? "dia" : "dia inf"} />
+              <span class="ell problem-name">{each.name}</span>
+              <span
+                class="mi"
+                classList={{ nan: each.nan, inf: each.inf && !each.nan, brk: each.failed }}
+              >
+                {[each.failed && "raised", each.nan && "NaN", each.inf && "Inf"]
+                  .filter(Boolean)
+                  .join(", ")}
+              </span>
+              <span class="t3 small">{i() === 0 && !each.failed ? "first" : ""}</span>
+              <span class="mi t3">step {formatCount(each.step)}</span>
+            </button>
+            <Show when={each.nan || each.inf}>
+              <button
+                type="button"
+                class="btn"
+                data-testid="problem-why"
+                onClick={() => props.why(each.id, each.seq)}
+              >
+                Why?
+              </button>
+            </Show>
+          </div>
         )}
       </For>
       <For each={losses()}>{(text) => <p class="problem t2">{text}</p>}</For>
@@ -116,5 +134,48 @@ export function Problems(props: {
         <p class="empty">No NaN, no Inf, no failed node, nothing dropped.</p>
       </Show>
     </div>
+  );
+}
+
+/** What NaN and Inf did in the step shown, in a line or two; not while the program runs. */
+function SpreadNote(props: { readonly store: Store; readonly asked: boolean }): JSX.Element {
+  const answer = createQuery(props.store, "spread", (): AskSpread | undefined => {
+    const run = props.store.runId();
+    if (!props.asked || run === undefined || !props.store.forkable()) return undefined;
+    return { type: "ask_spread", run, step: props.store.step() };
+  });
+  const found = () => {
+    const now = answer();
+    return now.kind === "ready" && now.value.touched > 0 ? now.value : undefined;
+  };
+  const first = () => found()?.births[0];
+  return (
+    <Show when={found()}>
+      {(now) => (
+        <div class="spread-note" data-testid="spread">
+          Step {formatCount(now().step)}: {formatCount(now().touched)} of{" "}
+          {plural(now().executions, "execution")} gave NaN or Inf.{" "}
+          <Show when={first()}>
+            {(born) => (
+              <>
+                It began at <b>{printable(born().name, 160)}</b>
+                {(born().at?.length ?? 0) > 0 ? ` at [${born().at?.join(", ")}]` : ""}:{" "}
+                {printable(inWords(born().words), 300)}, and reached{" "}
+                {plural(born().reached, "node")}.{" "}
+                {now().born > 1 ? `${plural(now().born - 1, "further birth")}. ` : ""}
+              </>
+            )}
+          </Show>
+          <Show when={now().heals[0]}>
+            {(healed) => (
+              <span class="t3">
+                Healed by {printable(healed().name, 160)}: {printable(healed().words, 200)}
+                {now().healed > 1 ? `, and by ${formatCount(now().healed - 1)} more` : ""}.
+              </span>
+            )}
+          </Show>
+        </div>
+      )}
+    </Show>
   );
 }

@@ -16,7 +16,13 @@ export interface Surface {
 
 export type CanvasEvents = Pick<
   JSX.HTMLAttributes<HTMLCanvasElement>,
-  "onPointerDown" | "onPointerMove" | "onPointerLeave" | "onPointerUp" | "onDblClick" | "onKeyDown"
+  | "onPointerDown"
+  | "onPointerMove"
+  | "onPointerLeave"
+  | "onPointerUp"
+  | "onDblClick"
+  | "onKeyDown"
+  | "onClick"
 >;
 
 export function Canvas(props: {

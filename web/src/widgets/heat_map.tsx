@@ -31,6 +31,8 @@ export interface HeatMapProps {
   readonly range: readonly [number, number] | undefined;
   /** Changes with the theme. */
   readonly theme: string;
+  /** An element was clicked, by its place in the whole slice. */
+  onPick?(row: number, col: number): void;
 }
 
 export function HeatMap(props: HeatMapProps): JSX.Element {
@@ -91,6 +93,12 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
     const at = row * cols + col;
     setCursor(col >= 0 && row >= 0 && col < cols && at < count() ? at : undefined);
   };
+  const pick = (): void => {
+    const at = cursor();
+    if (at === undefined || at >= count()) return;
+    const cols = Math.max(1, props.cols);
+    props.onPick?.(Math.floor(at / cols) + props.row, (at % cols) + props.col);
+  };
   const words = createMemo(() => {
     const at = cursor();
     const value = at === undefined || at >= count() ? undefined : props.data[at];
@@ -127,7 +135,11 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
           class="heat-cells"
           label="Elements as colours"
           draw={draw}
-          events={{ onPointerMove: point, onPointerLeave: () => setCursor(undefined) }}
+          events={{
+            onPointerMove: point,
+            onPointerLeave: () => setCursor(undefined),
+            onClick: pick,
+          }}
         />
       </div>
       <Show

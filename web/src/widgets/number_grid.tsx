@@ -41,6 +41,8 @@ export function NumberGrid(props: {
   /** A vector is folded to the width there is. */
   readonly vector: boolean;
   onWindow(row: number, col: number): void;
+  /** An element was clicked, by its place in the whole slice. */
+  onPick?(row: number, col: number): void;
 }): JSX.Element {
   let host!: HTMLDivElement;
   const [view, setView] = createSignal({ top: 0, left: 0, width: 300, height: 200 });
@@ -117,6 +119,12 @@ export function NumberGrid(props: {
       ? has.data[r * has.cols + c]
       : undefined;
   };
+  const pick = (row: number, col: number): void => {
+    if (!exists(row, col)) return;
+    const at = row * plane().cols + col;
+    const place = props.vector ? windowOf(at, at + 1) : { row, col };
+    props.onPick?.(place.row, place.col);
+  };
   return (
     <div
       class="numbers"
@@ -164,7 +172,8 @@ export function NumberGrid(props: {
                         left: `${HEAD + col * plane().col}px`,
                         width: `${plane().col}px`,
                       }}
-                      title={value() === undefined ? undefined : String(value())}
+                      title={value() === undefined ? undefined : `${value()}: why? Click`}
+                      onClick={() => pick(row, col)}
                     >
                       {value() !== undefined
                         ? formatNumber(value(), digits())

@@ -573,12 +573,13 @@ export interface WhyGroup {
  *     number: What it is; `""` where it could not be had.
  *     how: `recorded`, `recomputed`, or `in <kernel>`.
  *     others: How many operands are not listed.
+ *     birth: Of a NaN, Inf or zero that was born here: how, in a short word.
  *     ranges: Of a birth: what is in the op's inputs.
  *     file, line, code: The user's line; `""` and 0 if unknown.
  *     culprit: This is what it comes from.
  */
 export interface WhyLink {
-  readonly kind: "leaf" | "birth" | "passed" | "computed" | "missing" | "limit";
+  readonly kind: WhyKind;
   readonly name: string;
   readonly op: string;
   readonly phase: Phase;
@@ -588,11 +589,12 @@ export interface WhyLink {
   readonly step: number;
   readonly at: readonly number[];
   readonly number: string;
-  readonly state: "nan" | "inf" | "zero" | "finite" | "unknown";
+  readonly state: NumberState;
   readonly how: string;
   readonly words: string;
   readonly operands: readonly WhyOperand[];
   readonly others: number;
+  readonly birth: string;
   readonly ranges: readonly string[];
   readonly file: string;
   readonly line: number;
@@ -613,7 +615,7 @@ export interface WhyOperand {
   readonly name: string;
   readonly at: readonly number[] | null;
   readonly number: string;
-  readonly state: "nan" | "inf" | "zero" | "finite" | "unknown";
+  readonly state: NumberState;
   readonly term: string;
   readonly share: number | null;
   readonly selects: boolean;
@@ -1331,6 +1333,10 @@ export type Command =
   | SetValue
   | SetWatches
   | StepTwin;
+
+export type WhyKind = "leaf" | "birth" | "passed" | "computed" | "missing" | "limit";
+
+export type NumberState = "nan" | "inf" | "zero" | "finite" | "unknown";
 
 export type RequestBody =
   | Initialize

@@ -19,7 +19,7 @@ import {
 import { elementCount } from "@/base/dtypes";
 import { formatCount, formatNumber } from "@/base/numbers";
 import { createGraphView } from "@/render/graph_view";
-import type { ColourBy, CurrentMark, GraphView, NodeBadge } from "@/render/types";
+import type { ColourBy, CurrentMark, GraphPath, GraphView, NodeBadge } from "@/render/types";
 import { nodeMarks } from "@/store/breakpoints";
 import type { StepChanges } from "@/store/changes";
 import type { Store } from "@/store/store";
@@ -41,6 +41,8 @@ export interface GraphPaneProps {
   readonly slice: { readonly node: number; readonly slice: ValueSlice | undefined } | undefined;
   /** Of the step shown; undefined if it changed nothing. */
   readonly changes: StepChanges | undefined;
+  /** A chain of causes, or what depends on an edit. */
+  readonly path: GraphPath | undefined;
   toggleBreakpoint(node: number): void;
   onView(view: GraphView | undefined): void;
 }
@@ -106,7 +108,12 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
             <span class="wide"> ops</span>
           </span>
         </div>
-        <Legend mode={props.ui.colourBy()} store={props.store} changes={marked()} />
+        <Legend
+          mode={props.ui.colourBy()}
+          store={props.store}
+          changes={marked()}
+          path={props.path}
+        />
         <Show when={view()}>{(now) => <Feed {...props} marked={marked()} view={now()} />}</Show>
       </div>
     </>
@@ -157,6 +164,7 @@ function Feed(
   createEffect(on([mark, store.stops], ([now]) => view.setCurrent(now, true)));
   createEffect(() => view.setSelection(store.selection()));
   createEffect(() => view.setChanges(props.marked));
+  createEffect(() => view.setPath(props.path));
   createEffect(() => view.setColourBy(ui.colourBy()));
   createEffect(
     on(

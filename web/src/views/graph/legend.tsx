@@ -7,7 +7,7 @@
 import { createMemo, For, type JSX, Show } from "solid-js";
 import { tensorBytes } from "@/base/dtypes";
 import { formatBytes, formatDuration, plural } from "@/base/numbers";
-import type { ColourBy } from "@/render/types";
+import type { ColourBy, GraphPath } from "@/render/types";
 import type { StepChanges } from "@/store/changes";
 import { familyColour } from "@/store/node_words";
 import type { Store } from "@/store/store";
@@ -20,6 +20,7 @@ export function Legend(props: {
   readonly store: Store;
   /** What is marked on the canvas. */
   readonly changes: StepChanges | undefined;
+  readonly path: GraphPath | undefined;
 }): JSX.Element {
   const families = createMemo(
     () => {
@@ -118,7 +119,42 @@ export function Legend(props: {
           breakpoint
         </div>
         <Show when={props.changes}>{(changes) => <ChangesKey changes={changes()} />}</Show>
+        <Show when={props.path}>{(path) => <PathKey path={path()} />}</Show>
       </aside>
+    </Show>
+  );
+}
+
+function PathKey(props: { readonly path: GraphPath }): JSX.Element {
+  const sign = () => `key-sign ${props.path.tone}`;
+  return (
+    <Show
+      when={props.path.tone === "change"}
+      fallback={
+        <>
+          <h4>Why</h4>
+          <div>
+            <span class={sign()}>1</span>
+            asked about
+          </div>
+          <div>
+            <span class={sign()}>2</span>
+            comes from
+          </div>
+        </>
+      }
+    >
+      <h4>What if</h4>
+      <div>
+        <span class={sign()}>≠</span>
+        another value
+      </div>
+      <Show when={[...props.path.nodes.values()].includes("?")}>
+        <div>
+          <span class={sign()}>?</span>
+          not run again
+        </div>
+      </Show>
     </Show>
   );
 }

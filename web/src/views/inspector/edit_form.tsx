@@ -1,11 +1,12 @@
 /**
- * Changes a value at the stop: whole, some elements, or from a file.
+ * Changes a value: whole, some elements, or from a file; in the program, or as a what-if.
  *
- * Invariant: offered only for what the stopped node took or gave; what is refused stays typed,
- * with the reason.
+ * Invariant: the program is changed only where it stands; at any recorded moment the same edit may
+ * be tried beside the recording. What is refused stays typed, with the reason.
  */
 
 import { createSignal, For, type JSX, Match, Show, Switch } from "solid-js";
+import type { Branches } from "@/store/branches";
 import type { Store } from "@/store/store";
 import type { SetValue } from "@/wire/types.gen";
 import { FieldError } from "@/widgets/field_error";
@@ -29,6 +30,7 @@ const NUMBERS: Readonly<Record<string, number>> = {
 
 export function EditForm(props: {
   readonly store: Store;
+  readonly branches: Branches;
   readonly value: number;
   onClose(): void;
 }): JSX.Element {
@@ -40,7 +42,19 @@ export function EditForm(props: {
   const [seed, setSeed] = createSignal("0");
   const [file, setFile] = createSignal<File>();
   const [fault, setFault] = createSignal("");
-  const apply = async (): Promise<void> => {
+  const [busy, setBusy] = createSignal(false);
+  const live = () => props.store.editable(props.value);
+  /** Branches of this step, from which this one may be forked. */
+  const bases = () =>
+    props.branches
+      .rows()
+      .filter((row) => row.info.forkable && row.info.step === props.store.step());
+  const shownBase = () => {
+    const chosen = props.branches.chosen();
+    return bases().some((row) => row.info.id === chosen) ? (chosen ?? 0) : 0;
+  };
+  const [base, setBase] = createSignal<number | undefined>();
+  const apply = async (whatIf: boolean): Promise<void> => {
     const numbers = [number(), low(), high(), seed()].map(read);
     if (numbers.some((each) => each === undefined)) {
       setFault("That is no number. Also known are nan, inf and -inf.");
@@ -55,7 +69,7 @@ export function EditForm(props: {
       setFault("Choose a .npy file.");
       return;
     }
-    const why = await props.store.refusal({
+    const edit = {
       type: "set_value",
       value: props.value,
       how: how(),
@@ -65,7 +79,12 @@ export function EditForm(props: {
       high: high().trim() === "" ? null : (numbers[2] ?? null),
       seed: Math.trunc(numbers[3] ?? 0),
       npy: chosen !== undefined && how() === "npy" ? await bytesOf(chosen) : new Uint8Array(),
-    });
+    } as const;
+    setBusy(true);
+    const why = whatIf
+      ? await props.branches.fork(edit, base() ?? shownBase())
+      : await props.store.refusal(edit);
+    setBusy(false);
     setFault(why);
     if (why === "") props.onClose();
   };
@@ -80,7 +99,7 @@ export function EditForm(props: {
       onInput={() => setFault("")}
       onSubmit={(event) => {
         event.preventDefault();
-        void apply();
+        void apply(!live());
       }}
     >
       <Field label="Elements" hint="all" text={index()} testid="index" onText={setIndex} />
@@ -121,13 +140,48 @@ export function EditForm(props: {
       <Show when={how() === "noise"}>
         <Field label="Seed" hint="0" text={seed()} testid="seed" onText={setSeed} />
       </Show>
-      <button type="submit" class="btn" data-testid="edit-apply">
-        Apply
+      <Show when={bases().length > 0}>
+        <select
+          aria-label="What if: forked from"
+          title="What if: forked from"
+          value={String(base() ?? shownBase())}
+          data-testid="edit-base"
+          onChange={(event) => setBase(Number(event.currentTarget.value))}
+        >
+          <option value="0">as recorded</option>
+          <For each={bases()}>
+            {(row) => <option value={String(row.info.id)}>{row.info.name}</option>}
+          </For>
+        </select>
+      </Show>
+      <Show when={live()}>
+        <button type="submit" class="btn" data-testid="edit-apply" disabled={busy()}>
+          Apply
+        </button>
+      </Show>
+      <button
+        type={live() ? "button" : "submit"}
+        class="btn"
+        data-testid="edit-what-if"
+        title="Runs again what depends on it, beside the recording"
+        disabled={busy()}
+        onClick={() => {
+          if (live()) void apply(true);
+        }}
+      >
+        {busy() ? "Running…" : "What if…"}
       </button>
       <IconButton small icon="close" label="Cancel" onClick={() => props.onClose()} />
       <p class="t3">
-        The program goes on with it; gradients flow as if the operation had given it. Elements as
-        NumPy writes them, <code>0, 2:5</code>, or <code>isnan</code>, <code>negative</code>.
+        <Show
+          when={live()}
+          fallback="What depends on it in this step is run again, beside the recording. "
+        >
+          Apply: the program goes on with it; gradients flow as if the operation had given it. What
+          if: what was recorded after it is run again.{" "}
+        </Show>
+        Elements as NumPy writes them, <code>0, 2:5</code>, or <code>isnan</code>,{" "}
+        <code>negative</code>.
       </p>
       <FieldError text={fault()} condition="" />
     </form>

@@ -17,6 +17,8 @@ import {
 import { printable } from "@/base/printable";
 import { leafName } from "@/base/scopes";
 import { gradientOf } from "@/store/run_model";
+import type { Branches } from "@/store/branches";
+import type { Reasons } from "@/store/reasons";
 import type { Store } from "@/store/store";
 import { throttled } from "@/store/throttled";
 import type { InspectorTab, Ui } from "@/store/ui";
@@ -28,6 +30,7 @@ import { InputsPanel } from "@/views/inspector/inputs_panel";
 import { RewiredNote } from "@/views/inspector/rewired_note";
 import { ScopeInspector } from "@/views/inspector/scope_inspector";
 import { SourcePanel } from "@/views/inspector/source_panel";
+import { WhyPanel } from "@/views/inspector/why_panel";
 import { ValuePanel } from "@/views/inspector/value_panel";
 import { Tabs } from "@/widgets/controls";
 import { IconButton } from "@/widgets/icon";
@@ -36,9 +39,15 @@ import { FAILED, type Frame, type Node, type Stop, type ValueSlice } from "@/wir
 export interface InspectorProps {
   readonly store: Store;
   readonly ui: Ui;
+  readonly reasons: Reasons;
+  readonly branches: Branches;
   readonly theme: string;
   /** Selects a node and brings it into sight. */
   go(item: Item): void;
+  /** Shows a node at a moment. */
+  visit(node: number, seq: number): void;
+  /** Rings a node on the canvas, or none. */
+  point(node: number | undefined): void;
   onSlice(node: number, slice: ValueSlice | undefined): void;
 }
 
@@ -96,6 +105,7 @@ const TABS: readonly { readonly id: InspectorTab; readonly title: string }[] = [
   { id: "gradient", title: "Gradient" },
   { id: "inputs", title: "Inputs" },
   { id: "steps", title: "Steps" },
+  { id: "why", title: "Why" },
 ];
 
 function NodeInspector(
@@ -261,6 +271,8 @@ function NodeInspector(
                   <ValuePanel
                     store={props.store}
                     ui={props.ui}
+                    reasons={props.reasons}
+                    branches={props.branches}
                     theme={props.theme}
                     value={at()}
                     refresh={refresh}
@@ -296,6 +308,8 @@ function NodeInspector(
                     <ValuePanel
                       store={props.store}
                       ui={props.ui}
+                      reasons={props.reasons}
+                      branches={props.branches}
                       theme={props.theme}
                       value={at()}
                       refresh={gradientRefresh}
@@ -327,13 +341,23 @@ function NodeInspector(
               />
             </section>
           </Match>
+          <Match when={props.ui.inspectorTab() === "why"}>
+            <section class="sec" data-testid="inspector-why">
+              <WhyPanel
+                store={props.store}
+                reasons={props.reasons}
+                visit={props.visit}
+                point={props.point}
+              />
+            </section>
+          </Match>
         </Switch>
         <SourcePanel
           store={props.store}
           source={props.node.source}
           stack={stop()?.stack ?? NO_FRAMES}
         />
-        <Show when={props.ui.inspectorTab() !== "steps"}>
+        <Show when={!["steps", "why"].includes(props.ui.inspectorTab())}>
           <TimePanel
             history={history()}
             theme={props.theme}

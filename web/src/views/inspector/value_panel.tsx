@@ -18,7 +18,9 @@ import {
 import { elementCount, tensorBytes } from "@/base/dtypes";
 import { shownPlane } from "@/base/fold";
 import { formatBytes, formatCount, formatNumber, formatShape } from "@/base/numbers";
+import type { Branches } from "@/store/branches";
 import { createQuery } from "@/store/query";
+import type { Reasons } from "@/store/reasons";
 import type { Store } from "@/store/store";
 import type { Ui } from "@/store/ui";
 import { decodeElements } from "@/wire/decode";
@@ -40,6 +42,8 @@ const SMALL = 64;
 export interface ValuePanelProps {
   readonly store: Store;
   readonly ui: Ui;
+  readonly reasons: Reasons;
+  readonly branches: Branches;
   readonly theme: string;
   readonly value: number;
   /** Changes when the value may have changed. */
@@ -107,12 +111,23 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
           <Show when={now().found} fallback={<p class="empty">{props.absent}</p>}>
             <Head
               slice={now()}
-              editable={props.store.editable(props.value)}
+              edit={
+                props.store.editable(props.value)
+                  ? "Change this value and go on with it, or try it (E)"
+                  : props.store.forkable()
+                    ? "What if it were another one? (E)"
+                    : ""
+              }
               onEdit={() => props.ui.setEditing(!props.ui.editing())}
             />
-            <Show when={props.ui.editing() && props.store.editable(props.value)}>
+            <Show
+              when={
+                props.ui.editing() && (props.store.editable(props.value) || props.store.forkable())
+              }
+            >
               <EditForm
                 store={props.store}
+                branches={props.branches}
                 value={props.value}
                 onClose={() => props.ui.setEditing(false)}
               />
@@ -170,7 +185,8 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
 
 function Head(props: {
   readonly slice: ValueSlice;
-  readonly editable: boolean;
+  /** What the pencil does; "" for none. */
+  readonly edit: string;
   onEdit(): void;
 }): JSX.Element {
   const dtype = () => props.slice.spec?.dtype ?? props.slice.summary?.spec.dtype ?? "";
@@ -185,12 +201,12 @@ function Head(props: {
       <span class="m t2">
         {formatBytes(props.slice.summary?.nbytes ?? tensorBytes(props.slice.shape, dtype()))}
       </span>
-      <Show when={props.editable}>
+      <Show when={props.edit}>
         <IconButton
           small
           icon="edit"
           testid="value-edit"
-          label="Change this value and go on with it (E)"
+          label={props.edit}
           onClick={() => props.onEdit()}
         />
       </Show>
@@ -262,6 +278,11 @@ function Elements(
     const summary = props.slice.summary;
     if (summary === null || summary.nan_count + summary.inf_count > 0) return undefined;
     return summary.min === summary.max ? (summary.min ?? undefined) : undefined;
+  };
+  const why = (row: number, col: number): void => {
+    const rank = props.slice.shape.length;
+    const at = rank < 2 ? [Math.max(row, col)].slice(0, rank) : [...props.slice.index, row, col];
+    props.reasons.ask(props.value, at, props.slice.seq);
   };
   const vector = () => props.slice.grid[0] === 1 || props.slice.grid[1] === 1;
   const small = () => elementCount(props.slice.shape) <= SMALL;
@@ -337,6 +358,7 @@ function Elements(
                   vector={vector()}
                   window={window()}
                   onWindow={props.onWindow}
+                  onPick={why}
                 />
                 <Statistics summary={props.slice.summary} wide={true} />
               </>
@@ -353,6 +375,7 @@ function Elements(
                 rank={props.slice.shape.length}
                 range={range()}
                 theme={props.theme}
+                onPick={why}
               />
               <Statistics summary={props.slice.summary} wide={false} />
             </div>

@@ -1,0 +1,262 @@
+/**
+ * Why: the answer in words, then the chain of elements that made one, back to where it began.
+ *
+ * Invariant: a link shows the page its node at its moment; the question stays what it was.
+ */
+
+import { createMemo, createSignal, For, type JSX, Match, Show, Switch } from "solid-js";
+import { formatCount, plural } from "@/base/numbers";
+import { printable } from "@/base/printable";
+import { baseName, inWords, linesOf, type Reasons, shortened, spelled } from "@/store/reasons";
+import type { Store } from "@/store/store";
+import type { WhyGroup, WhyLink, WhyOperand } from "@/wire/types.gen";
+
+export interface WhyPanelProps {
+  readonly store: Store;
+  readonly reasons: Reasons;
+  /** Shows a node at a moment. */
+  visit(node: number, seq: number): void;
+  /** Rings a node on the canvas, or none. */
+  point(node: number | undefined): void;
+}
+
+export function WhyPanel(props: WhyPanelProps): JSX.Element {
+  const failure = () => {
+    const now = props.reasons.answer();
+    return now.kind === "failed" ? now.message : undefined;
+  };
+  const found = () => {
+    const now = props.reasons.answer();
+    return now.kind === "ready" ? now.value : undefined;
+  };
+  return (
+    <div class="why" data-testid="why">
+      <Show when={props.reasons.canGoBack()}>
+        <button type="button" class="link why-back" onClick={() => props.reasons.back()}>
+          Back to the question before
+        </button>
+      </Show>
+      <Switch fallback={<p class="empty">Following the elements…</p>}>
+        <Match when={props.reasons.question() === undefined}>
+          <p class="empty">
+            Select a node and press <kbd>W</kbd>, or click an element of a value.
+          </p>
+        </Match>
+        <Match when={failure()}>
+          {(text) => (
+            <p class="empty" data-testid="why-failed">
+              {printable(text(), 600)}
+            </p>
+          )}
+        </Match>
+        <Match when={found()}>
+          {(now) => (
+            <>
+              <Show when={now().groups.length > 1 || now().elements > 1}>
+                <p class="t3 small">
+                  {formatCount(now().elements)} elements, {formatCount(now().followed)} of them
+                  followed:
+                </p>
+                <div class="chips">
+                  <For each={now().groups}>
+                    {(each, i) => (
+                      <button
+                        type="button"
+                        class="btn"
+                        classList={{ on: props.reasons.groupAt() === i() }}
+                        onClick={() => props.reasons.setGroupAt(i())}
+                      >
+                        {each.count} from {culpritName(each)}
+                      </button>
+                    )}
+                  </For>
+                </div>
+              </Show>
+              <Show when={props.reasons.group()}>
+                {(group) => <Chain {...props} group={group()} />}
+              </Show>
+            </>
+          )}
+        </Match>
+      </Switch>
+    </div>
+  );
+}
+
+function culpritName(group: WhyGroup): string {
+  return printable(group.links.find((link) => link.culprit)?.name ?? "", 60);
+}
+
+function Chain(props: WhyPanelProps & { readonly group: WhyGroup }): JSX.Element {
+  const [unfolded, setUnfolded] = createSignal<ReadonlySet<number>>(new Set());
+  const lines = createMemo(() => linesOf(props.group.links, unfolded()));
+  return (
+    <>
+      <p class="why-sentence" data-testid="why-sentence">
+        {printable(shortened(props.group), 800)}
+      </p>
+      <ol class="why-chain" onPointerLeave={() => props.point(undefined)}>
+        <For each={lines()}>
+          {(line) => (
+            <Show
+              when={line.kind === "link" ? line : undefined}
+              fallback={
+                <li class="why-passing">
+                  <Show when={line.kind === "passing" ? line : undefined}>
+                    {(row) => (
+                      <button
+                        type="button"
+                        class="link"
+                        onClick={() => setUnfolded(new Set([...unfolded(), row().from]))}
+                      >
+                        {plural(row().count, "node")} in between pass it on
+                      </button>
+                    )}
+                  </Show>
+                </li>
+              }
+            >
+              {(row) => <Link {...props} link={row().link} at={row().at} />}
+            </Show>
+          )}
+        </For>
+      </ol>
+    </>
+  );
+}
+
+function Link(props: WhyPanelProps & { readonly link: WhyLink; readonly at: number }): JSX.Element {
+  const here = () => {
+    const item = props.store.selection();
+    return item?.kind === "node" && item.id === props.link.node;
+  };
+  const facts = () =>
+    [
+      props.link.op,
+      props.link.phase === "forward" ? "" : props.link.phase,
+      `step ${formatCount(props.link.step)}`,
+      props.link.how === "recorded" ? "" : props.link.how,
+    ]
+      .filter(Boolean)
+      .join(", ");
+  const operands = () => (props.link.operands.length > 1 ? props.link.operands : []);
+  const visit = (): void => {
+    if (props.link.node > 0) props.visit(props.link.node, props.link.seq);
+  };
+  return (
+    <li
+      class="why-link"
+      classList={{ culprit: props.link.culprit, here: here() }}
+      data-testid="why-link"
+      onPointerEnter={() => props.point(props.link.node)}
+    >
+      <button
+        type="button"
+        class="why-head"
+        title="Go to this node at this moment"
+        onClick={visit}
+        onFocus={() => props.point(props.link.node)}
+      >
+        <span class={`why-at m tone-${props.link.state}`}>{props.at + 1}</span>
+        <span class="why-name">
+          {printable(props.link.name, 200)}
+          <span class="m t3">{place(props.link.at)}</span>
+        </span>
+        <b class={`m state-${props.link.state}`}>{spelled(props.link.number, props.link.state)}</b>
+      </button>
+      <div class="why-more">
+        <Show when={props.link.culprit}>
+          <span
+            class="why-culprit"
+            classList={{ plain: props.link.state !== "nan" && props.link.state !== "inf" }}
+          >
+            {props.link.birth || "it comes from here"}
+          </span>
+        </Show>
+        <p>{printable(inWords(props.link.words), 400)}</p>
+        <p class="mi t3">{facts()}</p>
+        <Show when={operands().length > 0}>
+          <ul class="why-operands">
+            <For each={operands()}>
+              {(each) => <Operand {...props} link={props.link} operand={each} />}
+            </For>
+            <Show when={props.link.others > 0}>
+              <li class="t3 small">and {formatCount(props.link.others)} others</li>
+            </Show>
+          </ul>
+        </Show>
+        <For each={props.link.ranges}>
+          {(range) => <p class="mi t2 why-range">{printable(range, 200)}</p>}
+        </For>
+        <Show when={props.link.file}>
+          <p class="why-source mi" title={props.link.file}>
+            <span class="t3">
+              {baseName(props.link.file)}:{props.link.line}
+            </span>{" "}
+            {printable(props.link.code, 200)}
+          </p>
+        </Show>
+      </div>
+    </li>
+  );
+}
+
+function Operand(
+  props: WhyPanelProps & { readonly link: WhyLink; readonly operand: WhyOperand },
+): JSX.Element {
+  const value = createMemo(() => {
+    const graph = props.store.model()?.graph;
+    const node = graph?.nodes[graph.byName.get(props.operand.name.replace(/:\d+$/, "")) ?? -1];
+    return node?.outputs.find((id) => graph?.values.get(id)?.value.name === props.operand.name);
+  });
+  const words = () => (
+    <>
+      <span class="ell">
+        {printable(props.operand.name, 120)}
+        <span class="m t3">{props.operand.at === null ? "" : place(props.operand.at)}</span>
+      </span>
+      <span class={`m state-${props.operand.state}`}>
+        {props.operand.at === null ? "" : spelled(props.operand.number, props.operand.state)}
+      </span>
+      <span class="why-share" title={shareWords(props.operand)}>
+        <Show when={props.operand.share !== null}>
+          <span style={{ width: `${Math.round(100 * (props.operand.share ?? 0))}%` }} />
+        </Show>
+      </span>
+      <span class="m t3 why-percent">
+        {props.operand.share !== null
+          ? `${Math.round(100 * props.operand.share)}${"\u202f"}%`
+          : props.operand.selects
+            ? "selects"
+            : ""}
+      </span>
+    </>
+  );
+  return (
+    <li>
+      <Show
+        when={props.operand.at !== null ? value() : undefined}
+        fallback={<span class="why-operand">{words()}</span>}
+      >
+        {(id) => (
+          <button
+            type="button"
+            class="why-operand"
+            title="Why is this one what it is?"
+            onClick={() => props.reasons.ask(id(), props.operand.at, props.link.seq - 1)}
+          >
+            {words()}
+          </button>
+        )}
+      </Show>
+    </li>
+  );
+}
+
+function shareWords(operand: WhyOperand): string {
+  return operand.term === "" ? "" : `adds ${operand.term}`;
+}
+
+function place(at: readonly number[]): string {
+  return at.length === 0 ? "" : `[${at.join(", ")}]`;
+}

@@ -1,0 +1,207 @@
+/**
+ * What was tried: the tree of branches, and of the chosen one what is another number than before.
+ *
+ * Invariant: says what was run again and what was not; nothing here touches the program.
+ */
+
+import { createSignal, For, type JSX, Show } from "solid-js";
+import { formatCount, formatNumber, plural } from "@/base/numbers";
+import { printable } from "@/base/printable";
+import { type BranchRow, type Branches, numbersOf } from "@/store/branches";
+import type { Store } from "@/store/store";
+import type { BranchAnswer, ChangedValue } from "@/wire/types.gen";
+import { IconButton } from "@/widgets/icon";
+
+export interface WhatIfProps {
+  readonly store: Store;
+  readonly branches: Branches;
+  /** Shows a node at a moment. */
+  visit(node: number, seq: number): void;
+}
+
+export function WhatIf(props: WhatIfProps): JSX.Element {
+  return (
+    <div class="what-if" data-testid="what-if">
+      <Show
+        when={props.branches.rows().length > 0}
+        fallback={
+          <p class="empty">
+            Nothing was tried yet. At a recorded moment, press <kbd>E</kbd> on a value and choose
+            <b> What if…</b>: what depends on it is run again, beside the recording.
+          </p>
+        }
+      >
+        <div class="branch-tree" role="group" aria-label="Branches">
+          <div class="branch origin t3">as recorded</div>
+          <For each={props.branches.rows()}>
+            {(row) => <BranchLine branches={props.branches} row={row} />}
+          </For>
+          <For each={props.branches.notes()}>
+            {(note) => <p class="t3 small branch-note">{printable(note, 300)}</p>}
+          </For>
+        </div>
+        <Show when={props.branches.detail()}>
+          {(detail) => <Changes {...props} detail={detail()} />}
+        </Show>
+      </Show>
+    </div>
+  );
+}
+
+function BranchLine(props: { readonly branches: Branches; readonly row: BranchRow }): JSX.Element {
+  const [editing, setEditing] = createSignal(false);
+  const info = () => props.row.info;
+  return (
+    <div
+      class="branch"
+      classList={{ on: props.branches.chosen() === info().id }}
+      style={{ "padding-left": `${14 + 14 * props.row.depth}px` }}
+      data-testid="branch"
+    >
+      <Show
+        when={editing()}
+        fallback={
+          <button
+            type="button"
+            class="branch-name"
+            aria-pressed={props.branches.chosen() === info().id}
+            title={`${info().edit}, in step ${info().step}: ${plural(info().changed, "node")} differ`}
+            onClick={() => props.branches.choose(info().id)}
+            onDblClick={() => setEditing(true)}
+          >
+            <span class="ell">{printable(info().name, 80)}</span>
+            <span class="mi t3">{formatCount(info().changed)} ≠</span>
+          </button>
+        }
+      >
+        <input
+          class="m"
+          aria-label="Name of the branch"
+          data-testid="branch-rename"
+          value={info().name}
+          ref={(field) => queueMicrotask(() => field.select())}
+          onKeyDown={(event) => {
+            event.stopPropagation();
+            if (event.key === "Enter") event.currentTarget.blur();
+            if (event.key === "Escape") {
+              event.currentTarget.value = info().name;
+              event.currentTarget.blur();
+            }
+          }}
+          onBlur={(event) => {
+            setEditing(false);
+            props.branches.rename(info().id, event.currentTarget.value);
+          }}
+        />
+      </Show>
+      <IconButton
+        small
+        icon="edit"
+        label="Rename"
+        testid="branch-edit"
+        onClick={() => setEditing(true)}
+      />
+      <IconButton
+        small
+        icon="close"
+        label="Throw this branch away, with those forked from it"
+        testid="branch-drop"
+        onClick={() => props.branches.drop(info().id)}
+      />
+    </div>
+  );
+}
+
+function Changes(props: WhatIfProps & { readonly detail: BranchAnswer }): JSX.Element {
+  const info = () => props.detail.info;
+  return (
+    <div class="branch-changes">
+      <p class="branch-words small t2" data-testid="branch-words">
+        <b>{printable(info().edit, 200)}</b>: {plural(info().changed, "node")} give something else
+        {info().same > 0 ? `, ${formatCount(info().same)} the same bits as before` : ""}
+        {info().blocked > 0 ? `, ${formatCount(info().blocked)} could not be run again` : ""}.{" "}
+        <span class="t3">{props.detail.redone}</span>
+      </p>
+      <table class="branch-table">
+        <thead>
+          <tr>
+            <th>Node</th>
+            <th class="r">before</th>
+            <th class="r">now</th>
+            <th class="r" title="The largest difference of an element">
+              difference
+            </th>
+            <th class="r branch-count">differ</th>
+          </tr>
+        </thead>
+        <tbody>
+          <For each={props.detail.changes}>
+            {(each) => <Row change={each} visit={props.visit} />}
+          </For>
+          <For each={props.detail.blocked}>
+            {(each) => (
+              <tr
+                tabindex={0}
+                onClick={() => props.visit(each.node, each.seq)}
+                onKeyDown={(event) => {
+                  if (event.key === "Enter") props.visit(each.node, each.seq);
+                }}
+              >
+                <td class="ell" title={each.name}>
+                  {printable(each.name, 120)}
+                </td>
+                <td colspan={4} class="t2" title={each.reason}>
+                  not run again: {printable(each.reason, 300)}
+                </td>
+              </tr>
+            )}
+          </For>
+        </tbody>
+      </table>
+      <Show when={props.detail.unlisted > 0}>
+        <p class="t3 small">and {formatCount(props.detail.unlisted)} further values</p>
+      </Show>
+    </div>
+  );
+}
+
+function Row(props: {
+  readonly change: ChangedValue;
+  visit(node: number, seq: number): void;
+}): JSX.Element {
+  const told = () => numbersOf(props.change);
+  const go = (): void => props.visit(props.change.node, props.change.seq);
+  return (
+    <tr
+      tabindex={0}
+      data-testid="branch-change"
+      classList={{ edited: props.change.edited }}
+      title={where(props.change)}
+      onClick={go}
+      onKeyDown={(event) => {
+        if (event.key === "Enter") go();
+      }}
+    >
+      <td class="ell">
+        {printable(props.change.name, 160)}{" "}
+        <span class="t3 small">{props.change.edited ? `${told().what}, edited` : told().what}</span>
+      </td>
+      <td class="r m t2" classList={{ nan: told().old === "NaN" }}>
+        {told().old}
+      </td>
+      <td class="r m" classList={{ nan: told().new === "NaN" }}>
+        {told().new}
+      </td>
+      <td class="r m">{formatNumber(props.change.largest, 4)}</td>
+      <td class="r m t3 branch-count">
+        {formatCount(props.change.differ)} of {formatCount(props.change.size)}
+      </td>
+    </tr>
+  );
+}
+
+function where(change: ChangedValue): string {
+  const at = change.at.length > 0 ? ` at [${change.at.join(", ")}]` : "";
+  const element = change.before === "" ? "" : `: ${change.before} → ${change.after}${at}`;
+  return `${change.name}${element}`;
+}
