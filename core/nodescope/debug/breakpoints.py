@@ -258,7 +258,8 @@ class Catalog:
             case "op":
                 names = {node.op for node in nodes}
             case "scope":
-                names = {path for node in nodes for path in ancestors(node.scope)}
+                names = {path for node in nodes if not is_leaf(node)
+                         for path in ancestors(node.scope)}  # fmt: skip
             case "source":
                 names = {f"{os.path.basename(node.source.file)}:{node.source.line}"
                          for node in nodes if node.source is not None}  # fmt: skip

@@ -13,19 +13,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
+from nodescope.debug import rewind
 from nodescope.debug.conditions import Expression, compile_expression
 from nodescope.debug.edit_text import parse_edit
 from nodescope.debug.frames import ScopeFrame, frames
 from nodescope.debug.gate import Gate
-from nodescope.debug.looking_back import Search, goal_of, met, met_backwards, with_previous
+from nodescope.debug.looking_back import goal_of
 from nodescope.debug.moments import History, Moment, Seen
 from nodescope.debug.state import Goal
 from nodescope.debug.vocabulary import NAMES, Scene
-from nodescope.errors import ConditionError, EditError, UsageError
+from nodescope.errors import EditError, UsageError
 from nodescope.ir.graph import Node
 from nodescope.ir.scopes import ancestors
 from nodescope.protocol import (
@@ -41,9 +42,6 @@ from nodescope.protocol import (
 )
 from nodescope.record.recording import Recording
 from nodescope.registry import did_you_mean
-
-# Looking back for a breakpoint reads arrays: this many executions at most, then it says so.
-MAX_LOOKED_AT: Final = 100_000
 
 Listener = Callable[[SessionInfo], None]
 
@@ -315,20 +313,9 @@ class Controller:
         return self.outputs(at)[0] if at.node.outputs else None
 
     def _scene(self, expression: Expression, at: Moment) -> Scene:
-        names = expression.names
-        value = None
-        if "value" in names and at.node.outputs:
-            value = _array(self.outputs(at)[0])
-        inputs = tuple(_array(each) for each in self.inputs(at)) if "inputs" in names else ()
-        gradient = self.gradient(at) if "grad" in names else None
-        return Scene(
-            value,
-            inputs,
-            step=at.step,
-            elapsed=self._elapsed(),
-            node=at.node.name,
-            grad=lambda: None if gradient is None else _array(gradient),
-        )
+        found = rewind.scene(self.history, expression, at, self._gate.live_value)
+        found.elapsed = self._elapsed()
+        return found
 
     def edit(self, text: str) -> str:
         """Change a value at the node where the program stands; what was done, in words.
@@ -372,12 +359,10 @@ class Controller:
         """
         at = self.moment
         goal = None if command is None else goal_of(command, at)
-        # A stop before a node is after the execution that its seq names.
-        before = at.seq + 1 if at.when == "before" else at.seq
-        for found in self.history.backwards(before):
-            if goal is None or met_backwards(goal, found):
-                return self._at(found, f"Back at {found.node.name}")
-        raise UsageError(self._nothing("before"))
+        found = rewind.step(self.history, at, goal, back=True)
+        if found is None:
+            raise UsageError(self._nothing("before"))
+        return self._at(found, f"Back at {found.node.name}")
 
     def reverse_continue(self) -> Moved:
         """The cursor back to the last execution that an enabled breakpoint covers.
@@ -388,38 +373,30 @@ class Controller:
         Raises:
             UsageError: There is nothing before.
         """
-        at = self.moment
-        search = Search(self.breakpoints, self._scene)
-        first: Moment | None = None
-        before = at.seq + 1 if at.when == "before" else at.seq
-        looked = 0
-        places = iter(with_previous(self.history.backwards(before)))
-        for found, previous in places:
-            first, looked = found, looked + 1
-            hit = search.hit(found, previous)
-            if hit is not None:
-                return self._at(found, f"Back at breakpoint {hit.id}: {found.node.name}{search}")
-            if looked >= MAX_LOOKED_AT:
-                break
-        if first is None:
+        found = rewind.to_breakpoint(
+            self.history, self.moment, self.breakpoints, back=True, live=self._gate.live_value
+        )
+        if found.moment is not None and found.breakpoint is not None:
+            name = f"breakpoint {found.breakpoint.id}: {found.moment.node.name}"
+            return self._at(found.moment, f"Back at {name}{found.note}")
+        if found.last is None:
             raise UsageError(self._nothing("before"))
-        return self._at(first, f"No breakpoint before; back at {first.node.name}{search}", False)
+        name = found.last.node.name
+        return self._at(found.last, f"No breakpoint before; back at {name}{found.note}", False)
 
     def _continue_forward(self, at: Moment) -> Moved:
-        search = Search(self.breakpoints, self._scene)
-        previous: dict[int, Moment] = {at.thread: at}
-        for found in self.history.forwards(at.seq, self.stop.seq - 1):
-            hit = search.hit(found, previous.get(found.thread))
-            previous[found.thread] = found
-            if hit is not None:
-                return self._at(found, f"At breakpoint {hit.id}: {found.node.name}{search}")
-        return self._arrive()
+        found = rewind.to_breakpoint(
+            self.history, at, self.breakpoints, back=False, until=self.stop.seq - 1,
+            live=self._gate.live_value,
+        )  # fmt: skip
+        if found.moment is None or found.breakpoint is None:
+            return self._arrive()
+        name = f"breakpoint {found.breakpoint.id}: {found.moment.node.name}"
+        return self._at(found.moment, f"At {name}{found.note}")
 
     def _forward(self, at: Moment, goal: Goal) -> Moved:
-        for found in self.history.forwards(at.seq, self.stop.seq - 1):
-            if met(goal, found):
-                return self._at(found, f"At {found.node.name}")
-        return self._arrive()
+        found = rewind.step(self.history, at, goal, back=False, until=self.stop.seq - 1)
+        return self._arrive() if found is None else self._at(found, f"At {found.node.name}")
 
     def _arrive(self) -> Moved:
         moved = self.now()
@@ -433,9 +410,3 @@ class Controller:
         if self.history.level == "graph":
             return "level graph keeps no history to look back at"
         return f"nothing {where} this is recorded"
-
-
-def _array(seen: Seen) -> Any:
-    if seen.array is None:
-        raise ConditionError(f"{seen.name} is not there: {seen.missing}")
-    return seen.array

@@ -7,7 +7,8 @@ Invariant: reads the recording and changes nothing; says what it could not ask.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
 from nodescope.debug.conditions import Expression
 from nodescope.debug.looking_back import (
@@ -18,20 +19,87 @@ from nodescope.debug.looking_back import (
     with_previous,
 )
 from nodescope.debug.moments import History, Moment, Seen
+from nodescope.debug.state import Goal
 from nodescope.debug.vocabulary import Scene
 from nodescope.errors import ConditionError, UsageError
 from nodescope.events import Array
-from nodescope.protocol import BreakpointStatus, Command, Continue
+from nodescope.protocol import Breakpoint, BreakpointStatus, Command, Continue
 
-MOST = 100_000  # executions of which conditions are asked
+MAX_LOOKED_AT: Final = 100_000  # executions of which conditions are asked
 
-Found = tuple[Moment | None, str]
-"""Where it came to, or None if there is nothing; and one line for a person."""
+Live = Callable[[int], Array | None]
+"""The array of a value that the program holds where it stands, by value id."""
 
 
-def moment_at(history: History, seq: int) -> Moment | None:
-    """The last execution at or before a seq."""
-    return next(iter(history.backwards(seq + 1)), None)
+class Found(NamedTuple):
+    """Where a search came to.
+
+    Attributes:
+        moment: What was looked for; None if it is not there.
+        breakpoint: That is about it, where one was looked for.
+        last: The last moment that was looked at.
+        note: What could not be asked, in words, or ``""``.
+    """
+
+    moment: Moment | None
+    breakpoint: Breakpoint | None = None
+    last: Moment | None = None
+    note: str = ""
+
+
+def step(
+    history: History, at: Moment, goal: Goal | None, *, back: bool, until: int | None = None
+) -> Moment | None:
+    """The first moment from ``at`` on that meets a goal; without one, the very next.
+
+    Args:
+        history: Of the run.
+        at: From where; itself it is none.
+        goal: What a stepping command looks for.
+        back: Towards the beginning.
+        until: Forward only: the last seq to look at.
+    """
+    holds = met_backwards if back else met
+    moments = history.backwards(_end(at)) if back else history.forwards(at.seq, until)
+    return next((each for each in moments if goal is None or holds(goal, each)), None)
+
+
+def to_breakpoint(
+    history: History,
+    at: Moment,
+    statuses: tuple[BreakpointStatus, ...],
+    *,
+    back: bool,
+    until: int | None = None,
+    live: Live = lambda value: None,
+) -> Found:
+    """The first moment from ``at`` on at which an enabled breakpoint would stop.
+
+    Conditions are asked of what was recorded. Arguments are as for `step`.
+    """
+    search = Search(statuses, lambda expression, each: scene(history, expression, each, live))
+    places = with_previous(history.backwards(_end(at))) if back else _on(history, at, until)
+    last: Moment | None = None
+    for number, (each, previous) in enumerate(places, 1):
+        last = each
+        hit = search.hit(each, previous)
+        if hit is not None:
+            return Found(each, hit, last, str(search))
+        if number >= MAX_LOOKED_AT:
+            break
+    return Found(None, None, last, str(search))
+
+
+def _end(at: Moment) -> int:
+    # A stop before a node is after the execution that its seq names.
+    return at.seq + 1 if at.when == "before" else at.seq
+
+
+def _on(history: History, at: Moment, until: int | None) -> Iterable[tuple[Moment, Moment | None]]:
+    before: dict[int, Moment] = {at.thread: at}
+    for each in history.forwards(at.seq, until):
+        yield each, before.get(each.thread)
+        before[each.thread] = each
 
 
 def moved(
@@ -41,12 +109,12 @@ def moved(
     *,
     back: bool,
     breakpoints: Iterable[BreakpointStatus] = (),
-) -> Found:
-    """Where a command leads to from a moment of the recording.
+) -> tuple[Moment | None, str]:
+    """Where a command leads to from a moment of the recording, and one line for a person.
 
     Args:
         history: Of the run.
-        seq: Where one looks from.
+        seq: Where one looks from: the last execution at or before it.
         command: A stepping command, or `Continue` for the next breakpoint in that direction.
         back: Towards the beginning.
         breakpoints: For `Continue`; those that log, or are off, are passed over.
@@ -54,70 +122,52 @@ def moved(
     Raises:
         UsageError: The command makes no sense here.
     """
-    at = moment_at(history, seq)
+    at = next(iter(history.backwards(seq + 1)), None)
     if at is None:
         return None, "nothing is recorded before this"
+    direction, side = ("Back at", "before") if back else ("At", "after")
     if isinstance(command, Continue):
-        return _search(history, at, tuple(breakpoints), back)
+        statuses = tuple(each for each in breakpoints if each.breakpoint.enabled)
+        if not statuses:
+            return None, "no breakpoint is set"
+        found = to_breakpoint(history, at, statuses, back=back)
+        if found.moment is None or found.breakpoint is None:
+            return None, f"no breakpoint {side} this{found.note}"
+        moment = found.moment
+        name = f"breakpoint {found.breakpoint.id}: {moment.node.name}, step {moment.step}"
+        return moment, f"{direction} {name}{found.note}"
     goal = goal_of(command, at)
     if goal is None:
         raise UsageError(f"{type(command).__name__} does not move through a recording")
-    holds = met_backwards if back else met
-    moments = history.backwards(at.seq) if back else history.forwards(at.seq)
-    for each in moments:
-        if holds(goal, each):
-            return each, f"{'Back at' if back else 'At'} {each.node.name}, step {each.step}"
-    return None, f"there is no such moment {'before' if back else 'after'} this"
+    stepped = step(history, at, goal, back=back)
+    if stepped is None:
+        return None, f"there is no such moment {side} this"
+    return stepped, f"{direction} {stepped.node.name}, step {stepped.step}"
 
 
-def _search(
-    history: History, at: Moment, breakpoints: tuple[BreakpointStatus, ...], back: bool
-) -> Found:
-    search = Search(breakpoints, lambda expression, moment: scene(history, expression, moment))
-    if not any(each.breakpoint.enabled for each in breakpoints):
-        return None, "no breakpoint is set"
-    places = with_previous(history.backwards(at.seq)) if back else _forwards(history, at)
-    for number, (each, previous) in enumerate(places, 1):
-        hit = search.hit(each, previous)
-        if hit is not None:
-            name = f"{each.node.name}, step {each.step}"
-            return each, f"{'Back at' if back else 'At'} breakpoint {hit.id}: {name}{search}"
-        if number >= MOST:
-            return None, f"none of {MOST:,} executions is one that a breakpoint is about{search}"
-    return None, f"no breakpoint {'before' if back else 'after'} this{search}"
-
-
-def _forwards(history: History, at: Moment) -> Iterable[tuple[Moment, Moment | None]]:
-    before: dict[int, Moment] = {at.thread: at}
-    for each in history.forwards(at.seq):
-        yield each, before.get(each.thread)
-        before[each.thread] = each
-
-
-def scene(history: History, expression: Expression, at: Moment) -> Scene:
-    """What an expression sees at a recorded moment.
+def scene(
+    history: History, expression: Expression, at: Moment, live: Live = lambda value: None
+) -> Scene:
+    """What an expression sees at a moment.
 
     Raises:
-        ConditionError: What it asks for was not recorded; the message says why.
+        ConditionError: What it asks for is not to be had; the message says why.
     """
     names = expression.names
-    outputs = history.outputs(at, _nothing_live) if "value" in names else ()
-    inputs = history.inputs(at, _nothing_live) if "inputs" in names else ()
-    gradient = history.gradient(at, _nothing_live) if "grad" in names else None
+    outputs = history.outputs(at, live) if "value" in names else ()
+    inputs = history.inputs(at, live) if "inputs" in names else ()
+    gradient = history.gradient(at, live) if "grad" in names else None
     return Scene(
-        _array(outputs[0]) if outputs else None,
-        tuple(_array(each) for each in inputs),
+        array_of(outputs[0]) if outputs else None,
+        tuple(map(array_of, inputs)),
         step=at.step,
         node=at.node.name,
-        grad=lambda: None if gradient is None else _array(gradient),
+        grad=lambda: None if gradient is None else array_of(gradient),
     )
 
 
-def _nothing_live(value: int) -> None:
-    return None
-
-
-def _array(seen: Seen) -> Array:
+def array_of(seen: Seen) -> Array:
+    """The elements of what was seen. Raises `ConditionError` if they are not to be had."""
     if seen.array is None:
-        raise ConditionError(f"{seen.name}: {seen.missing}")
+        raise ConditionError(f"{seen.name} is not there: {seen.missing}")
     return seen.array
