@@ -18,13 +18,22 @@ from pathlib import Path
 from typing import Any, Final
 
 from nodescope.errors import UsageError
-from nodescope.events import Event, Level, NodeFinished, RunFinished
+from nodescope.events import (
+    Event,
+    GradientReached,
+    Level,
+    NodeFailed,
+    NodeFinished,
+    NodeStarted,
+    RunFinished,
+)
 from nodescope.ir.graph import Node
+from nodescope.record.accounts import RECORD_BYTES, Account, weight
 from nodescope.record.batch import Noted, Skipped
-from nodescope.record.governor import EVERY, Change, Governor, Load, Rung, Verdict, Window, ladder
+from nodescope.record.governor import Change, Governor, Load, Verdict, Window
 from nodescope.record.pace import ended, lowered, stuck
 from nodescope.record.recorder import Recorder
-from nodescope.record.rows import Governed, LeftOut
+from nodescope.record.rows import Governed
 
 _FIRST_NS: Final = 50_000_000
 _LONGEST_NS: Final = 500_000_000
@@ -37,72 +46,14 @@ _QUIET_NS: Final = 5_000_000_000
 _TRACING: Final = 10
 # What calling us and reading the clock takes, which we do not see ourselves.
 _CALL_NS: Final = 300
+# Of executions that are left out, every so manieth is measured.
+_SAMPLE: Final = 16
 # A node's own events reach us soon after it; what comes later than this waited for something else.
 _SOON_NS: Final = 200_000
 # More time than this in the probes after us is a debugger that holds the program.
 _HELD_NS: Final = 1_000_000
 _MOST_NODES: Final = 10_000
-_RECORD_BYTES: Final = 320
-_ARRAY_BYTES: Final = 160
 _now = time.perf_counter_ns
-
-
-class _Account:
-    """What one node, or nodes that have run only once, cost and left out."""
-
-    __slots__ = (
-        "by_hand", "every", "key", "left_out", "level", "name", "nbytes", "node", "outputs", "rung",
-        "rungs", "runs", "shared", "skipped", "spent_ns", "tally", "turn", "window_outputs",
-    )  # fmt: skip
-
-    def __init__(self, node: int, name: str, ceiling: Level, *, rung: int, by_hand: bool) -> None:
-        self.node, self.name, self.by_hand = node, name, by_hand
-        self.key: Any = node
-        self.shared = False
-        self.rungs = ladder(ceiling)
-        self.place(rung)
-        # Since the run began, by rung: executions and their outputs.
-        self.tally = [0] * len(self.rungs)
-        self.outputs = [0] * len(self.rungs)
-        self.left_out = 0
-        self.skipped = 0  # since the last row
-        self.turn = 0
-        # In this window.
-        self.runs = self.window_outputs = self.nbytes = self.spent_ns = 0
-
-    def place(self, rung: int) -> None:
-        """Go to a rung."""
-        name = self.rungs[rung]
-        self.rung = rung
-        self.every = 0 if name == "counted" else EVERY if name == "thinned" else 1
-        self.level: Level = "timing" if name == "counted" or name == "thinned" else name
-
-    def load(self) -> Load:
-        """The window that ends here; another one begins."""
-        found = Load(
-            self.key, self.name, self.rungs, self.rung, self.runs, self.window_outputs,
-            self.nbytes, self.spent_ns, self.by_hand,
-        )  # fmt: skip
-        self.runs = self.window_outputs = self.nbytes = self.spent_ns = 0
-        return found
-
-    def missing(self) -> LeftOut:
-        """What was left out so far."""
-        below = self.outputs[1:]
-        top: Rung = self.rungs[0]
-        return LeftOut(
-            node=self.node,
-            name=self.name,
-            level=top,
-            now=self.rungs[self.rung],
-            runs=sum(self.tally),
-            executions=self.left_out,
-            summaries=sum(below[1 if top == "values" else 0 :]) if top in _WITH_VALUES else 0,
-            arrays=sum(below) if top == "values" else 0,
-        )
-
-
-_WITH_VALUES: Final = ("values", "summary")
 
 
 class GovernedRecorder(Recorder):
@@ -131,9 +82,9 @@ class GovernedRecorder(Recorder):
         self._governor = Governor(limit)
         self._tell = tell
         self._origin_ns = origin_ns
-        self._accounts: dict[Hashable, _Account] = {}
-        self._fresh: dict[Hashable, _Account] = {}
-        self._touched: list[_Account] = []
+        self._accounts: dict[Hashable, Account] = {}
+        self._fresh: dict[Hashable, Account] = {}
+        self._touched: list[Account] = []
         self._weighing = threading.Lock()
         self._since_ns = _now()
         self._length_ns = _FIRST_NS
@@ -159,15 +110,40 @@ class GovernedRecorder(Recorder):
         """Number an event and queue it, or leave it out."""
         if self._off:
             return
-        if event.__class__ is NodeFinished:
+        if event.__class__ is not NodeFinished:
+            if isinstance(event, RunFinished):
+                self._conclude()
+            super().emit(event)
+            return
+        account = self._accounts.get(event.node.id)
+        if account is None or account.shared or event.end_ns + self._origin_ns >= self._due_ns:
             self._finished(event)
             return
-        if isinstance(event, RunFinished):
-            self._conclude()
-        super().emit(event)
-        thread = getattr(event, "thread", None)
-        if thread is not None:
-            self._left[thread] = _now()
+        if account.every == 1:
+            self._keep(event, account)
+            return
+        # What is left out has to be cheap, or leaving it out would be in vain.
+        with self._lock:
+            n = account.n
+            if n == account.seen:
+                self._touched.append(account)
+            account.n = n = n + 1
+            every, level = account.every, account.level
+            left_out = not every or n % every
+            if left_out:
+                self._seq = seq = self._seq + 1
+                account.left_out += 1
+                account.skipped += 1
+        if not left_out:
+            self._keep(event, account, level)
+            return
+        self._here.seq = seq
+        if not n % _SAMPLE:
+            since = _now() - self._origin_ns - event.end_ns
+            if 0 < since < _SOON_NS:
+                # Half of it was the tracer's, and half was this.
+                self._traced_ns += _SAMPLE * _TRACING * since // 8
+                account.spent_ns += _SAMPLE * (since // 2 + _CALL_NS)
 
     def close(self, timeout_s: float = 2.0) -> bool:
         """Write the rest, with what was left out, and leave one portable file."""
@@ -178,17 +154,18 @@ class GovernedRecorder(Recorder):
     def passed(self, event: Event) -> None:
         """The probes after this one are done with an event.
 
-        What they take is a cost of observing, but for a debugger that holds the program: that is
-        neither a cost nor time of the program.
+        A debugger that holds the program there is neither a cost nor time of the program.
         """
-        left = self._left.get(getattr(event, "thread", -1))
-        if left is not None:
-            now = _now()
-            if now - left > _HELD_NS:
-                with self._lock:
-                    self._held.append((left, now))
-            else:
-                self._traced_ns += now - left
+        if isinstance(event, NodeFinished):
+            start = self._left.pop(event.thread, 0) or self._origin_ns + event.end_ns
+        elif isinstance(event, NodeStarted | NodeFailed | GradientReached):
+            start = self._origin_ns + event.start_ns
+        else:
+            return
+        now = _now()
+        if now - start > _HELD_NS:
+            with self._lock:
+                self._held.append((start, now))
 
     def governed(self) -> Governed:
         """What the governor did so far."""
@@ -196,9 +173,7 @@ class GovernedRecorder(Recorder):
             accounts = {id(each): each for each in self._accounts.values()}
             accounts.update((id(each), each) for each in self._fresh.values())
             missing = [(each.missing(), each) for each in accounts.values()]
-        below = [
-            found for found, each in missing if each.rung or found.executions or any(each.tally[1:])
-        ]
+        below = [found for found, each in missing if each.rung or any(each.runs[1:])]
         most = heapq.nlargest(
             _MOST_NODES, below, key=lambda each: (each.executions, each.summaries, each.arrays)
         )
@@ -215,38 +190,51 @@ class GovernedRecorder(Recorder):
         )
 
     def _finished(self, event: NodeFinished) -> None:
-        entry = _now()
-        outputs = event.outputs
-        gap = entry - self._origin_ns - event.end_ns
-        if entry >= self._due_ns:
+        """An execution of a node that is met for the first or second time; now and then, any."""
+        now = _now()
+        if now >= self._due_ns:
             # Before the execution is numbered: what is said then must not come after it.
-            self._weigh(entry)
-            entry = _now()
+            self._weigh(now)
         account = self._account(event.node)
+        if account.every == 1:
+            self._keep(event, account)
+            return
+        with self._lock:
+            if account.n == account.seen:
+                self._touched.append(account)
+            account.n += 1
+            level = account.level
+            left_out = not account.every or account.n % account.every
+            if left_out:
+                self._seq = self._here.seq = self._seq + 1
+                account.left_out += 1
+                account.skipped += 1
+        if not left_out:
+            self._keep(event, account, level)
+
+    def _keep(self, event: NodeFinished, account: Account, level: Level | None = None) -> None:
+        """Record an execution, and look at what that takes; without a level, count it as well."""
+        entry = _now()
+        gap = entry - self._origin_ns - event.end_ns
+        outputs = event.outputs
         nbytes = 0
         for array in outputs:
             nbytes += array.nbytes
         with self._lock:
-            if not account.runs:
-                self._touched.append(account)
-            account.runs += 1
-            account.window_outputs += len(outputs)
+            if level is None:
+                level = account.level
+                if account.n == account.seen:
+                    self._touched.append(account)
+                account.n += 1
             account.nbytes += nbytes
-            rung = account.rung
-            account.tally[rung] += 1
-            account.outputs[rung] += len(outputs)
-            every = account.every
-            if every != 1:
-                account.turn += 1
-                if not every or account.turn % every:
-                    account.left_out += 1
-                    account.skipped += 1
-                    self._seq = self._here.seq = self._seq + 1
-                    every = 0
-            if every and account.skipped:
-                self._say_skipped(account)
-        if every:
-            super()._finished(event)
+            if account.skipped:
+                # How many executions lie between this row and the one before.
+                self._queue.append(Noted(0, 0, Skipped(event.node.id, account.skipped)))
+                account.skipped = 0
+        # Another thread may lower the node meanwhile: it is recorded as it was counted.
+        self._here.level = level
+        super()._finished(event)
+        self._here.level = None
         done = _now()
         if 0 < gap < _SOON_NS and (outputs or not event.node.outputs):
             # What runs many nodes in one call tells of them late, and without arrays.
@@ -254,28 +242,33 @@ class GovernedRecorder(Recorder):
         account.spent_ns += done - entry + _CALL_NS
         self._left[event.thread] = done
 
-    def _account(self, node: Node) -> _Account:
+    def _account(self, node: Node) -> Account:
         found = self._accounts.get(node.id)
         if found is None:
             with self._lock:
                 found = self._accounts[node.id] = self._open(node)
         elif found.shared:
             # The second time: from now on it stands for itself.
-            own = _Account(node.id, node.name, _ceiling(found), rung=found.rung, by_hand=False)
+            own = Account(
+                node.id, node.name, found.ceiling, outputs=len(node.outputs), rung=found.rung,
+                by_hand=False,
+            )  # fmt: skip
             with self._lock:
                 found = self._accounts[node.id] = own
         return found
 
-    def _open(self, node: Node) -> _Account:
+    def _open(self, node: Node) -> Account:
         """The account of a node that runs for the first time."""
         chosen = self._by_hand(node)
         if chosen is not None:
-            return _Account(node.id, node.name, chosen, rung=0, by_hand=True)
+            outputs = len(node.outputs)
+            return Account(node.id, node.name, chosen, outputs=outputs, rung=0, by_hand=True)
         # A program without steps makes a new node of each execution: they are lowered by op.
-        key = (node.op, self.level)
+        key = (node.op, self.level, len(node.outputs))
         found = self._fresh.get(key)
         if found is None:
-            found = _Account(0, f"new {node.op} nodes", self.level, rung=0, by_hand=False)
+            name = f"new {node.op} nodes"
+            found = Account(0, name, self.level, outputs=key[2], rung=0, by_hand=False)
             found.shared, found.key = True, key
             self._fresh[key] = found
         return found
@@ -285,14 +278,10 @@ class GovernedRecorder(Recorder):
         if account is None:
             chosen = self._by_hand(node)
             return self.level if chosen is None else chosen
-        if account.level == "values" and self.level != "values" and not account.by_hand:
+        level: Level = getattr(self._here, "level", None) or account.level
+        if level == "values" and self.level != "values" and not account.by_hand:
             return self.level  # arrays are kept of the first training steps only
-        return account.level
-
-    def _say_skipped(self, account: _Account) -> None:
-        """Queue, under the lock, how many executions lie between this row and the last one."""
-        self._queue.append(Noted(0, 0, Skipped(account.node, account.skipped)))
-        account.skipped = 0
+        return level
 
     # ------------------------------------------------------------ now and then
 
@@ -356,7 +345,7 @@ class GovernedRecorder(Recorder):
 
     def _writing(self, written: int, grown: int, loads: list[Load]) -> int:
         """What writing costs that was asked for here; part of it may still lie in the queue."""
-        asked = sum(_weight(each) for each in loads)
+        asked = sum(weight(each) for each in loads)
         done = asked - grown
         if grown > 0 and done < asked // 4:
             return max(written, int(self._governor.priced_ns(loads)))
@@ -388,7 +377,7 @@ class GovernedRecorder(Recorder):
             )
             self._unsaid, self._unsaid_before = {}, 0.0
             self._quiet_until_ns = now + _QUIET_NS
-            self._note(self.governed(), _RECORD_BYTES, always=False)
+            self._note(self.governed(), RECORD_BYTES, always=False)
         self._stuck = self._stuck or verdict.stuck
         if verdict.stuck and not verdict.changes and not self._said_stuck:
             self._said_stuck = True
@@ -405,7 +394,7 @@ class GovernedRecorder(Recorder):
             lasted = now - self._since_ns - self._stood(now)
             self._governor.look(self._window(now, max(lasted, 0)))
             found = self.governed()
-            self._note(found, _RECORD_BYTES * (1 + len(found.nodes)), always=True)
+            self._note(found, RECORD_BYTES * (1 + len(found.nodes)), always=True)
         if self._accounts:
             self._tell(ended(found))
 
@@ -425,25 +414,6 @@ class Passed:
 
     def __init__(self, recorder: GovernedRecorder) -> None:
         self.emit = recorder.passed
-
-
-def _ceiling(account: _Account) -> Level:
-    top = account.rungs[0]
-    assert top != "thinned"
-    assert top != "counted"
-    return top
-
-
-def _weight(load: Load) -> int:
-    """About what the executions weighed in the queue."""
-    rung = load.rungs[load.rung]
-    if rung == "counted":
-        return 0
-    if rung == "thinned":
-        return _RECORD_BYTES * load.runs // EVERY
-    if rung == "timing" or rung == "graph":
-        return _RECORD_BYTES * load.runs
-    return _RECORD_BYTES * load.runs + _ARRAY_BYTES * load.outputs + load.nbytes
 
 
 def recorder_for(
