@@ -19,7 +19,17 @@ from starlette.websockets import WebSocket
 from nodescope import protocol
 from nodescope.errors import NodescopeError, RecordingError
 from nodescope.protocol import RunInfo, SessionInfo
-from nodescope_server import __version__, convert, forking, reasons, rewinding, wire, wire_why
+from nodescope_server import (
+    __version__,
+    convert,
+    forking,
+    reasons,
+    rewinding,
+    watches,
+    wire,
+    wire_watch,
+    wire_why,
+)
 from nodescope_server.runs import Run, Runs, encode
 from nodescope_server.sockets import SEND_DEADLINE_S, GoneError, close, first_of, receive, send
 from nodescope_server.values import value_slice
@@ -220,6 +230,12 @@ class _Browser:
                 return wire.Source(body.file, text or "", text is not None)
             case wire.Move():
                 return await rewinding.move(run, body)
+            case wire_watch.GetRules():
+                return await watches.rules(run)
+            case wire_watch.ReadWatch():
+                return watches.read(body)
+            case wire_watch.AskWatch():
+                return await watches.ask(run, body)
             case wire_why.AskWhy():
                 return await reasons.why(run, body)
             case wire_why.AskSpread():

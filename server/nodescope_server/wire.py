@@ -15,7 +15,7 @@ from nodescope.ir.graph import Node, TensorSpec, Value
 from nodescope.protocol import Breakpoint, Command, RunInfo, SessionInfo
 from nodescope.record.rows import Dropped, GradientRow, LogRow, StepRow
 from nodescope.record.summary import TensorSummary
-from nodescope_server import wire_why
+from nodescope_server import wire_watch, wire_why
 
 # ---------------------------------------------------------------- requests
 
@@ -133,6 +133,7 @@ RequestBody = (
     | GetSource
     | Move
     | wire_why.Requests
+    | wire_watch.Requests
 )
 
 
@@ -290,6 +291,7 @@ ResponseBody = (
     | Source
     | Moved
     | wire_why.Answers
+    | wire_watch.Answers
     | Failed
 )
 

@@ -337,6 +337,31 @@ export interface DropBranch {
   readonly branch: number;
 }
 
+/** All rules, and the watches that suit the program by what it contains. */
+export interface GetRules {
+  readonly type: "get_rules";
+  readonly run: string;
+}
+
+/** Whether a watch can be understood, before it is set. */
+export interface ReadWatch {
+  readonly type: "read_watch";
+  readonly run: string;
+  readonly text: string;
+}
+
+/**
+ * What watches would have said to what is recorded.
+ *
+ * Attributes:
+ *     text: One or several, as they are written.
+ */
+export interface AskWatch {
+  readonly type: "ask_watch";
+  readonly run: string;
+  readonly text: string;
+}
+
 /** The answer to the request with the same id. */
 export interface Response {
   readonly type: "response";
@@ -761,6 +786,100 @@ export interface BlockedNode {
   readonly node: number;
   readonly seq: number;
   readonly reason: string;
+}
+
+/** All rules by kind and name, and what is recommended, most telling first. */
+export interface RuleList {
+  readonly type: "rules";
+  readonly rules: readonly RuleInfo[];
+  readonly recommended: readonly RecommendedWatch[];
+}
+
+/**
+ * A rule.
+ *
+ * Attributes:
+ *     about: When it gives a hit, in one line.
+ *     asked: What it is asked of, in words.
+ *     origin: Whose rule it is.
+ *     aliases: Abbreviations and other names.
+ *     text: A watch to begin with; what only the person can know is `"..."`.
+ *     whole: It needs all elements, not statistics alone.
+ */
+export interface RuleInfo {
+  readonly name: string;
+  readonly about: string;
+  readonly asked: string;
+  readonly origin: string;
+  readonly aliases: readonly string[];
+  readonly parameters: readonly RuleParameter[];
+  readonly text: string;
+  readonly whole: boolean;
+}
+
+/**
+ * What a watch can set.
+ *
+ * Attributes:
+ *     default: As it is written; `""` if it is not set unless the watch sets it.
+ *     unit: `%`, `s`, `steps` or `""`.
+ *     required: It must be set; of those with `choice` one must be.
+ */
+export interface RuleParameter {
+  readonly name: string;
+  readonly about: string;
+  readonly default: string;
+  readonly unit: string;
+  readonly required: boolean;
+  readonly choice: boolean;
+}
+
+/** A watch that suits the program, and why. */
+export interface RecommendedWatch {
+  readonly text: string;
+  readonly about: string;
+  readonly reason: string;
+}
+
+/**
+ * How a watch was understood.
+ *
+ * Attributes:
+ *     texts: Each as it is kept; none if it could not be understood.
+ *     fault: Why not, with the column; or `""`.
+ */
+export interface WatchRead {
+  readonly type: "watch_read";
+  readonly texts: readonly string[];
+  readonly fault: string;
+}
+
+/**
+ * What was found in a recording.
+ *
+ * Attributes:
+ *     hits: The first of them, in order of the run.
+ *     total: How many there are.
+ *     looked: How often a value was looked at.
+ *     caveats: What could not be judged, in words.
+ *     fault: Why the text could not be understood, with the column; or `""`.
+ */
+export interface WatchAnswer {
+  readonly type: "watch_answer";
+  readonly hits: readonly WatchHit[];
+  readonly total: number;
+  readonly looked: number;
+  readonly caveats: readonly string[];
+  readonly fault: string;
+}
+
+/** Something that was found. */
+export interface WatchHit {
+  readonly node: number;
+  readonly name: string;
+  readonly step: number;
+  readonly seq: number;
+  readonly text: string;
 }
 
 /** The request could not be carried out; `message` is for a person. */
@@ -1355,7 +1474,10 @@ export type RequestBody =
   | GetBranches
   | GetBranch
   | RenameBranch
-  | DropBranch;
+  | DropBranch
+  | GetRules
+  | ReadWatch
+  | AskWatch;
 
 export type ResponseBody =
   | Initialized
@@ -1370,6 +1492,9 @@ export type ResponseBody =
   | SpreadAnswer
   | BranchList
   | BranchAnswer
+  | RuleList
+  | WatchRead
+  | WatchAnswer
   | Failed;
 
 export type Push = RunsChanged | Snapshot | Records | SessionChanged | RunChanged;

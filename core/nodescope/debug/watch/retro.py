@@ -7,6 +7,8 @@ size of its graph and, up to a limit, the hits of one step. What was not recorde
 from __future__ import annotations
 
 import heapq
+import math
+import time
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
@@ -33,6 +35,7 @@ class Asking:
         after, until: Hits of executions in ``(after, until]`` only. What is before is looked at,
             too, since rules remember.
         on_fault: Takes one line about a watch that failed and was disabled.
+        patience_s: How long may be looked; what comes later in the recording is said to be left.
 
     Raises:
         WatchError: A watch makes no sense.
@@ -47,8 +50,11 @@ class Asking:
         until: int | None = None,
         on_fault: Callable[[str], None] = lambda text: None,
         hold_bytes: int = HOLD_BYTES,
+        patience_s: float = math.inf,
     ) -> None:
         self._recording = recording
+        self._until = time.monotonic() + patience_s
+        self._left = 0
         self._after = after
         self._last = recording.last_seq() if until is None else until
         self._judging = Judging(watches, on_fault=on_fault, hold_bytes=hold_bytes)
@@ -69,7 +75,7 @@ class Asking:
 
     def coverage(self) -> Coverage:
         """What could be judged, of what was read so far."""
-        return Coverage(self._level, self._judging.asked, self._dropped)
+        return Coverage(self._level, self._judging.asked, self._dropped, self._left)
 
     def _run(self) -> Iterator[Hit]:
         judging = self._judging
@@ -119,6 +125,9 @@ class Asking:
     def _executions(self) -> Iterator[Execution]:
         after = 0
         while page := self._recording.executions(after, self._last, limit=_PAGE):
+            if time.monotonic() > self._until:
+                self._left = page[0].step
+                return
             yield from page
             after = page[-1].seq
 
@@ -142,11 +151,13 @@ class Coverage(msgspec.Struct, frozen=True):
         level: How much was recorded.
         asked: How it went with each watch.
         dropped: What the recording lost, counted.
+        left: The step from which on nothing was looked at, or 0.
     """
 
     level: Level
     asked: tuple[Asked, ...]
     dropped: Dropped
+    left: int = 0
 
     def words(self) -> list[str]:
         """One line for each watch and reason that kept it from being asked, and what was lost."""
@@ -162,6 +173,8 @@ class Coverage(msgspec.Struct, frozen=True):
                     f"{name}: not asked {times} of {each.looked} times: {reason} "
                     f"(recorded at level {self.level})"
                 )
+        if self.left:
+            lines.append(f"not looked at from step {self.left} on: it took too long")
         lost = msgspec.structs.asdict(self.dropped)
         if any(lost.values()):
             said = ", ".join(f"{many} {what}" for what, many in lost.items() if many)
