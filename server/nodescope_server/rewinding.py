@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from nodescope.debug import rewind
 from nodescope.debug.breakpoints import validate
-from nodescope.debug.moments import History
+from nodescope.debug.moments import History, Moment
 from nodescope.protocol import BreakpointStatus
 from nodescope.record.recording import Recording
 from nodescope_server import wire
@@ -25,7 +25,7 @@ async def move(run: Run, request: wire.Move) -> wire.Moved:
         validate(request.breakpoint)
         statuses = (BreakpointStatus(request.breakpoint),)
 
-    def ask(recording: Recording) -> rewind.Found:
+    def ask(recording: Recording) -> tuple[Moment | None, str]:
         history = run.history
         if history is None or history.recording is not recording:
             history = run.history = History(recording)
