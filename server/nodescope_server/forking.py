@@ -6,6 +6,7 @@ is listed with the reason.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +25,7 @@ from nodescope_server.runs import Run
 
 MOST_CHANGES = 400
 MOST_BLOCKED = 60
+MOST_SUMMARISED = 128 << 20
 
 
 async def fork(run: Run, request: wire.Fork) -> wire.BranchAnswer:
@@ -98,7 +100,7 @@ def _grown(book: Book, request: wire.Fork, number: int, label: str, base: Branch
         nbytes=own,
         forkable=True,
     )
-    shown = branch.changes[:MOST_CHANGES]
+    shown = _first(branch.changes)
     return Kept(
         info,
         tuple(_changed(book, each) for each in shown),
@@ -107,6 +109,13 @@ def _grown(book: Book, request: wire.Fork, number: int, label: str, base: Branch
         _redone(branch, seq),
         replace(branch, changes=(), blocked=(), same=()),
     )
+
+
+def _first(changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    """Those that are looked into: as many as are useful, in bytes as in number."""
+    sizes = itertools.accumulate(each.new.nbytes for each in changes[:MOST_CHANGES])
+    count = sum(1 for size in sizes if size <= MOST_SUMMARISED)
+    return changes[: max(count, 1)]
 
 
 def _redone(branch: Branch, seq: int) -> str:

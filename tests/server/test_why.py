@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import nodescope as ns
+from nodescope.debug.replay import branch
 from nodescope.protocol import SetValue
-from nodescope_server import branches, reasons, wire, wire_why
+from nodescope_server import branches, forking, reasons, wire, wire_why
 from nodescope_server.runs import Run
 from tests.core.debug.replay.programs import recorded
 from tests.core.debug.why import programs
@@ -198,6 +199,19 @@ def test_room_is_made_and_said(
     assert (large.forkable, large.nbytes) == (False, 0)
     assert "its arrays take" in run.page.ask(wire_why.GetBranches(run.id)).notes[-1]
     assert "too large to be kept" in run.fork("a", parent=large.id).message
+
+
+def test_a_branch_is_bounded(
+    opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = opened(training)
+    monkeypatch.setattr(branch, "MOST_CHANGED_BYTES", 1)
+    monkeypatch.setattr(forking, "MOST_SUMMARISED", 1)
+    found = run.fork("net/multiply")
+    assert [each.name for each in found.changes] == ["net/multiply"]
+    assert (found.unlisted, found.info.changed) == (1, 1)
+    assert "take 0 MiB already" in found.blocked[0].reason
+    assert found.info.blocked == len(found.blocked) > 3
 
 
 def test_nothing_that_ran_depends_on_it(opened: Callable[..., Opened]) -> None:

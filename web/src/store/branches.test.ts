@@ -1,6 +1,13 @@
 import { createRoot } from "solid-js";
 import { beforeEach, expect, test } from "vitest";
-import { branchRows, type Branches, coneOf, createBranches, numbersOf } from "@/store/branches";
+import {
+  branchRows,
+  type Branches,
+  coneOf,
+  createBranches,
+  differing,
+  numbersOf,
+} from "@/store/branches";
 import { type Requests, Store } from "@/store/store";
 import { createUi, type Ui } from "@/store/ui";
 import { RequestError } from "@/wire/socket";
@@ -173,6 +180,13 @@ test("the tree is read from the top, branches of branches under their own", () =
 test("the cone joins what is read with what reads it", () => {
   const nodes = [undefined, undefined, node(2, "n2"), node(3, "n3", { inputs: [2, 7] })];
   expect(coneOf(detail(1), nodes).edges).toEqual([[2, 3]]);
+});
+
+test("how many differ is told shortly", () => {
+  const told = (differ: number, size: number) => differing(changed(1, { differ, size }));
+  expect(told(4, 4)).toBe("all 4");
+  expect(told(16, 192)).toBe("16 of 192");
+  expect(told(1_000, 40_000)).toBe("2.50\u202f%");
 });
 
 test("a change is told by the number that tells most", () => {

@@ -22,6 +22,9 @@ import type {
   TensorSummary,
 } from "@/wire/types.gen";
 
+/** Running a step again takes longer than reading. */
+const FORK_TIMEOUT_MS = 60_000;
+
 export interface Branches {
   /** Parents first, each before what was forked from it. */
   readonly rows: Accessor<readonly BranchRow[]>;
@@ -111,7 +114,7 @@ export function createBranches(store: Store, ui: Ui): Branches {
       const seq = store.seq() ?? store.stop()?.seq ?? null;
       try {
         const body = { type: "fork", run, seq, edit, name: "", parent } as const;
-        const found = await store.request(body, "branch");
+        const found = await store.request(body, "branch", FORK_TIMEOUT_MS);
         const next = await store.request({ type: "get_branches", run }, "branches");
         batch(() => {
           setDetail(found);
@@ -193,4 +196,12 @@ function single(summary: TensorSummary): string {
   if (summary.nan_count > 0) return "NaN";
   const first = summary.preview[0] ?? summary.mean;
   return summary.inf_count > 0 && first == null ? "Inf" : formatNumber(first);
+}
+
+/** How many elements differ: `all 6,144`, `16 of 192`, or a share of many. */
+export function differing(change: ChangedValue): string {
+  const { differ, size } = change;
+  if (differ === size) return `all ${formatCount(size)}`;
+  if (size < 10_000) return `${formatCount(differ)} of ${formatCount(size)}`;
+  return `${formatNumber((100 * differ) / size, 3)}\u202f%`;
 }

@@ -7,9 +7,9 @@
 import { createSignal, For, type JSX, Show } from "solid-js";
 import { formatCount, formatNumber, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
-import { type BranchRow, type Branches, numbersOf } from "@/store/branches";
+import { type BranchRow, type Branches, differing, numbersOf } from "@/store/branches";
 import type { Store } from "@/store/store";
-import type { BranchAnswer, ChangedValue } from "@/wire/types.gen";
+import type { BranchAnswer, BranchInfo, ChangedValue } from "@/wire/types.gen";
 import { IconButton } from "@/widgets/icon";
 
 export interface WhatIfProps {
@@ -117,9 +117,7 @@ function Changes(props: WhatIfProps & { readonly detail: BranchAnswer }): JSX.El
   return (
     <div class="branch-changes">
       <p class="branch-words small t2" data-testid="branch-words">
-        <b>{printable(info().edit, 200)}</b>: {plural(info().changed, "node")} give something else
-        {info().same > 0 ? `, ${formatCount(info().same)} the same bits as before` : ""}
-        {info().blocked > 0 ? `, ${formatCount(info().blocked)} could not be run again` : ""}.{" "}
+        <b>{printable(info().edit, 200)}</b>: {outcome(info())}{" "}
         <span class="t3">{props.detail.redone}</span>
       </p>
       <table class="branch-table">
@@ -193,9 +191,7 @@ function Row(props: {
         {told().new}
       </td>
       <td class="r m">{formatNumber(props.change.largest, 4)}</td>
-      <td class="r m t3 branch-count">
-        {formatCount(props.change.differ)} of {formatCount(props.change.size)}
-      </td>
+      <td class="r m t3 branch-count">{differing(props.change)}</td>
     </tr>
   );
 }
@@ -204,4 +200,15 @@ function where(change: ChangedValue): string {
   const at = change.at.length > 0 ? ` at [${change.at.join(", ")}]` : "";
   const element = change.before === "" ? "" : `: ${change.before} → ${change.after}${at}`;
   return `${change.name}${element}`;
+}
+
+function outcome(info: BranchInfo): string {
+  const parts = [
+    info.changed > 0
+      ? `${plural(info.changed, "node")} ${info.changed === 1 ? "gives" : "give"} something else`
+      : "",
+    info.same > 0 ? `${formatCount(info.same)} the same bits as before` : "",
+    info.blocked > 0 ? `${formatCount(info.blocked)} could not be run again` : "",
+  ].filter(Boolean);
+  return parts.length === 0 ? "" : `${parts.join(", ")}.`;
 }

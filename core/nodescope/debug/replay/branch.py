@@ -24,6 +24,9 @@ from nodescope.record.rows import Execution
 if TYPE_CHECKING:
     from nodescope.debug.replay.replay import Replay
 
+MOST_CHANGED_BYTES = 1 << 29
+"""Bytes of changed values, old and new, that one branch may make."""
+
 Key = tuple[int, int]
 """A value and the seq of the execution that wrote it."""
 
@@ -132,6 +135,7 @@ def grow(
     same: list[str] = []
     blocked: list[Blocked] = []
     stuck: dict[Key, str] = {}
+    made = 0
     for value, given in edits.items():
         execution = replay.book.writer(value, replay.last + 1)
         if execution is None:
@@ -159,6 +163,10 @@ def grow(
             for key in keys:
                 if key in stuck:
                     raise ReplayError(stuck[key])
+            if made > MOST_CHANGED_BYTES:
+                raise ReplayError(
+                    f"the changed values before it take {MOST_CHANGED_BYTES >> 20} MiB already"
+                )
             arrays = [_now(replay, overlay, each) for each in sources]
             outputs = replay.run(execution, arrays)
             olds = [_now(replay, overlay, Source(v, execution)) for v in node.outputs]
@@ -168,7 +176,9 @@ def grow(
             stuck.update({(v, execution.seq): f"{node.name} could not be run"
                           for v in node.outputs})  # fmt: skip
             continue
+        before = len(changes)
         _compare(execution, node.name, node.outputs, olds, outputs, changed, overlay, changes, same)
+        made += sum(each.old.nbytes + each.new.nbytes for each in changes[before:])
     return Branch(
         name, replay.step, base.name if base is not None else None, until, tuple(changes),
         tuple(same), tuple(blocked), overlay,

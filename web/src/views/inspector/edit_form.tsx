@@ -142,15 +142,16 @@ export function EditForm(props: {
       </Show>
       <Show when={bases().length > 0}>
         <select
+          class="edit-base"
           aria-label="What if: forked from"
           title="What if: forked from"
           value={String(base() ?? shownBase())}
           data-testid="edit-base"
           onChange={(event) => setBase(Number(event.currentTarget.value))}
         >
-          <option value="0">as recorded</option>
+          <option value="0">of the recording</option>
           <For each={bases()}>
-            {(row) => <option value={String(row.info.id)}>{row.info.name}</option>}
+            {(row) => <option value={String(row.info.id)}>of {row.info.name}</option>}
           </For>
         </select>
       </Show>

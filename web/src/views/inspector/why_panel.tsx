@@ -128,7 +128,9 @@ function Chain(props: WhyPanelProps & { readonly group: WhyGroup }): JSX.Element
 function Link(props: WhyPanelProps & { readonly link: WhyLink; readonly at: number }): JSX.Element {
   const here = () => {
     const item = props.store.selection();
-    return item?.kind === "node" && item.id === props.link.node;
+    if (item?.kind !== "node" || item.id !== props.link.node) return false;
+    props.store.tick();
+    return props.store.shown().seq[item.id] === props.link.seq;
   };
   const facts = () =>
     [
@@ -160,7 +162,7 @@ function Link(props: WhyPanelProps & { readonly link: WhyLink; readonly at: numb
         <span class={`why-at m tone-${props.link.state}`}>{props.at + 1}</span>
         <span class="why-name">
           {printable(props.link.name, 200)}
-          <span class="m t3">{place(props.link.at)}</span>
+          <span class="m t3 why-place">{place(props.link.at)}</span>
         </span>
         <b class={`m state-${props.link.state}`}>{spelled(props.link.number, props.link.state)}</b>
       </button>
@@ -211,8 +213,8 @@ function Operand(
   });
   const words = () => (
     <>
-      <span class="ell">
-        {printable(props.operand.name, 120)}
+      <span class="ell" title={props.operand.name}>
+        {printable(props.operand.name.split("/").slice(-2).join("/"), 120)}
         <span class="m t3">{props.operand.at === null ? "" : place(props.operand.at)}</span>
       </span>
       <span class={`m state-${props.operand.state}`}>
