@@ -9,8 +9,9 @@ import { textWidth, type Font } from "@/base/fonts_metrics";
 import { overlaps, type Rect } from "@/base/geometry";
 import { BOX_SCOPE } from "@/layout/types";
 import { hiddenBySmallScope } from "@/render/box_look";
-import { detailAt, type Drawing } from "@/render/draw";
+import { detailAt, type Drawing, type Marks } from "@/render/draw";
 import { edgeRoute, edgeWidth } from "@/render/draw_edges";
+import { raisedRect } from "@/render/draw_marks";
 import type { BoxSign } from "@/render/path";
 
 /** Below the boxes. */
@@ -50,13 +51,14 @@ export function drawPath(drawing: Drawing, boxes: readonly number[]): void {
 }
 
 /** Above the marks, so that a place in the chain is seen at the current node, too. */
-export function drawPathSigns(drawing: Drawing): void {
+export function drawPathSigns(drawing: Drawing, marks: Marks): void {
   const { model, path, zoom, view } = drawing;
   if (path === undefined || detailAt(zoom) === "far") return;
   for (const [box, sign] of path.boxes) {
     const rect = model.rect(box);
     if (model.scene.kind[box] === BOX_SCOPE || hiddenBySmallScope(drawing, box)) continue;
-    if (overlaps(rect, view)) drawSign(drawing, rect, sign);
+    const shown = box === drawing.raised ? raisedRect(drawing, marks, box) : rect;
+    if (overlaps(rect, view)) drawSign(drawing, shown, sign);
   }
 }
 

@@ -31,7 +31,7 @@ export function drawStill(drawing: Drawing): void {
 
 export function drawOverlay(drawing: Drawing, marks: Marks): void {
   drawMarks(drawing, marks);
-  drawPathSigns(drawing);
+  drawPathSigns(drawing, marks);
 }
 
 const GRID = 24;

@@ -202,6 +202,6 @@ function single(summary: TensorSummary): string {
 export function differing(change: ChangedValue): string {
   const { differ, size } = change;
   if (differ === size) return `all ${formatCount(size)}`;
-  if (size < 10_000) return `${formatCount(differ)} of ${formatCount(size)}`;
+  if (size < 1000) return `${formatCount(differ)} of ${formatCount(size)}`;
   return `${formatNumber((100 * differ) / size, 3)}\u202f%`;
 }

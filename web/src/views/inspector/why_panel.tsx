@@ -213,8 +213,8 @@ function Operand(
   });
   const words = () => (
     <>
-      <span class="ell" title={props.operand.name}>
-        {printable(props.operand.name.split("/").slice(-2).join("/"), 120)}
+      <span class="why-element" title={props.operand.name}>
+        <span class="ell">{printable(props.operand.name.split("/").slice(-2).join("/"), 120)}</span>
         <span class="m t3">{props.operand.at === null ? "" : place(props.operand.at)}</span>
       </span>
       <span class={`m state-${props.operand.state}`}>
