@@ -33,7 +33,7 @@ def test_all_rules_and_what_is_recommended(live: Live, page: Page, tmp_path: Pat
     assert all(each.choice for each in vanishing.parameters)
     texts = [each.text for each in found.rules]
     assert [each for each in texts if "..." in each] == [
-        'similar_across_runs(other_trial="...") -> stop'
+        "similar_across_runs(other_trial=...) -> stop"
     ]
     for text in texts:
         if "..." not in text:

@@ -23,6 +23,7 @@ import { PANES, type Pane, type Preferences } from "@/store/preferences";
 import { createChanges } from "@/store/changes_query";
 import { createBranches } from "@/store/branches";
 import { createReasons } from "@/store/reasons";
+import { createWatches } from "@/store/watches";
 import type { Store } from "@/store/store";
 import type { DockTab, OutlineTab, Ui } from "@/store/ui";
 import type { Item } from "@/store/url";
@@ -44,6 +45,7 @@ import { Scrubber } from "@/views/scrubber";
 import { StateStrip } from "@/views/state_strip";
 import { StatusBar } from "@/views/status_bar";
 import { PhaseKey, Timeline } from "@/views/timeline/timeline";
+import { Watches } from "@/views/watches/watches";
 import { WhatIf } from "@/views/what_if";
 import { Splitter, type Tab, Tabs } from "@/widgets/controls";
 import { Icon, IconButton } from "@/widgets/icon";
@@ -71,6 +73,7 @@ export function App(props: AppProps): JSX.Element {
   const changes = createChanges(store);
   const reasons = createReasons(store, ui);
   const branches = createBranches(store, ui);
+  const watches = createWatches(store, ui);
   let root!: HTMLDivElement;
   let searchField!: HTMLInputElement;
 
@@ -115,6 +118,7 @@ export function App(props: AppProps): JSX.Element {
     ui,
     preferences,
     reasons,
+    watches,
     view,
     changes,
     go,
@@ -157,6 +161,7 @@ export function App(props: AppProps): JSX.Element {
     { id: "timeline", title: "Timeline" },
     { id: "console", title: "Console" },
     { id: "problems", title: "Problems", count: problems().length, tone: "nan" },
+    { id: "watches", title: "Watches", count: watches.statuses().length },
     { id: "branches", title: "What if", count: branches.rows().length },
   ];
   const keyGroups = (): readonly KeyGroup[] => [
@@ -368,6 +373,9 @@ export function App(props: AppProps): JSX.Element {
               </Match>
               <Match when={ui.dockTab() === "problems"}>
                 <Problems store={store} problems={problems()} go={go} why={why} />
+              </Match>
+              <Match when={ui.dockTab() === "watches"}>
+                <Watches watches={watches} here={store.watchHere()?.id ?? 0} visit={visit} />
               </Match>
               <Match when={ui.dockTab() === "branches"}>
                 <WhatIf store={store} branches={branches} visit={visit} />

@@ -8,6 +8,7 @@ import type { GraphView } from "@/render/types";
 import type { StepChanges } from "@/store/changes";
 import type { Preferences } from "@/store/preferences";
 import type { Reasons } from "@/store/reasons";
+import type { Watches } from "@/store/watches";
 import type { Store } from "@/store/store";
 import type { Ui } from "@/store/ui";
 import type { Item } from "@/store/url";
@@ -27,6 +28,7 @@ export interface CommandScope {
   readonly ui: Ui;
   readonly preferences: Preferences;
   readonly reasons: Reasons;
+  readonly watches: Watches;
   view(): GraphView | undefined;
   /** Of the step shown; undefined if there are none. */
   changes(): StepChanges | undefined;
@@ -111,6 +113,23 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       group: "Debugger",
       enabled: () => here(),
       run: () => void ui.setDockTab("branches"),
+    },
+    {
+      title: "Watches, and what they say to the recording",
+      keys: "A",
+      group: "Debugger",
+      enabled: () => here(),
+      run: () => void ui.setDockTab("watches"),
+    },
+    {
+      title: "Add a watch: all rules, and those that suit this program",
+      keys: "",
+      group: "Debugger",
+      enabled: () => here(),
+      run: () => {
+        ui.setDockTab("watches");
+        page.watches.setGallery(true);
+      },
     },
     {
       title: "Run to the selected node",

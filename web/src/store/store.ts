@@ -12,7 +12,15 @@ import { type Accessor, batch, createSignal } from "solid-js";
 import { decodeExecutions } from "@/wire/decode";
 import type { Link, Wire } from "@/wire/socket";
 import { inWords, RequestError } from "@/wire/socket";
-import type { Breakpoint, Command, Push, RunInfo, SessionInfo, Stop } from "@/wire/types.gen";
+import type {
+  Breakpoint,
+  Command,
+  Push,
+  RunInfo,
+  SessionInfo,
+  Stop,
+  WatchStatus,
+} from "@/wire/types.gen";
 import { ExecutionRing, NodeColumns } from "@/store/columns";
 import { type FoldState, folded, followStop, unfolded } from "@/store/follow";
 import { type Notice, NoticeBoard } from "@/store/notices";
@@ -222,6 +230,14 @@ export class Store {
     const session = this.session();
     if (this.model()?.info.state !== "live" || session?.phase !== "stopped") return undefined;
     return session.stop ?? undefined;
+  }
+
+  /** The watch that stopped the program where it stands now. */
+  watchHere(): WatchStatus | undefined {
+    const stop = this.stop();
+    if (stop?.reason !== "watch") return undefined;
+    const id = Number(/^Watch (\d+),/.exec(stop.text)?.[1] ?? 0);
+    return this.session()?.watches.find((each) => each.id === id);
   }
 
   /** Whether the program stands where this value can be changed: it was just taken or given. */

@@ -12,7 +12,7 @@ import { throttled } from "@/store/throttled";
 
 interface Words {
   readonly text: string;
-  readonly tone: "now" | "ok" | "off" | "bad";
+  readonly tone: "now" | "ok" | "off" | "bad" | "watch";
   readonly more: string;
 }
 
@@ -35,6 +35,9 @@ export function describe(store: Store): Words {
   }
   switch (model.session?.phase) {
     case "stopped":
+      if (model.session.stop?.reason === "watch") {
+        return { text: "Stopped by a watch", tone: "watch", more: model.session.stop.text };
+      }
       return { text: "Stopped", tone: "now", more: "" };
     case "detached":
       return { text: "Detached", tone: "off", more: "runs to its end" };

@@ -209,7 +209,12 @@ function NodeInspector(
       <Show when={stop()}>
         {(why) => (
           <div class="stop" data-testid="inspector-reason">
-            <span class={`bdot ${why().breakpoint > 0 ? "enabled" : "here"}`} />
+            <Show
+              when={why().reason === "watch"}
+              fallback={<span class={`bdot ${why().breakpoint > 0 ? "enabled" : "here"}`} />}
+            >
+              <span class="wmark" />
+            </Show>
             <span class="stop-text">
               <b>{stopWords(why())}</b> {printable(leafName(why().node_name))}.{" "}
               {printable(why().text)}
@@ -372,6 +377,7 @@ function NodeInspector(
 
 function stopWords(stop: Stop): string {
   if (stop.reason === "exception") return "Stopped at the error of";
+  if (stop.reason === "watch") return "Stopped by a watch at";
   return stop.when === "before" ? "Stopped before" : "Stopped after";
 }
 

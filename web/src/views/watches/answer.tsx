@@ -1,0 +1,74 @@
+/**
+ * What the recording says to a watch.
+ *
+ * Invariant: what could not be judged is said beside what was found.
+ */
+
+import { For, type JSX, Show } from "solid-js";
+import { formatCount, plural } from "@/base/numbers";
+import { printable } from "@/base/printable";
+import type { Asked } from "@/store/watches";
+import type { WatchAnswer } from "@/wire/types.gen";
+import { IconButton } from "@/widgets/icon";
+
+export function AnswerPane(props: {
+  readonly asked: Asked;
+  visit(node: number, seq: number): void;
+  onClose(): void;
+}): JSX.Element {
+  return (
+    <section class="watch-side" aria-label="What the recording says" data-testid="watch-answer">
+      <header class="watch-side-head">
+        <span class="m ell" title={props.asked.text}>
+          {printable(props.asked.text, 200)}
+        </span>
+        <span class="sp" />
+        <span class="t2" role="status">
+          {props.asked.answer === undefined ? "Asking…" : words(props.asked.answer)}
+        </span>
+        <IconButton small icon="close" label="Close the answer" onClick={() => props.onClose()} />
+      </header>
+      <Show when={props.asked.answer}>
+        {(answer) => (
+          <div class="watch-side-body">
+            <For each={answer().caveats}>
+              {(text) => <p class="watch-caveat">{printable(text, 400)}</p>}
+            </For>
+            <For each={answer().hits}>
+              {(hit) => (
+                <button
+                  type="button"
+                  class="watch-hit"
+                  data-testid="watch-hit"
+                  title={hit.text}
+                  onClick={() => props.visit(hit.node, hit.seq)}
+                >
+                  <span class="mi t3">step {formatCount(hit.step)}</span>
+                  <span class="ell">{printable(hit.name, 120)}</span>
+                  <span class="ell t2">{printable(found(hit.text), 300)}</span>
+                </button>
+              )}
+            </For>
+            <Show when={answer().total > answer().hits.length}>
+              <p class="t3 watch-caveat">
+                and {formatCount(answer().total - answer().hits.length)} more
+              </p>
+            </Show>
+          </div>
+        )}
+      </Show>
+    </section>
+  );
+}
+
+function words(answer: WatchAnswer): string {
+  if (answer.total > 0) return plural(answer.total, "hit");
+  return answer.looked > 0
+    ? `No hit: asked ${plural(answer.looked, "time")}`
+    : "Nothing that it is asked of";
+}
+
+/** What was found, without rule, node, step and line, which stand beside it or above. */
+function found(text: string): string {
+  return /^\w+: .*? in step \d+(?: \([^()]*\))?: (.*)$/s.exec(text)?.[1] ?? text;
+}

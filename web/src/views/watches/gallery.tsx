@@ -1,0 +1,143 @@
+/**
+ * All rules by kind, and above them the watches that suit the program.
+ *
+ * Invariant: choosing a rule fills the text field and sets nothing; only Take does.
+ */
+
+import { createMemo, createSignal, For, type JSX, Show } from "solid-js";
+import { printable } from "@/base/printable";
+import { rulesFound, shortText, switched, type Watches } from "@/store/watches";
+import type { RuleInfo, RuleParameter } from "@/wire/types.gen";
+import { IconButton } from "@/widgets/icon";
+
+export function Gallery(props: { readonly watches: Watches }): JSX.Element {
+  const [search, setSearch] = createSignal("");
+  const [fault, setFault] = createSignal("");
+  const known = createMemo(
+    () => new Set(props.watches.statuses().map((each) => switched(each.text, true))),
+  );
+  const recommended = () => props.watches.rules()?.recommended ?? [];
+  const missing = () => recommended().filter((each) => !known().has(each.text));
+  const kinds = createMemo(() => rulesFound(props.watches.rules()?.rules ?? [], search()));
+  const take = (texts: readonly string[]): void => {
+    void props.watches.addAll(texts).then(setFault);
+  };
+  return (
+    <section class="watch-side" aria-label="Rules" data-testid="watch-gallery">
+      <header class="watch-side-head">
+        <input
+          class="m"
+          type="search"
+          placeholder="Find a rule: vanishing, relu, loss"
+          aria-label="Find a rule"
+          spellcheck={false}
+          value={search()}
+          onKeyDown={(event) => {
+            event.stopPropagation();
+            if (event.key === "Escape") props.watches.setGallery(false);
+          }}
+          onInput={(event) => setSearch(event.currentTarget.value)}
+        />
+        <span class="sp" />
+        <IconButton
+          small
+          icon="close"
+          label="Close the rules"
+          onClick={() => props.watches.setGallery(false)}
+        />
+      </header>
+      <div class="watch-side-body">
+        <Show when={props.watches.rules() === undefined}>
+          <p class="empty">Looking what suits…</p>
+        </Show>
+        <Show when={search() === "" && recommended().length > 0}>
+          <div class="rule-kind">
+            <b>Recommended for this program</b>
+            <span class="sp" />
+            <button
+              type="button"
+              class="btn"
+              data-testid="watch-take-all"
+              disabled={!props.watches.live() || missing().length === 0}
+              onClick={() => take(missing().map((each) => each.text))}
+            >
+              {missing().length === 0 ? "All taken" : `Take all ${missing().length}`}
+            </button>
+          </div>
+          <Show when={fault() !== ""}>
+            <p class="field-error">{fault()}</p>
+          </Show>
+          <For each={recommended()}>
+            {(each) => (
+              <div class="rule" data-testid="watch-recommended">
+                <button
+                  type="button"
+                  class="rule-name m ell"
+                  title={each.text}
+                  onClick={() => props.watches.setDraft(shortText(each.text))}
+                >
+                  {shortText(each.text)}
+                </button>
+                <span class="rule-about">{printable(each.reason, 200)}</span>
+                <button
+                  type="button"
+                  class="link"
+                  disabled={!props.watches.live() || known().has(each.text)}
+                  onClick={() => take([each.text])}
+                >
+                  {known().has(each.text) ? "taken" : "Take"}
+                </button>
+              </div>
+            )}
+          </For>
+        </Show>
+        <For each={kinds()}>
+          {([origin, rules]) => (
+            <>
+              <div class="rule-kind">
+                <b>{origin === "nodescope" ? "nodescope's own" : origin}</b>
+                <span class="t3">{rules.length}</span>
+              </div>
+              <For each={rules}>{(rule) => <Rule rule={rule} watches={props.watches} />}</For>
+            </>
+          )}
+        </For>
+        <Show when={props.watches.rules() !== undefined && kinds().length === 0}>
+          <p class="empty">No rule is found by these words.</p>
+        </Show>
+      </div>
+    </section>
+  );
+}
+
+function Rule(props: { readonly rule: RuleInfo; readonly watches: Watches }): JSX.Element {
+  const rule = () => props.rule;
+  return (
+    <button
+      type="button"
+      class="rule"
+      data-testid="watch-rule"
+      title={`Asked of ${rule().asked || "what its settings name"}${rule().whole ? "; needs whole arrays" : ""}`}
+      onClick={() => props.watches.setDraft(shortText(rule().text))}
+    >
+      <span class="rule-name m">
+        {rule().name}
+        <Show when={rule().aliases[0]}>{(alias) => <span class="t3"> {alias()}</span>}</Show>
+      </span>
+      <span class="rule-about">
+        {rule().about}
+        <Show when={rule().parameters.length > 0}>
+          <span class="t3 rule-params">{rule().parameters.map(parameterText).join(" · ")}</span>
+        </Show>
+      </span>
+    </button>
+  );
+}
+
+/** A parameter with its default, or what must be said of it. */
+export function parameterText(parameter: RuleParameter): string {
+  const unit = parameter.unit === "" ? "" : ` ${parameter.unit}`;
+  if (parameter.default !== "") return `${parameter.name} ${parameter.default}${unit}`;
+  if (parameter.required) return `${parameter.name} (needed)`;
+  return `${parameter.name}${parameter.choice ? " (one of these)" : ""}`;
+}

@@ -1,0 +1,270 @@
+/**
+ * The watches of the run: what is watched for, what was found, and what the recording says.
+ *
+ * Invariant: what is refused stays typed, with the reason below it; nothing is watched that is not
+ * in the list.
+ */
+
+import { createSignal, For, type JSX, onMount, Show } from "solid-js";
+import { formatCount } from "@/base/numbers";
+import { printable } from "@/base/printable";
+import { shortText, type Watches as Model } from "@/store/watches";
+import type { WatchStatus } from "@/wire/types.gen";
+import { FieldError } from "@/widgets/field_error";
+import { IconButton } from "@/widgets/icon";
+import { AnswerPane } from "@/views/watches/answer";
+import { Gallery } from "@/views/watches/gallery";
+
+export interface WatchesProps {
+  readonly watches: Model;
+  /** Id of the watch at which the program stands, or 0. */
+  readonly here: number;
+  /** Shows a node at a moment. */
+  visit(node: number, seq: number): void;
+}
+
+export function Watches(props: WatchesProps): JSX.Element {
+  const [editing, setEditing] = createSignal(0);
+  // By their ids: a hit changes a status, and must not take the field that is typed into away.
+  const ids = () => props.watches.statuses().map((each) => each.id);
+  const statusOf = (id: number) => props.watches.statuses().find((each) => each.id === id);
+  const side = () => props.watches.gallery() || props.watches.asked() !== undefined;
+  return (
+    <div class="watches" classList={{ split: side() }} data-testid="watches">
+      <div class="watch-main">
+        <Field watches={props.watches} />
+        <div class="watch-list">
+          <Show
+            when={props.watches.statuses().length > 0}
+            fallback={
+              <p class="empty">
+                {props.watches.live()
+                  ? "Nothing is watched for. Add… shows all rules, and those that suit this program."
+                  : "This run is over: nothing is watched for. Any rule can be asked of what was recorded."}
+              </p>
+            }
+          >
+            <For each={ids()}>
+              {(id) => (
+                <Show when={statusOf(id)}>
+                  {(status) => (
+                    <Show
+                      when={editing() === id}
+                      fallback={<Row {...props} status={status()} onEdit={() => setEditing(id)} />}
+                    >
+                      <Editor
+                        status={status()}
+                        watches={props.watches}
+                        onClose={() => setEditing(0)}
+                      />
+                    </Show>
+                  )}
+                </Show>
+              )}
+            </For>
+          </Show>
+        </div>
+      </div>
+      <Show when={props.watches.gallery()}>
+        <Gallery watches={props.watches} />
+      </Show>
+      <Show when={props.watches.asked()}>
+        {(asked) => (
+          <AnswerPane
+            asked={asked()}
+            visit={props.visit}
+            onClose={() => props.watches.closeAnswer()}
+          />
+        )}
+      </Show>
+    </div>
+  );
+}
+
+/** The field for a new watch, or for a question. */
+function Field(props: { readonly watches: Model }): JSX.Element {
+  const [fault, setFault] = createSignal("");
+  const [tried, setTried] = createSignal("");
+  const text = () => props.watches.draft().trim();
+  const attempt = async (act: (text: string) => Promise<string>): Promise<boolean> => {
+    setTried(text());
+    const why = await act(text());
+    setFault(why);
+    return why === "";
+  };
+  const add = async (): Promise<void> => {
+    if (await attempt(props.watches.add)) props.watches.setDraft("");
+  };
+  return (
+    <form
+      class="watch-form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (text() === "") props.watches.setGallery(true);
+        else if (props.watches.live()) void add();
+        else void attempt(props.watches.ask);
+      }}
+      onKeyDown={(event) => event.stopPropagation()}
+    >
+      <input
+        class="m"
+        classList={{ bad: fault() !== "" }}
+        aria-label="A watch: rule, where, actions"
+        aria-invalid={fault() !== ""}
+        placeholder="nan on scope:loss -> stop"
+        spellcheck={false}
+        data-testid="watch-text"
+        value={props.watches.draft()}
+        onInput={(event) => {
+          props.watches.setDraft(event.currentTarget.value);
+          setFault("");
+        }}
+        onKeyDown={(event) => {
+          if (event.key === "Escape") event.currentTarget.blur();
+        }}
+      />
+      <button
+        type="button"
+        class="btn"
+        data-testid="watch-ask"
+        disabled={text() === ""}
+        title="What would it have found in what is recorded?"
+        onClick={() => void attempt(props.watches.ask)}
+      >
+        Ask the recording
+      </button>
+      <button
+        type="submit"
+        class="btn"
+        data-testid="watch-add"
+        aria-expanded={props.watches.gallery()}
+        disabled={!props.watches.live() && text() !== ""}
+        title={text() === "" ? "All rules, and those that suit this program" : "Watch for it"}
+      >
+        {text() === "" ? "Add…" : "Add"}
+      </button>
+      <FieldError text={fault()} condition={tried()} />
+    </form>
+  );
+}
+
+function Row(props: WatchesProps & { readonly status: WatchStatus; onEdit(): void }): JSX.Element {
+  const status = () => props.status;
+  return (
+    <div
+      class="watch-row"
+      classList={{ here: props.here === status().id, off: !status().enabled }}
+      data-testid="watch-row"
+    >
+      <label class="bp-check" title={status().enabled ? "Enabled" : "Disabled"}>
+        <input
+          type="checkbox"
+          checked={status().enabled}
+          disabled={!props.watches.live()}
+          aria-label={`Enable ${status().text}`}
+          onChange={(event) => props.watches.enable(status().id, event.currentTarget.checked)}
+        />
+        <span class="wmark" classList={{ off: !status().enabled }} />
+      </label>
+      <span class="watch-text">
+        <span
+          class="m ell"
+          title={status().text}
+          onDblClick={() => props.watches.live() && props.onEdit()}
+        >
+          {printable(shortText(status().text), 300)}
+        </span>
+        <Show when={status().message !== ""}>
+          <span class="watch-message">{printable(status().message, 300)}</span>
+        </Show>
+        <Show when={status().last !== ""}>
+          <button
+            type="button"
+            class="watch-last ell"
+            data-testid="watch-last"
+            title={status().last}
+            onClick={() => props.visit(status().node, status().seq)}
+          >
+            {printable(withoutRule(status()), 300)}
+          </button>
+        </Show>
+      </span>
+      <span class="m r watch-hits" title="How often it has found what it looks for">
+        {formatCount(status().hits)}
+      </span>
+      <span class="bp-acts">
+        <IconButton
+          small
+          icon="edit"
+          testid="watch-edit"
+          disabled={!props.watches.live()}
+          label={`Edit ${status().text}`}
+          onClick={() => props.onEdit()}
+        />
+        <IconButton
+          small
+          icon="close"
+          testid="watch-remove"
+          disabled={!props.watches.live()}
+          label={`Remove ${status().text}`}
+          onClick={() => props.watches.remove(status().id)}
+        />
+      </span>
+    </div>
+  );
+}
+
+/** The words of the last hit; the rule is said above them. */
+function withoutRule(status: WatchStatus): string {
+  const start = `${status.rule}: `;
+  return status.last.startsWith(start) ? status.last.slice(start.length) : status.last;
+}
+
+function Editor(props: {
+  readonly status: WatchStatus;
+  readonly watches: Model;
+  onClose(): void;
+}): JSX.Element {
+  const [fault, setFault] = createSignal("");
+  const [tried, setTried] = createSignal("");
+  const text = props.status.text;
+  let field!: HTMLInputElement;
+  onMount(() => field.focus());
+  const save = async (): Promise<void> => {
+    const text = field.value.trim();
+    setTried(text);
+    const why = await props.watches.edit(props.status.id, text);
+    setFault(why);
+    if (why === "") props.onClose();
+  };
+  return (
+    <form
+      class="watch-form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void save();
+      }}
+      onKeyDown={(event) => {
+        event.stopPropagation();
+        if (event.key === "Escape") props.onClose();
+      }}
+    >
+      <input
+        ref={field}
+        class="m"
+        classList={{ bad: fault() !== "" }}
+        aria-label="The watch"
+        aria-invalid={fault() !== ""}
+        spellcheck={false}
+        data-testid="watch-edit-text"
+        value={text}
+        onInput={() => setFault("")}
+      />
+      <button type="submit" class="btn" data-testid="watch-save">
+        Save
+      </button>
+      <IconButton small icon="close" label="Cancel" onClick={() => props.onClose()} />
+      <FieldError text={fault()} condition={tried()} />
+    </form>
+  );
+}
