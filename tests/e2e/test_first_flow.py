@@ -121,6 +121,7 @@ def test_the_past_can_be_looked_at(start: Start, page: Page) -> None:
     expect(by(page, "state")).to_contain_text("Finished", timeout=60_000)
     expand(page, "loss")
     row(page, "loss/mean").click()
+    expect(by(page, "inspector-value")).to_contain_text("float32")
     latest = by(page, "inspector-value").inner_text()
     slider = by(page, "slider")
     slider.focus()
