@@ -13,6 +13,7 @@ import heapq
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +31,7 @@ from nodescope.events import (
 from nodescope.ir.graph import Node
 from nodescope.record.accounts import RECORD_BYTES, Account, weight
 from nodescope.record.batch import Noted, Skipped
-from nodescope.record.governor import Change, Governor, Load, Verdict, Window
+from nodescope.record.governor import Change, Governor, Load, Verdict, Window, price_of_writing
 from nodescope.record.pace import ended, lowered, stuck
 from nodescope.record.recorder import Recorder
 from nodescope.record.rows import Governed
@@ -52,6 +53,9 @@ _SAMPLE: Final = 16
 _SOON_NS: Final = 200_000
 # More time than this in the probes after us is a debugger that holds the program.
 _HELD_NS: Final = 1_000_000
+# What writing costs by the price list before anything was written, and what the past counts.
+_RATE: Final = 4.0
+_FADING: Final = 0.7
 _MOST_NODES: Final = 10_000
 _now = time.perf_counter_ns
 
@@ -94,6 +98,10 @@ class GovernedRecorder(Recorder):
         self._held: list[tuple[int, int]] = []
         self._left: dict[int, int] = {}
         self._written_ns = self._seen_written_ns = self._seen_queued = 0
+        # What was asked of the writer and is not written yet: by weight, and by the price list.
+        self._asked: deque[tuple[int, float]] = deque()
+        self._paid = self._written_seen = 0.0
+        self._rate = _RATE
         self._thread_cpu = (0, 0)  # a thread, and its processor time at the last decision
         self._unsaid: dict[Any, Change] = {}
         self._unsaid_before = 0.0
@@ -295,6 +303,10 @@ class GovernedRecorder(Recorder):
             if lasted < self._length_ns // 2:  # it stood still for most of it
                 self._due_ns = now + self._length_ns - lasted
                 return
+            if not self._touched:  # the program is still getting ready
+                self._governor.look(self._window(now, lasted))
+                self._due_ns = now + self._length_ns
+                return
             verdict = self._governor.decide(self._window(now, lasted))
             self._carry_out(verdict, now)
             self._length_ns = min(2 * self._length_ns, _LONGEST_NS)
@@ -327,13 +339,12 @@ class GovernedRecorder(Recorder):
         self._traced_ns = self._deciding_ns = 0
         written = self._written_ns - self._seen_written_ns
         self._seen_written_ns += written
-        grown, self._seen_queued = queued - self._seen_queued, queued
         self._since_ns = now
         waited = min(written, self._idle(lasted))
         return Window(
             program_ns=max(lasted - observing - waited, lasted // 50),
             observing_ns=observing,
-            writing_ns=self._writing(written, grown, loads),
+            writing_ns=self._writing(written, queued, loads),
             loads=loads,
         )
 
@@ -343,13 +354,33 @@ class GovernedRecorder(Recorder):
         before, self._thread_cpu = self._thread_cpu, (me, cpu)
         return max(lasted - (cpu - before[1]), 0) if before[0] == me else lasted
 
-    def _writing(self, written: int, grown: int, loads: list[Load]) -> int:
-        """What writing costs that was asked for here; part of it may still lie in the queue."""
+    def _writing(self, written: int, queued: int, loads: list[Load]) -> int:
+        """What writing costs that was asked for here, though it may still lie in the queue.
+
+        The queue is written in order, so it is known what was written with the time it took.
+        """
         asked = sum(weight(each) for each in loads)
-        done = asked - grown
-        if grown > 0 and done < asked // 4:
-            return max(written, int(self._governor.priced_ns(loads)))
-        return int(written * asked / done) if grown > 0 else written
+        price = price_of_writing(loads)
+        self._asked.append((asked, price))
+        done = self._seen_queued + asked - queued
+        self._seen_queued = queued
+        paid = 0.0
+        while self._asked and done > 0:
+            weighs, worth = self._asked.popleft()
+            if weighs > done:
+                share = done / weighs
+                self._asked.appendleft((weighs - done, worth * (1 - share)))
+                worth *= share
+            paid += worth
+            done -= weighs
+        self._paid += paid
+        self._written_seen += written
+        if self._paid > 0 and self._written_seen > 0:
+            self._rate = self._written_seen / self._paid
+        # The past counts less and less: what costs how much changes with what is recorded.
+        self._paid *= _FADING
+        self._written_seen *= _FADING
+        return int(price * self._rate)
 
     def _carry_out(self, verdict: Verdict, now: int) -> None:
         for each in verdict.changes:

@@ -177,10 +177,6 @@ class Governor:
         """Estimated slowdown of the run so far; 1 before anything was seen."""
         return _slowdown(self._program_ns, self._extra_ns)
 
-    def priced_ns(self, loads: Iterable[Load]) -> float:
-        """What writing these would cost, as far as is known."""
-        return self._writing * sum(_price(_WRITING, each, each.rung) for each in loads)
-
     def look(self, window: Window) -> None:
         """Take a window into account without deciding anything."""
         program = max(window.program_ns, 0)
@@ -314,6 +310,11 @@ class Governor:
         if known is None:
             known = self._known[load.key] = _Known()
         return known
+
+
+def price_of_writing(loads: Iterable[Load]) -> float:
+    """What writing these costs by the price list: a proportion, no time."""
+    return sum(_price(_WRITING, each, each.rung) for each in loads)
 
 
 def _price(prices: dict[Rung, _Price], load: Load, rung: int) -> float:
