@@ -26,6 +26,8 @@ from nodescope.record.summary import summarise
 SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "digits_mlp.py"
 SUMMARY_CONSTANT_NS = 3000
 HOOK = None
+GOVERNED_EPOCHS = 12
+LIMITS = (1.5, 3.0)
 
 
 def rows() -> Iterator[Row]:
@@ -33,6 +35,7 @@ def rows() -> Iterator[Row]:
     yield from _per_node()
     yield from _summaries()
     yield from _sample()
+    yield from _governed()
 
 
 class _Sink:
@@ -170,27 +173,100 @@ def _drained(recorder: Recorder) -> Iterator[None]:
     recorder.flush(timeout_s=30)
 
 
-def _sample() -> Iterator[Row]:
+def _program(epochs: int) -> Callable[[], None]:
     def run() -> None:
         argv = sys.argv
-        sys.argv = [str(SAMPLE), "--epochs", "3"]
+        sys.argv = [str(SAMPLE), "--epochs", str(epochs)]
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 runpy.run_path(str(SAMPLE), run_name="__main__")
         finally:
             sys.argv = argv
 
+    return run
+
+
+def _recorder_of(
+    run: Callable[[], None], path: Path
+) -> Callable[[str, float | None], Callable[[], object]]:
+    def recorded(level: str, limit: float | None = None) -> Callable[[], object]:
+        def call() -> None:
+            path.unlink(missing_ok=True)
+            with ns.record(path, level=level, max_slowdown=limit):
+                run()
+
+        return call
+
+    return recorded
+
+
+def _governed() -> Iterator[Row]:
+    """The governor beside level values without it; long enough that it has time to act."""
+    run = _program(GOVERNED_EPOCHS)
+    said: dict[float, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "bench.nscope"
+        recorded = _recorder_of(run, path)
 
-        def recorded(level: str) -> Callable[[], object]:
+        def governed(limit: float) -> Callable[[], None]:
             def call() -> None:
-                path.unlink(missing_ok=True)
-                with ns.record(path, level=level):
-                    run()
+                recorded("values", limit)()
+                said[limit] = _said(path)
 
             return call
 
+        times = paired(
+            {
+                "plain": run,
+                "events": _events_alone(run),
+                "values": recorded("values"),
+                **{f"{limit}": governed(limit) for limit in LIMITS},
+            },
+            rounds=3,
+            budget_s=0,
+        )
+    name = f"digits_mlp, {GOVERNED_EPOCHS} epochs"
+    yield Row(f"{name}, events alone", "not observed", ratio(times, "events", "plain"))
+    yield Row(f"{name}, level values", "not observed", ratio(times, "values", "plain"))
+    for limit in LIMITS:
+        yield Row(
+            f"{name}, level values, --max-slowdown {limit:g}",
+            "not observed",
+            ratio(times, f"{limit}", "plain"),
+            detail=said[limit],
+        )
+
+
+def _said(path: Path) -> str:
+    """What the governor estimated and left out."""
+    with Recording.open(path) as recording:
+        found = recording.governed()
+    if found is None:
+        return ""
+    return (
+        f"it says {found.slowdown:.2f}x; left out: {found.arrays:,} arrays, "
+        f"{found.summaries:,} statistics, {found.executions:,} executions"
+    )
+
+
+def _events_alone(run: Callable[[], None]) -> Callable[[], object]:
+    def call() -> None:
+        bus = Bus()
+        bus.add(_Sink())
+        tracer.observe(bus)
+        try:
+            run()
+        finally:
+            tracer.unobserve()
+
+    return call
+
+
+def _sample() -> Iterator[Row]:
+    run = _program(3)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "bench.nscope"
+        recorded = _recorder_of(run, path)
         times = paired(
             {"plain": run, **{level: recorded(level) for level in LEVELS}}, rounds=5, budget_s=0
         )
