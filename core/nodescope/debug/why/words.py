@@ -111,7 +111,8 @@ def render_spread(found: Spread) -> str:
         where = f" ({each.source})" if each.source is not None else ""
         lines.append(f"{first}: {place(each.node, each.at)}{where}: {each.words}")
         lines += [f"    {one}" for one in each.ranges]
-        lines.append(f"    it reached {each.reached:,} nodes")
+        plural = "" if each.reached == 1 else "s"
+        lines.append(f"    it reached {each.reached:,} node{plural}")
     if len(found.births) > _MOST_LINES:
         lines.append(f"and born in {len(found.births) - _MOST_LINES:,} more nodes")
     for one in found.passed[:_MOST_LINES]:
