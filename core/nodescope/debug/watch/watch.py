@@ -246,7 +246,7 @@ class _Reader:
 
     def watch(self) -> Watch:
         enabled = not self.word("off")
-        start = self.skip()
+        start = self.past_blanks()
         name = self.take(_NAME, "the name of a rule")
         try:
             rule = get(name)
@@ -256,7 +256,7 @@ class _Reader:
         select, patience = "", 1
         actions: tuple[str, ...] = ("stop",)
         seen: set[str] = set()
-        while self.skip() < len(self.text):
+        while self.past_blanks() < len(self.text):
             begin = self.at
             if self.sign("->"):
                 actions = self.actions()
@@ -292,8 +292,8 @@ class _Reader:
         params: dict[str, Setting] = {}
         while not self.sign(")"):
             if params and not self.sign(","):
-                raise self.error(self.skip(), "here a comma or a parenthesis is missing")
-            start = self.skip()
+                raise self.error(self.past_blanks(), "here a comma or a parenthesis is missing")
+            start = self.past_blanks()
             name = self.take(_NAME, f"a parameter of {rule.name}")
             try:
                 parameter = rule.parameter(name)
@@ -302,12 +302,12 @@ class _Reader:
             if name in params:
                 raise self.error(start, f"{name} is set twice")
             if not self.sign("="):
-                raise self.error(self.skip(), f"= and a setting of {name} are missing")
+                raise self.error(self.past_blanks(), f"= and a setting of {name} are missing")
             params[name] = self.setting(parameter)
         return params
 
     def setting(self, parameter: Parameter) -> Setting:
-        start = self.skip()
+        start = self.past_blanks()
         try:
             pattern = _BARE if parameter.kind == "text" else _SPACED
             return parameter.read(self.content(f"a setting of {parameter.name}", pattern))
@@ -317,7 +317,7 @@ class _Reader:
             ) from None
 
     def select(self) -> str:
-        start = self.skip()
+        start = self.past_blanks()
         target = self.content("a selection, such as scope:encoder")
         try:
             if not target.strip():
@@ -327,31 +327,31 @@ class _Reader:
             raise self.error(start, error.message, error.hint) from None
 
     def patience(self, bracket: bool) -> int:
-        start = self.skip()
+        start = self.past_blanks()
         found = self.take(re.compile(r"\d+"), "a whole number")
         if not 1 <= int(found[:20]) < 1 << 31:
             raise self.error(start, f"patience is at least 1, not {found[:20]}")
         if bracket and not self.sign("]"):
-            raise self.error(self.skip(), "here ] is missing")
+            raise self.error(self.past_blanks(), "here ] is missing")
         return int(found)
 
     def actions(self) -> tuple[str, ...]:
         found: list[str] = []
         while not found or self.sign(","):
-            start = self.skip()
+            start = self.past_blanks()
             name = self.take(_NAME, f"an action ({', '.join(ACTIONS)})").lower()
             if name not in ACTIONS:
                 near = did_you_mean(name, ACTIONS) or f"known are {', '.join(ACTIONS)}"
                 raise self.error(start, f"no action named {name!r}", near)
             found.append(name)
-        if self.skip() < len(self.text):
+        if self.past_blanks() < len(self.text):
             raise self.error(self.at, "after the actions nothing follows")
         return tuple(found)
 
     # What the text is made of.
 
     def content(self, what: str, pattern: re.Pattern[str] = _BARE) -> str:
-        if self.text[self.skip() : self.at + 1] != '"':
+        if self.text[self.past_blanks() : self.at + 1] != '"':
             return self.take(pattern, what)
         start = self.at
         quoted = self.take(_QUOTED, "a closing quote")
@@ -360,25 +360,25 @@ class _Reader:
         except ValueError:
             raise self.error(start, "the quoted text is not well formed") from None
 
-    def skip(self) -> int:
+    def past_blanks(self) -> int:
         while self.text[self.at : self.at + 1].isspace():
             self.at += 1
         return self.at
 
     def sign(self, sign: str) -> bool:
-        found = self.text.startswith(sign, self.skip())
+        found = self.text.startswith(sign, self.past_blanks())
         self.at += len(sign) * found
         return found
 
     def word(self, word: str) -> bool:
-        match = _NAME.match(self.text, self.skip())
+        match = _NAME.match(self.text, self.past_blanks())
         if match is None or match[0] != word:
             return False
         self.at = match.end()
         return True
 
     def take(self, pattern: re.Pattern[str], what: str) -> str:
-        match = pattern.match(self.text, self.skip())
+        match = pattern.match(self.text, self.past_blanks())
         if match is None:
             raise self.error(self.at, f"here {what} is missing")
         self.at = match.end()
