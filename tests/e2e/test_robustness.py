@@ -60,24 +60,27 @@ def test_a_killed_program_leaves_what_was_recorded(start: Start, page: Page) -> 
     program.process.kill()
     expect(by(page, "state")).to_contain_text("Lost", timeout=15_000)
     expect(by(page, "lost-run")).to_contain_text("can still be looked at")
-    expect(by(page, "continue")).to_be_disabled()
-    expect(by(page, "continue")).to_have_attribute("title", re.compile("gone"))
-    # values are still read from the file
+    expect(by(page, "pause")).to_be_disabled()
+    expect(by(page, "pause")).to_have_attribute("title", re.compile("gone"))
+    # what was recorded can still be walked through, and values are read from the file
+    expect(by(page, "continue")).to_have_attribute("title", re.compile("through the recording"))
+    by(page, "step-back").click()
+    expect(by(page, "state")).to_contain_text("In the past")
     expand(page, "loss")
     row(page, "loss/mean").click()
     expect(by(page, "inspector-value")).to_contain_text(re.compile(r"\d\.\d+"))
 
 
-def test_a_recording_opens_and_cannot_be_stepped(start: Start, page: Page, tmp_path: Path) -> None:
+def test_a_recording_opens_and_is_walked_through(start: Start, page: Page, tmp_path: Path) -> None:
     made = start("run", "--no-browser", "--no-stop-on-entry", "--exit", "--record",
                  "one.nscope", SAMPLE, "--epochs", "1")  # fmt: skip
     assert made.process.wait(60) == 0
     opened = start("open", "--no-browser", tmp_path / "one.nscope")
     page.goto(opened.address)
     expect(by(page, "state")).to_contain_text("Recording")
-    for button in ("continue", "pause", "next-step", "step-node"):
-        expect(by(page, button)).to_be_disabled()
-        expect(by(page, button)).to_have_attribute("title", re.compile("recording"))
+    expect(by(page, "pause")).to_be_disabled()
+    expect(by(page, "pause")).to_have_attribute("title", re.compile("this is a recording"))
+    expect(by(page, "continue")).to_have_attribute("title", re.compile("through the recording"))
     expand(page, "loss")
     row(page, "loss/mean").click()
     latest = by(page, "inspector-value").inner_text()
@@ -85,6 +88,10 @@ def test_a_recording_opens_and_cannot_be_stepped(start: Start, page: Page, tmp_p
     page.keyboard.press("Home")
     expect(by(page, "state")).to_contain_text("In the past")
     expect(by(page, "inspector-value")).not_to_have_text(latest, use_inner_text=True)
+    by(page, "next-step").click()
+    expect(by(page, "state")).to_contain_text(re.compile("In the past.*step 2", re.S))
+    by(page, "continue").click()
+    expect(by(page, "notice")).to_contain_text("No breakpoint is set")
 
 
 def test_two_pages_follow_one_run(start: Start, page: Page) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+import msgspec
+
 from nodescope.debug.conditions import Expression
 from nodescope.debug.looking_back import (
     Search,
@@ -114,7 +116,8 @@ def moved(
 
     Args:
         history: Of the run.
-        seq: Where one looks from: the last execution at or before it.
+        seq: Where one looks from: the last execution at or before it; where there is none, one
+            stands before the first.
         command: A stepping command, or `Continue` for the next breakpoint in that direction.
         back: Towards the beginning.
         breakpoints: For `Continue`; those that log, or are off, are passed over.
@@ -124,7 +127,10 @@ def moved(
     """
     at = next(iter(history.backwards(seq + 1)), None)
     if at is None:
-        return None, "nothing is recorded before this"
+        first = None if back else next(iter(history.forwards(0)), None)
+        if first is None:
+            return None, f"nothing is recorded {'before' if back else 'after'} this"
+        at = msgspec.structs.replace(first, seq=first.seq - 1, when="before")
     direction, side = ("Back at", "before") if back else ("At", "after")
     if isinstance(command, Continue):
         statuses = tuple(each for each in breakpoints if each.breakpoint.enabled)

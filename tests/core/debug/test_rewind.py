@@ -121,6 +121,22 @@ def test_a_condition_is_asked_of_what_was_recorded(history) -> None:
         assert "level summary keeps no elements" in text
 
 
+@pytest.mark.parametrize(
+    ("command", "end"),
+    [
+        (StepNode(), ("net/multiply", 1)),
+        (NextStep(), ("net/multiply", 2)),
+        (RunTo("sum"), ("sum", 1)),
+        (Continue(), ("net/multiply", 1)),
+    ],
+)
+def test_from_before_the_first_node(history, command: Command, end) -> None:
+    statuses = [BreakpointStatus(parse_breakpoint("op:multiply"))]
+    found, text = moved(history, 0, command, back=False, breakpoints=statuses)
+    assert found is not None, text
+    assert (found.node.name, found.step) == end
+
+
 def test_what_makes_no_sense_is_said(history) -> None:
     with pytest.raises(UsageError, match="does not move through a recording"):
         moved(history, 10_000, Detach(), back=True)

@@ -106,7 +106,7 @@ export function DebuggerBar(props: { readonly store: Store }): JSX.Element {
         disabled={!walks()}
         title={
           walks()
-            ? `Continue${past() ? " through the recording" : ""} (F5)`
+            ? `Continue${stopped() && !past() ? "" : " through the recording"} (F5)`
             : `Continue (F5): ${why()}`
         }
         onClick={() => void props.store.walk({ type: "continue" })}
