@@ -1,6 +1,6 @@
 """Opening a recording for reading: what it is, whether it is whole, and how SQLite may look at it.
 
-Invariant: the file is never changed, whatever state it is in.
+Invariant: opening never changes the file, whatever state it is in.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def connect(path: Path) -> sqlite3.Connection:
     Raises:
         RecordingError: There is none, or it is something else, too new or damaged.
     """
-    _check_head(path)
+    check_head(path)
     database = _connect(path)
     try:
         if path.stat().st_size <= _CHECKED_BYTES:
@@ -65,7 +65,8 @@ def damaged(path: Path, error: Exception) -> RecordingError:
     )
 
 
-def _check_head(path: Path) -> None:
+def check_head(path: Path) -> None:
+    """Refuse what is no recording. Raises `RecordingError`."""
     try:
         if path.is_dir():
             raise RecordingError(f"{path} is a directory", hint=f"name a {SUFFIX} file")

@@ -356,6 +356,12 @@ class Recording:
         """
         return self._read(self._blobs.window, value_id, seq, index, row, col, rows, cols)
 
+    def branches(self) -> list[tuple[str, bytes]]:
+        """Name and description of each branch that is kept; see `record.branches`."""
+        if not self._has("branch"):
+            return []
+        return self._all("SELECT name, data FROM branch ORDER BY id")
+
     def _value_at(self, value: int, row: tuple[Any, ...]) -> ValueAt:
         seq, step, *statistics, kept = row
         summary = self._read(lambda: summary_of(tuple(statistics), blob=bool(kept)))

@@ -24,7 +24,15 @@ SCHEMA_VERSION = 1
 CHUNK_BYTES = 1 << 20
 MAX_SOURCE_BYTES = 1 << 20
 
-SCHEMA = """
+# A table of its own accord: earlier recordings get it with their first branch.
+BRANCH = """
+CREATE TABLE IF NOT EXISTS branch (
+  id INTEGER PRIMARY KEY, parent INTEGER NOT NULL, name TEXT NOT NULL, step INTEGER NOT NULL,
+  at_seq INTEGER NOT NULL, how TEXT NOT NULL, data BLOB NOT NULL
+) STRICT;
+"""
+
+SCHEMA = f"""{BRANCH}
 CREATE TABLE run (
   id TEXT NOT NULL, name TEXT NOT NULL, argv TEXT NOT NULL, pid INTEGER NOT NULL,
   started_unix_ns INTEGER NOT NULL, level TEXT NOT NULL, writer TEXT NOT NULL,

@@ -1,0 +1,99 @@
+"""Branches in the file: kept, renamed, thrown away; nothing else of the recording changes."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.errors import RecordingError
+from nodescope.protocol import SetValue
+from nodescope.record import branches
+from nodescope.record.branches import BranchRow, drop, keep, kept, rename
+from nodescope.record.recording import Recording
+
+ROW = BranchRow(
+    id=3, parent=0, name="half the rate", step=2, at_seq=17, until_seq=40, made_unix_ns=1,
+    how="w × 0.5", edit=SetValue(5, "npy", npy=b"\x93NUMPY\x00", index="1:3"), node="w",
+    changed=4, same=1, blocked=0, digest=b"\x01\xff",
+)  # fmt: skip
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    found = tmp_path / "r.nscope"
+    with ns.record(found, level="values"):
+        np.tanh(ns.tensor([1.0, 2.0]))
+    return found
+
+
+def read(path: Path) -> list[BranchRow]:
+    with Recording.open(path) as recording:
+        return kept(recording)
+
+
+def content(path: Path) -> list[str]:
+    database = sqlite3.connect(path)
+    try:
+        return [line for line in database.iterdump() if "branch" not in line]
+    finally:
+        database.close()
+
+
+def test_a_branch_is_kept_renamed_and_thrown_away(path: Path) -> None:
+    before = content(path)
+    assert read(path) == []
+    child = msgspec.structs.replace(ROW, id=4, parent=3, name="日本 <b>")
+    keep(path, ROW)
+    keep(path, child)
+    assert read(path) == [ROW, child]
+    rename(path, 3, "other")
+    assert [each.name for each in read(path)] == ["other", "日本 <b>"]
+    drop(path, [3, 4, 99])
+    assert read(path) == []
+    assert content(path) == before
+    assert not list(path.parent.glob("*-wal"))
+
+
+def test_a_recording_without_the_table_gets_it(path: Path) -> None:
+    database = sqlite3.connect(path)
+    database.execute("DROP TABLE branch")
+    database.close()
+    assert read(path) == []
+    keep(path, ROW)
+    assert read(path) == [ROW]
+
+
+def test_a_run_that_is_being_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "live.nscope"
+    with ns.record(path, level="values"):
+        for _ in range(50):
+            np.tanh(ns.tensor([1.0]))
+        keep(path, ROW)
+        np.exp(ns.tensor([1.0]))
+    assert read(path) == [ROW]
+    with Recording.open(path) as recording:
+        assert [each.node.op for each in recording.nodes()][-1] == "exp"
+
+
+def test_what_cannot_be_written_or_read_is_said(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(branches, "_PATIENCE_S", 0.05)
+    with pytest.raises(RecordingError, match="cannot open the recording"):
+        keep(tmp_path / "none.nscope", ROW)
+    database = sqlite3.connect(path)
+    database.execute("INSERT INTO branch VALUES (1, 0, 'x', 1, 1, '', x'ff')")
+    database.commit()
+    with pytest.raises(RecordingError, match="a branch cannot be read"):
+        read(path)
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        with pytest.raises(RecordingError, match=r"cannot be written \(database is locked\)"):
+            keep(path, ROW)
+    finally:
+        database.close()
