@@ -92,7 +92,7 @@ class Stop(msgspec.Struct, frozen=True):
     Attributes:
         node: Node id of the cursor.
         seq: The execution's seq for ``after``; for ``before`` the last seq recorded.
-        breakpoint: Id of the breakpoint that was hit, or 0.
+        breakpoint, watch: Id of the breakpoint, or of the watch, that was hit, or 0.
         text: One line for a person: ``Breakpoint 1: value > 3 on loss/mean``.
         stack: The user's Python stack, innermost first.
         edits: What was changed at this stop, in words.
@@ -110,6 +110,16 @@ class Stop(msgspec.Struct, frozen=True):
     text: str = ""
     stack: tuple[Frame, ...] = ()
     edits: tuple[str, ...] = ()
+    watch: int = 0
+
+
+class WatchSeen(msgspec.Struct, frozen=True):
+    """Something that a watch has found: at which node, when, and what, in words."""
+
+    node: int
+    seq: int
+    step: int
+    text: str
 
 
 class WatchStatus(msgspec.Struct, frozen=True):
@@ -124,6 +134,8 @@ class WatchStatus(msgspec.Struct, frozen=True):
         node: The node of the last hit, 0 without one.
         seq, step: The execution of the last hit.
         message: Why it is asked of nothing, or was disabled; or ``""``.
+        marks: Its hits are marked on their nodes.
+        recent: The newest hits, the last one first.
     """
 
     id: int
@@ -136,6 +148,8 @@ class WatchStatus(msgspec.Struct, frozen=True):
     seq: int = 0
     step: int = 0
     message: str = ""
+    marks: bool = False
+    recent: tuple[WatchSeen, ...] = ()
 
 
 class SessionInfo(msgspec.Struct, frozen=True):

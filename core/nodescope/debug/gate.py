@@ -191,13 +191,13 @@ class Gate:
             self._places[event.thread] = (node.scope, event.step)
         return True
 
-    def break_here(self, text: str, reason: StopReason = "pause") -> None:
-        """Stop at the next node because the program asks for it, if anyone is there to see.
+    def break_here(self, text: str, reason: StopReason = "pause", watch: int = 0) -> None:
+        """Stop at the next node because the program, or a watch, asks for it, if anyone is there.
 
         For a probe that stands before the gate the next node is the one of the event that it has.
         """
         with self._changed:
-            self._give(BreakHere(text, reason))
+            self._give(BreakHere(text, reason, watch))
 
     def watches(self, statuses: tuple[WatchStatus, ...]) -> None:
         """Tell controllers what is watched for, and what was found."""

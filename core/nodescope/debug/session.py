@@ -138,8 +138,15 @@ def _enters(scope: str, at: NodeReached) -> bool:
 def _visible(state: SessionState) -> tuple[object, ...]:
     # Hits of what only logs may come by the thousand: they are told with the next change.
     said = tuple((each.breakpoint, each.verified, each.message) for each in state.breakpoints)
-    found = tuple((each.text, each.enabled, each.message, each.hits > 0) for each in state.watches)
+    found = tuple(
+        (each.text, each.enabled, each.message, _told(each.hits)) for each in state.watches
+    )
     return (state.phase, state.stop, said, state.controllers > 0, found)
+
+
+def _told(hits: int) -> tuple[int, int]:
+    """Changes with each of the first hits, then when their number doubles."""
+    return min(hits, 8), hits.bit_length()
 
 
 def _take(state: SessionState, given: Input) -> Result:
@@ -165,10 +172,10 @@ def _take(state: SessionState, given: Input) -> Result:
                 return state, ()
             stop = msgspec.structs.replace(state.stop, edits=(*state.stop.edits, how))
             return msgspec.structs.replace(state, stop=stop), (Log(f"edited: {how}"),)
-        case BreakHere(text=text, reason=reason):
+        case BreakHere(text=text, reason=reason, watch=watch):
             if state.phase != "running" or not may_stop(state):
                 return state, ()
-            goal = Goal("pause", text=text, reason=reason)
+            goal = Goal("pause", text=text, reason=reason, watch=watch)
             return msgspec.structs.replace(state, goal=goal), ()
         case WatchesChanged(watches=watches):
             return msgspec.structs.replace(state, watches=watches), ()
@@ -225,6 +232,7 @@ def _reach(state: SessionState, at: NodeReached) -> Result:
         thread=at.thread,
         breakpoint=hits[0].id if reason == "breakpoint" else 0,
         text=text,
+        watch=state.goal.watch if reason == "watch" and state.goal is not None else 0,
     )
     after = msgspec.structs.replace(state, phase="stopped", stop=stop, goal=None)
     return after, (*effects, Hold(stop))

@@ -46,6 +46,7 @@ class Goal(msgspec.Struct, frozen=True):
     text: str = ""
     of: int = 0
     reason: StopReason = "pause"
+    watch: int = 0
 
 
 class SessionState(msgspec.Struct, frozen=True):
@@ -172,6 +173,7 @@ class BreakHere(msgspec.Struct, frozen=True):
 
     text: str
     reason: StopReason = "pause"
+    watch: int = 0
 
 
 class WatchesChanged(msgspec.Struct, frozen=True):

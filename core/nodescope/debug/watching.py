@@ -22,10 +22,11 @@ from nodescope.debug.watch.watch import Hit, Watch, describe, parse_watch
 from nodescope.debug.watch.watcher import Watcher
 from nodescope.events import Array, Bus, Event, Logged, NodeFinished
 from nodescope.ir.graph import Node
-from nodescope.protocol import WatchStatus
+from nodescope.protocol import WatchSeen, WatchStatus
 from nodescope.record.recording import Recording
 
 EXIT_STATUS: Final = 3  # of a run that a watch ended
+RECENT: Final = 8  # hits of a watch that are told
 
 
 class WatchEnd(SystemExit):
@@ -141,9 +142,10 @@ class Watching:
         with self._lock:
             status = self._statuses.get(hit.watch)
             if status is not None:
+                seen = WatchSeen(hit.node, hit.seq, hit.step, hit.text)
                 self._statuses[hit.watch] = msgspec.structs.replace(
                     status, hits=status.hits + 1, last=hit.text, node=hit.node, seq=hit.seq,
-                    step=hit.step,
+                    step=hit.step, recent=(seen, *status.recent[: RECENT - 1]),
                 )  # fmt: skip
         self._tell()
         if "save" in hit.actions:
@@ -153,7 +155,7 @@ class Watching:
         if "end" in hit.actions:
             raise WatchEnd(EXIT_STATUS)
         if "stop" in hit.actions:
-            self._gate.break_here(f"Watch {hit.watch}, {hit.text}", "watch")
+            self._gate.break_here(f"Watch {hit.watch}, {hit.text}", "watch", hit.watch)
 
     def _save(self, hit: Hit) -> None:
         event: NodeFinished | None = getattr(self._here, "event", None)
@@ -188,7 +190,8 @@ def _status(watch: Watch, known: dict[str, WatchStatus]) -> WatchStatus:
         return msgspec.structs.replace(
             before, id=watch.id, text=text, enabled=watch.enabled, message=""
         )
-    return WatchStatus(watch.id, text, watch.rule, enabled=watch.enabled)
+    marks = "mark" in watch.actions
+    return WatchStatus(watch.id, text, watch.rule, enabled=watch.enabled, marks=marks)
 
 
 def _name(text: str) -> str:

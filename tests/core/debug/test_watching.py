@@ -52,6 +52,7 @@ def test_it_stops_at_the_node_that_made_it() -> None:
     assert [(each.node_name, each.step, each.reason) for each in seen.stops] == [
         ("net/log", 2, "watch"), ("net/log", 3, "watch"),
     ]  # fmt: skip
+    assert [each.watch for each in seen.stops] == [1, 1]
     assert seen.stops[0].text.startswith("Watch 1, tensor_overflow: net/log")
     assert (status.hits, status.step) == (2, 3)
     assert status.last
@@ -63,6 +64,19 @@ def test_it_logs_and_goes_on() -> None:
         program()
     assert seen.stops == []
     assert [each.startswith("watch 1, tensor_overflow: ") for each in seen.logged] == [True, True]
+
+
+def test_it_marks_and_the_newest_hits_are_told() -> None:
+    with debugged() as seen, np.errstate(all="ignore"):
+        watching(seen, "tensor_overflow on op:log -> mark", "inf on op:log -> log")
+        program(14)
+        marking, logging = statuses(seen)
+    assert seen.stops == []
+    assert (marking.marks, marking.hits) == (True, 13)
+    assert [each.step for each in marking.recent] == [14, 13, 12, 11, 10, 9, 8, 7]
+    assert {each.node for each in marking.recent} == {marking.node}
+    assert marking.recent[0].text == marking.last
+    assert (logging.marks, len(logging.recent)) == (False, 1)
 
 
 def test_it_ends_the_run() -> None:

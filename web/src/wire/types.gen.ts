@@ -1052,7 +1052,7 @@ export interface SessionInfo {
  * Attributes:
  *     node: Node id of the cursor.
  *     seq: The execution's seq for `after`; for `before` the last seq recorded.
- *     breakpoint: Id of the breakpoint that was hit, or 0.
+ *     breakpoint, watch: Id of the breakpoint, or of the watch, that was hit, or 0.
  *     text: One line for a person: `Breakpoint 1: value > 3 on loss/mean`.
  *     stack: The user's Python stack, innermost first.
  *     edits: What was changed at this stop, in words.
@@ -1070,6 +1070,7 @@ export interface Stop {
   readonly text: string;
   readonly stack: readonly Frame[];
   readonly edits: readonly string[];
+  readonly watch: number;
 }
 
 /** One frame of the user's Python stack, innermost first in a list. */
@@ -1108,6 +1109,8 @@ export interface BreakpointStatus {
  *     node: The node of the last hit, 0 without one.
  *     seq, step: The execution of the last hit.
  *     message: Why it is asked of nothing, or was disabled; or `""`.
+ *     marks: Its hits are marked on their nodes.
+ *     recent: The newest hits, the last one first.
  */
 export interface WatchStatus {
   readonly id: number;
@@ -1120,6 +1123,16 @@ export interface WatchStatus {
   readonly seq: number;
   readonly step: number;
   readonly message: string;
+  readonly marks: boolean;
+  readonly recent: readonly WatchSeen[];
+}
+
+/** Something that a watch has found: at which node, when, and what, in words. */
+export interface WatchSeen {
+  readonly node: number;
+  readonly seq: number;
+  readonly step: number;
+  readonly text: string;
 }
 
 /**
