@@ -28,6 +28,7 @@ examples:
   nodescope export run.nscope -o graph.svg
 """
 
+SUFFIX = ".nscope"
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given:
         parser().print_help(sys.stderr)
         return 2
-    options = parser().parse_args(given)
+    options = read(given)
     try:
         return _commands()[options.command](options)
     except NodescopeError as error:
@@ -48,6 +49,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever reads, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+
+
+def read(given: Sequence[str]) -> argparse.Namespace:
+    """The options of a command line.
+
+    ``why run.nscope --step 2 loss`` and ``check run.nscope --strict`` mean what they would with the
+    options first: argparse gives up on the one, and takes the options of the other for a script's.
+    """
+    top = parser()
+    options, more = top.parse_known_args(given)
+    if options.command == "why" and options.element is None and len(more) == 1:
+        if not more[0].startswith("-"):
+            options.element = more.pop()
+    if more:
+        top.error(f"unrecognized arguments: {' '.join(more)}")
+    if options.command in ("check", "compare") and options.args:
+        place = len(given) - len(options.args)
+        recording, tail = given[place - 1], given[place:]
+        if recording.endswith(SUFFIX) and tail[0].startswith("-"):
+            others = [each for each in tail if each.endswith(SUFFIX)]
+            moved = [each for each in tail if not each.endswith(SUFFIX)]
+            options = top.parse_args([*given[: place - 1], *moved, recording, *others])
+            if str(options.what) != recording:
+                top.error(f"{options.what} has no place after {recording}")
+    return options
 
 
 def _commands() -> dict[str, Callable[[argparse.Namespace], int]]:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from nodescope.debug import rewind
+from nodescope.debug.breakpoints import is_leaf
 from nodescope.debug.conditions import Expression, compile_expression
 from nodescope.debug.edit_text import parse_edit
 from nodescope.debug.frames import ScopeFrame, frames
@@ -292,7 +293,7 @@ class Controller:
         """
         name, colon, rest = text.partition(": ")
         if colon and at is None:
-            return self.evaluate(rest, self.of_node(name.strip()))
+            return self.evaluate(rest, self._holding(name.strip()))
         expression = compile_expression(text)
         return expression(self._scene(expression, at or self.moment))
 
@@ -305,12 +306,19 @@ class Controller:
         if text in NAMES:
             return None
         try:
-            at = self.of_node(text)
+            at = self._holding(text)
         except UsageError:
             if "/" in text and text.replace("/", "").replace("_", "").isalnum():
                 raise
             return None
         return self.outputs(at)[0] if at.node.outputs else None
+
+    def _holding(self, name: str) -> Moment:
+        """As `of_node`; of a parameter that was assigned to since it was read, the assignment."""
+        at = self.of_node(name)
+        if at.when == "after" and is_leaf(at.node):
+            return self.history.assigned(at, self.moment.seq) or at
+        return at
 
     def _scene(self, expression: Expression, at: Moment) -> Scene:
         found = rewind.scene(self.history, expression, at, self._gate.live_value)

@@ -153,6 +153,14 @@ class History:
         _, rows, _ = self.recording.history(node, until_seq=until, limit=1)
         return self.moment(rows[-1]) if rows else None
 
+    def assigned(self, leaf: Moment, until: int | None = None) -> Moment | None:
+        """The last assignment to what a leaf holds, after ``leaf`` and at or before a seq."""
+        value = leaf.node.outputs[:1]
+        found = (self.last_of(each.id, until) for each in self.nodes()
+                 if each.op == "assign" and each.inputs[:1] == value)  # fmt: skip
+        later = [each for each in found if each is not None and each.seq > leaf.seq]
+        return max(later, key=lambda each: each.seq, default=None)
+
     def _computed(self, row: Execution) -> Moment | None:
         found = self.moment(row)
         return None if found is None or is_leaf(found.node) else found

@@ -28,6 +28,30 @@ def test_an_element(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "* loss/log at (0,) = nan" in capsys.readouterr().out
 
 
+def test_options_may_stand_anywhere(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for given in (["--step", "2", str(path), "log[0]"], [str(path), "--step", "2", "log[0]"],
+                  [str(path), "log[0]", "--step", "2"]):  # fmt: skip
+        assert main(["why", *given]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0].startswith("loss/log at (0,) is nan in step 2")
+    assert said == said[:1] * 3
+    watches = ["--watch", "nan on loss/log", "--strict"]
+    for given in ([*watches, str(path)], [str(path), *watches]):
+        assert main(["check", *given]) == 1
+        assert "loss/log" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("given", [["why", "{}", "--of", "log"], ["check", "{}", "--strict", "x"]])
+def test_what_has_no_place_is_refused(
+    path: Path, given: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([each.format(path) for each in given])
+    assert ended.value.code == 2
+    assert given[-1] in capsys.readouterr().err
+
+
 def test_the_first_step_that_has_any(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", str(path)]) == 0
     assert capsys.readouterr().out.startswith("step 2: 2 of 3 nodes gave NaN or Inf\n")

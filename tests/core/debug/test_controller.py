@@ -379,3 +379,25 @@ def test_steps_into_scopes_go_back_too(tmp_path):
         moved = controller.back(StepOut())
         assert moved.moment.node.phase == "backward"
         assert controller.command(StepIn()).moment.node.name == "loss/matmul"
+
+
+def test_a_parameter_is_what_was_assigned_to_it(tmp_path):
+    def program() -> None:
+        w = ns.parameter(np.array([1.0, 2.0]), name="w")
+        for _ in ns.steps([1, 2]):
+            loss = np.sum(w * w)
+            with ns.no_grad():
+                ns.assign(w, w - 0.5 * loss)
+
+    with controlled(tmp_path, program, "assign") as (controller, _):
+        stopped(controller)
+        assert controller.evaluate("w: min(value)") == -1.5
+        named = controller.named("w")
+        assert named is not None and list(named.array) == [-1.5, -0.5]
+        assert controller.evaluate("min(inputs[0])") == 1.0
+        controller.back()
+        assert controller.evaluate("w: min(value)") == 1.0
+        controller.now()
+        controller.command(RunTo("sum"))
+        stopped(controller)
+        assert controller.evaluate("w: min(value)") == -1.5
