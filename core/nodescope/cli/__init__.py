@@ -59,9 +59,9 @@ def read(given: Sequence[str]) -> argparse.Namespace:
     """
     top = parser()
     options, more = top.parse_known_args(given)
-    if options.command == "why" and options.element is None and len(more) == 1:
-        if not more[0].startswith("-"):
-            options.element = more.pop()
+    last = [each for each in more if not each.startswith("-")]
+    if options.command == "why" and options.element is None and more == last[:1]:
+        options.element = more.pop() if more else None
     if more:
         top.error(f"unrecognized arguments: {' '.join(more)}")
     if options.command in ("check", "compare") and options.args:

@@ -393,7 +393,8 @@ def test_a_parameter_is_what_was_assigned_to_it(tmp_path):
         stopped(controller)
         assert controller.evaluate("w: min(value)") == -1.5
         named = controller.named("w")
-        assert named is not None and list(named.array) == [-1.5, -0.5]
+        assert named is not None
+        assert list(named.array) == [-1.5, -0.5]
         assert controller.evaluate("min(inputs[0])") == 1.0
         controller.back()
         assert controller.evaluate("w: min(value)") == 1.0
