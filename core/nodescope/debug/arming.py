@@ -5,15 +5,17 @@ Invariant: pure; an id names one breakpoint for the whole run, and its hits go w
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
 
-from nodescope.debug.breakpoints import Became, Catalog, covers, validate
+from nodescope.debug.breakpoints import Became, Catalog, covers, of_gradients, validate
 from nodescope.debug.spelling import describe
+from nodescope.debug.verdicts import Asked, asked_of
 from nodescope.errors import BreakpointError
 from nodescope.ir.graph import Node
-from nodescope.protocol import Breakpoint, BreakpointStatus
+from nodescope.protocol import Breakpoint, BreakpointStatus, When
 
 MAX_BREAKPOINTS: Final = 1000
 
@@ -94,3 +96,32 @@ def settled(statuses: Statuses, catalog: Catalog) -> tuple[Statuses, tuple[str, 
             status = msgspec.structs.replace(status, message=message)
         result.append(status)
     return tuple(result), tuple(messages)
+
+
+def asked_at(
+    active: tuple[Breakpoint, ...],
+    when: When,
+    nodes: Iterable[Node],
+    stands_for: Callable[[Node], tuple[Node, ...]],
+) -> dict[int, tuple[Asked, ...]]:
+    """By node id, what breakpoints ask there; nodes that none is about are left out.
+
+    Those that wait for gradients are about none: they are met by these.
+
+    Args:
+        active: The breakpoints that are armed.
+        when: Which of them.
+        nodes: Of the program.
+        stands_for: Gives the nodes whose work a node does besides.
+    """
+    chosen = [(each, asked_of(each)) for each in active
+              if each.when == when and not of_gradients(each)]  # fmt: skip
+    if not chosen:
+        return {}
+    found = {}
+    for node in nodes:
+        about = (node, *stands_for(node))
+        asked = tuple([asked for each, asked in chosen if any(covers(each, one) for one in about)])
+        if asked:
+            found[node.id] = asked
+    return found

@@ -13,11 +13,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
+from nodescope.debug.arming import asked_at
 from nodescope.debug.breakpoints import (
     Catalog,
     covers,
@@ -49,8 +50,9 @@ from nodescope.debug.state import (
     WatchesChanged,
     new_session,
 )
-from nodescope.debug.verdicts import Asked, Reached, asked_of, hits_of, judge, passes
-from nodescope.errors import EditError
+from nodescope.debug.turn import Turn
+from nodescope.debug.verdicts import Asked, Reached, hits_of, judge, passes
+from nodescope.errors import EditError, UsageError
 from nodescope.events import (
     Array,
     Bus,
@@ -116,7 +118,7 @@ class Gate:
         self._flush = flush
         self._on_change = on_change
         self._clock = clock
-        self._changed = threading.Condition(threading.Lock())
+        self._turn = Turn()
         self._inside = threading.local()
         self._state = new_session(
             stop_on_entry=stop_on_entry,
@@ -170,11 +172,13 @@ class Gate:
         elif kind is GradientReached:
             self._reach(event, "after")  # type: ignore[arg-type]
         elif isinstance(event, GraphExtended):
-            self._extend(event)
+            self._take(lambda: self._extend(event))
         elif isinstance(event, GraphCaptured | Compiled):
             self._compilations.take(event)
         elif isinstance(event, StepFinished | RunFinished):
-            self._settle(event)
+            ended = isinstance(event, RunFinished)
+            if ended or not self._settled:
+                self._take(lambda: self._settle(ended))
 
     def _passes(self, event: NodeFinished) -> bool:
         """Whether no breakpoint is about a node that has run: the common case, without a lock."""
@@ -196,25 +200,24 @@ class Gate:
 
         For a probe that stands before the gate the next node is the one of the event that it has.
         """
-        with self._changed:
-            self._give(BreakHere(text, reason, watch))
+        self._take(lambda: self._give(BreakHere(text, reason, watch)))
 
     def watches(self, statuses: tuple[WatchStatus, ...]) -> None:
         """Tell controllers what is watched for, and what was found."""
-        with self._changed:
-            self._give(WatchesChanged(statuses))
-        self._say()
+        self._take(lambda: self._give(WatchesChanged(statuses)))
 
     def open_also(self, wanted: Opens) -> None:
         """Open compiled kernels in which this wants to see a node, too."""
-        with self._changed:
+        with self._turn.lock:
             before = self._opened
             self._opened = (*before, wanted)
             self._bus.opened = (*self._opened, *self._bus.opened[len(before) :])
 
     def _reach(self, event: Reached, when: When) -> None:
-        if getattr(self._inside, "held", False):
+        if getattr(self._inside, "held", False) or self._turn.mine:
             return  # Something that runs within the gate, on this very thread.
+        if self._turn.overdue:
+            self._catch_up()
         self._wait()
         state = self._state
         if not may_stop(state):
@@ -280,13 +283,17 @@ class Gate:
         reached = msgspec.structs.replace(
             reached, seq=self._seq_source(), now_s=self._clock(), verdicts=verdicts
         )
-        with self._changed:
-            if self._state.phase == "stopped":
-                return False
-            held = self._give(reached)
-        if held:
-            self._places[event.thread] = (node.scope, event.step)
-            self._hold(event, node)
+        try:
+            with self._turn.lock:
+                if self._state.phase == "stopped":
+                    return False
+                held = self._give(reached)
+            if held:
+                self._places[event.thread] = (node.scope, event.step)
+                self._hold(event, node)
+        except BaseException:
+            self._let_go(event.thread)
+            raise
         return True
 
     def _hold(self, event: Reached, node: Node) -> None:
@@ -299,52 +306,47 @@ class Gate:
                 self._live.update(zip(node.outputs, event.outputs, strict=False))
             stack = user_stack()
             self._flush()
-            with self._changed:
+            with self._turn.lock:
                 self._give(StackRead(stack))
                 self._committing = False
                 self._on_change(info_of(self._state))
-            self._wait(ticking=True)
-        except BaseException:
-            with self._changed:
-                self._committing = False
-                self._give(Interrupted())
-            raise
+            self._wait()
         finally:
             self._live = {}
 
-    def _wait(self, *, ticking: bool = False) -> None:
+    def _let_go(self, thread: int) -> None:
+        """End the stop of a thread that is interrupted, or that cannot be held."""
+        with self._turn.lock:
+            stop = self._state.stop
+            if stop is not None and stop.thread == thread:
+                self._committing = False
+                self._give(Interrupted())
+
+    def _wait(self) -> None:
         if self._state.phase != "stopped":
             return
-        with self._changed:
-            while self._state.phase == "stopped":
-                # Never without a timeout: a wait without one would keep Ctrl-C out on Windows,
-                # and a lost page has to be noticed.
-                self._changed.wait(TICK_S)
-                if ticking:
-                    self._give(Tick(self._clock()))
+        while self._state.phase == "stopped":
+            self._turn.sleep(lambda: self._state.phase == "stopped", TICK_S)
+            if self._state.lost_at is not None:  # a lost page has to be noticed
+                self._take(lambda: self._give(Tick(self._clock())))
         self._say()
 
     def _extend(self, event: GraphExtended) -> None:
-        with self._changed:
-            became = self._compilations.met(event.nodes)
-            self._catalog.add(event.nodes, became)
-            for node in event.nodes:
-                self._makers.update(dict.fromkeys(node.outputs, node))
-            self._give(GraphKnown(event.nodes, became))
-            self._before.update(self._covering("before", event.nodes))
-            self._after.update(self._covering("after", event.nodes))
-        self._say()
+        became = self._compilations.met(event.nodes)
+        self._catalog.add(event.nodes, became)
+        for node in event.nodes:
+            self._makers.update(dict.fromkeys(node.outputs, node))
+        self._give(GraphKnown(event.nodes, became))
+        stands_for = self._compilations.stands_for
+        self._before.update(asked_at(self._active, "before", event.nodes, stands_for))
+        self._after.update(asked_at(self._active, "after", event.nodes, stands_for))
 
-    def _settle(self, event: StepFinished | RunFinished) -> None:
-        ended = isinstance(event, RunFinished)
-        if ended or not self._settled:
-            with self._changed:
-                if not self._settled:
-                    self._give(GraphSettled(self._catalog))
-                self._settled = True
-                if ended:
-                    self._give(ProgramFinished())
-            self._say()
+    def _settle(self, ended: bool) -> None:
+        if not self._settled:
+            self._give(GraphSettled(self._catalog))
+        self._settled = True
+        if ended:
+            self._give(ProgramFinished())
 
     # ------------------------------------------------------------ the controllers' side
 
@@ -354,8 +356,11 @@ class Gate:
         Raises:
             NodescopeError: It cannot be carried out; nothing has changed.
         """
+        if self._turn.mine:
+            raise UsageError("a command cannot be given while a change is told",
+                             hint="give it from another thread")  # fmt: skip
         event: Event | None = None
-        with self._changed:
+        with self._turn.lock:
             if isinstance(command, SetValue):
                 event = self._edit(command)
             else:
@@ -386,27 +391,41 @@ class Gate:
 
     def controllers(self, count: int) -> None:
         """So many pages follow this run now."""
-        with self._changed:
-            self._give(ControllersChanged(count, self._clock()))
-        self._say()
+        self._take(lambda: self._give(ControllersChanged(count, self._clock())))
 
     def link_up(self) -> None:
         """The server was reached."""
-        with self._changed:
-            self._give(LinkChanged(True, self._clock()))
-        self._say()
+        self._take(lambda: self._give(LinkChanged(True, self._clock())))
 
     def link_lost(self) -> None:
         """The server is gone, and every page with it."""
-        with self._changed:
-            self._give(LinkChanged(False, self._clock()))
-        self._say()
+        self._take(lambda: self._give(LinkChanged(False, self._clock())))
+
+    def forked(self) -> None:
+        """In a forked child: nobody can come here, so nothing stops and nothing waits."""
+        self._turn.forked()
+        self._state = msgspec.structs.replace(
+            self._state, phase="detached", stop=None, goal=None
+        )  # fmt: skip
 
     def live_value(self, value: int) -> Array | None:
         """An input or output of the node at which the program stands, by value id; not a copy."""
         return self._live.get(value)
 
     # ------------------------------------------------------------ the shell
+
+    def _take(self, work: Callable[[], object]) -> None:
+        """Do something under the lock, at once if that can be, and say what comes of it."""
+        try:
+            self._turn.take(work)
+        except BaseException:
+            self._calm = False  # what is left to be done is done at the next node
+            raise
+        self._say()
+
+    def _catch_up(self) -> None:
+        self._turn.catch_up()
+        self._turn.take(self._rearm)
 
     def _give(self, given: Input) -> bool:
         """Feed the session and carry out its effects, under the lock; whether it says `Hold`."""
@@ -418,7 +437,7 @@ class Gate:
                 case Hold():
                     self._committing = held = True
                 case Release():
-                    self._changed.notify_all()
+                    self._turn.wake()
                 case Announce(info=info):
                     if not self._committing:
                         self._on_change(info)
@@ -437,6 +456,7 @@ class Gate:
             state.phase == "stopped"
             or (state.goal is not None and may_stop(state))
             or state.lost_at is not None
+            or self._turn.overdue
         )
         if tracking and not self._tracking:
             # Old places would hide an entry; where the program stands now is still true.
@@ -444,41 +464,25 @@ class Gate:
             self._places = {stop.thread: (stop.scope, stop.step)} if stop is not None else {}
         self._tracking = tracking
         if active != self._active:
-            self._active = active
             self._gradients = tuple(each for each in active if of_gradients(each))
             nodes = tuple(self._catalog.nodes.values())
-            self._before = self._covering("before", nodes)
-            self._after = self._covering("after", nodes)
+            stands_for = self._compilations.stands_for
+            self._before = asked_at(active, "before", nodes, stands_for)
+            self._after = asked_at(active, "after", nodes, stands_for)
             wanted = tuple(each for each in active if each.kind != "scope")
             opens: Opens = lambda node: any(covers(each, node) for each in wanted)  # noqa: E731
             self._bus.opened = (*self._opened, opens) if wanted else self._opened
+            self._active = active  # last: what is interrupted here is done again
         self._bus.gradients = bool(self._gradients)
         entry = state.goal is not None and state.goal.kind == "entry"
         self._bus.starts = may_stop(state) and (
             entry or any(each.when == "before" for each in active)
         )
 
-    def _covering(self, when: When, nodes: Sequence[Node]) -> dict[int, tuple[Asked, ...]]:
-        """By node id, what is asked there; nodes that no breakpoint is about are left out."""
-        chosen = [(each, asked_of(each)) for each in self._active if each.when == when]
-        if not chosen:
-            return {}
-        found = {
-            node.id: tuple([asked for each, asked in chosen if self._about(each, node)])
-            for node in nodes
-        }
-        return {number: asked for number, asked in found.items() if asked}
-
-    def _about(self, breakpoint: Breakpoint, node: Node) -> bool:
-        """Whether a breakpoint is about a node, or one whose work it does."""
-        if of_gradients(breakpoint):
-            return False  # its nodes are met by their gradients
-        return covers(breakpoint, node) or any(
-            covers(breakpoint, each) for each in self._compilations.stands_for(node)
-        )
-
     def _say(self) -> None:
         """Emit what the session had to say, outside the lock and as an ordinary event."""
+        if self._turn.overdue and not self._turn.mine:
+            self._catch_up()
         while True:
             try:
                 text = self._unsaid.popleft()
