@@ -172,7 +172,20 @@ class SessionInfo(msgspec.Struct, frozen=True):
 # Commands. Each is answered once the session has taken it, not once the program has stopped again.
 
 
-class Continue(msgspec.Struct, frozen=True, tag="continue"):
+class OfThread(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be asked of one thread.
+
+    Attributes:
+        thread: Which; None for the one that stopped.
+        alone: Only this thread goes on: the others wait on at their nodes until the next stop, or
+            until they are let go, too.
+    """
+
+    thread: int | None = None
+    alone: bool = False
+
+
+class Continue(OfThread, frozen=True, tag="continue"):
     """Run until the next breakpoint."""
 
 
@@ -180,15 +193,15 @@ class Pause(msgspec.Struct, frozen=True, tag="pause"):
     """Stop at the next node."""
 
 
-class StepNode(msgspec.Struct, frozen=True, tag="step_node"):
+class StepNode(OfThread, frozen=True, tag="step_node"):
     """Stop after the next node, in whatever scope."""
 
 
-class StepIn(msgspec.Struct, frozen=True, tag="step_in"):
+class StepIn(OfThread, frozen=True, tag="step_in"):
     """Go into the next scope: stop after the first node in none of this scope and those around."""
 
 
-class StepOver(msgspec.Struct, frozen=True, tag="step_over"):
+class StepOver(OfThread, frozen=True, tag="step_over"):
     """Stop after the next node that is not deeper than this scope.
 
     Attributes:
@@ -198,7 +211,7 @@ class StepOver(msgspec.Struct, frozen=True, tag="step_over"):
     scope: str | None = None
 
 
-class StepOut(msgspec.Struct, frozen=True, tag="step_out"):
+class StepOut(OfThread, frozen=True, tag="step_out"):
     """Stop after the first node outside the current scope."""
 
 
@@ -266,6 +279,12 @@ class SetValue(msgspec.Struct, frozen=True, tag="set_value"):
     imaginary: float = 0.0
 
 
+class SetExceptions(msgspec.Struct, frozen=True, tag="set_exceptions"):
+    """Whether the program stops where a node raises; it does at first."""
+
+    stop: bool
+
+
 class StepTwin(msgspec.Struct, frozen=True, tag="step_twin"):
     """Run to the backward node of this forward node, or from it to its forward node."""
 
@@ -283,6 +302,7 @@ Command = (
     | SetBreakpoints
     | SetValue
     | SetWatches
+    | SetExceptions
     | StepTwin
 )
 

@@ -10,15 +10,18 @@ or on its way. KeyboardInterrupt always gets through. Arrays are held only while
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from nodescope.debug.arming import asked_at
+from nodescope.debug.arrivals import arrays_of, made_by
 from nodescope.debug.breakpoints import (
     Catalog,
     covers,
@@ -27,7 +30,7 @@ from nodescope.debug.breakpoints import (
 )
 from nodescope.debug.compilations import Compilations
 from nodescope.debug.edits import edited, told
-from nodescope.debug.session import armed, candidates, info_of, may_stop, meets, transition
+from nodescope.debug.session import armed, candidates, info_of, may_go, may_stop, transition
 from nodescope.debug.stack import user_stack
 from nodescope.debug.state import (
     Announce,
@@ -50,6 +53,7 @@ from nodescope.debug.state import (
     WatchesChanged,
     new_session,
 )
+from nodescope.debug.stepping import meets
 from nodescope.debug.turn import Turn
 from nodescope.debug.verdicts import Asked, Reached, hits_of, judge, passes
 from nodescope.errors import EditError, UsageError
@@ -133,6 +137,7 @@ class Gate:
         self._committing = False
         self._settled = False
         self._live: dict[int, Array] = {}
+        self._standing: dict[int, Node] = {}  # where threads are held now
         # Where threads were last, (scope, step), while they are in a scope that is waited for.
         self._places: dict[int, tuple[str, int]] = {}
         # The fast path: with `_calm`, only nodes in these tables are looked at.
@@ -218,11 +223,11 @@ class Gate:
             return  # Something that runs within the gate, on this very thread.
         if self._turn.overdue:
             self._catch_up()
-        self._wait()
+        self._wait(event)
         state = self._state
         if not may_stop(state):
             return
-        made = self._made(event)
+        made = made_by(event, self._makers, self._gradients)
         if made is None:
             return
         node, gradient_of = made
@@ -242,19 +247,10 @@ class Gate:
         self._inside.held = True
         try:
             while not self._offer(event, reached):
-                self._wait()
+                self._wait(event)
         finally:
             self._inside.held = False
         self._say()
-
-    def _made(self, event: Reached) -> tuple[Node, Node | None] | None:
-        """The node that an event is about; for a gradient what made it, and of what it is."""
-        if not isinstance(event, GradientReached):
-            return event.node, None
-        of = self._makers.get(event.value)
-        if of is None or not any(covers(each, of) for each in self._gradients):
-            return None
-        return self._makers.get(event.gradient, of), of
 
     def _offer(self, event: Reached, reached: NodeReached) -> bool:
         """Offer a node to the session, and hold this thread if it stops.
@@ -285,34 +281,30 @@ class Gate:
         )
         try:
             with self._turn.lock:
-                if self._state.phase == "stopped":
+                if not may_go(self._state, event.thread):
                     return False
                 held = self._give(reached)
             if held:
                 self._places[event.thread] = (node.scope, event.step)
-                self._hold(event, node)
+                self._hold(event)
         except BaseException:
             self._let_go(event.thread)
             raise
         return True
 
-    def _hold(self, event: Reached, node: Node) -> None:
+    def _hold(self, event: Reached) -> None:
+        live = self._live = arrays_of(event)
         try:
-            if isinstance(event, GradientReached):
-                self._live = {event.gradient: event.array}
-            else:
-                self._live = dict(zip(node.inputs, event.inputs, strict=False))
-            if isinstance(event, NodeFinished):
-                self._live.update(zip(node.outputs, event.outputs, strict=False))
             stack = user_stack()
             self._flush()
             with self._turn.lock:
                 self._give(StackRead(stack))
                 self._committing = False
                 self._on_change(info_of(self._state))
-            self._wait()
+            self._wait(event)
         finally:
-            self._live = {}
+            if self._live is live:  # by now another thread may have stopped
+                self._live = {}
 
     def _let_go(self, thread: int) -> None:
         """End the stop of a thread that is interrupted, or that cannot be held."""
@@ -322,13 +314,22 @@ class Gate:
                 self._committing = False
                 self._give(Interrupted())
 
-    def _wait(self) -> None:
-        if self._state.phase != "stopped":
+    def _wait(self, event: Reached) -> None:
+        thread = event.thread
+        if may_go(self._state, thread):
             return
-        while self._state.phase == "stopped":
-            self._turn.sleep(lambda: self._state.phase == "stopped", TICK_S)
-            if self._state.lost_at is not None:  # a lost page has to be noticed
-                self._take(lambda: self._give(Tick(self._clock())))
+        if not isinstance(event, GradientReached):
+            self._standing[thread] = event.node
+        try:
+            while not may_go(self._state, thread):
+                self._turn.sleep(lambda: not may_go(self._state, thread), TICK_S)
+                alone = self._state.alone
+                if self._state.lost_at is not None or alone:
+                    # A lost page has to be noticed, and the end of who goes alone.
+                    ended = sys._current_frames().keys().isdisjoint(alone)
+                    self._take(partial(self._give, Tick(self._clock(), ended)))
+        finally:
+            self._standing.pop(thread, None)
         self._say()
 
     def _extend(self, event: GraphExtended) -> None:
@@ -364,7 +365,8 @@ class Gate:
             if isinstance(command, SetValue):
                 event = self._edit(command)
             else:
-                self._give(Commanded(command, self._catalog))
+                standing = {each: node.scope for each, node in self.standing().items()}
+                self._give(Commanded(command, self._catalog, standing))
         if event is not None:
             self._bus.emit(event)
         self._say()
@@ -405,8 +407,12 @@ class Gate:
         """In a forked child: nobody can come here, so nothing stops and nothing waits."""
         self._turn.forked()
         self._state = msgspec.structs.replace(
-            self._state, phase="detached", stop=None, goal=None
+            self._state, phase="detached", stop=None, goal=None, alone=()
         )  # fmt: skip
+
+    def standing(self) -> dict[int, Node]:
+        """The nodes at which threads are held, by thread."""
+        return dict(self._standing)
 
     def live_value(self, value: int) -> Array | None:
         """An input or output of the node at which the program stands, by value id; not a copy."""
@@ -454,6 +460,7 @@ class Gate:
         tracking = any(each.kind == "scope" for each in active)
         self._calm = not (
             state.phase == "stopped"
+            or state.alone
             or (state.goal is not None and may_stop(state))
             or state.lost_at is not None
             or self._turn.overdue

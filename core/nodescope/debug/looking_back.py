@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from nodescope.debug.breakpoints import condition_of, covers, of_gradients, within
 from nodescope.debug.conditions import Expression
 from nodescope.debug.moments import Moment
-from nodescope.debug.session import meets
 from nodescope.debug.state import Goal
+from nodescope.debug.stepping import meets
 from nodescope.debug.vocabulary import Scene
 from nodescope.errors import ConditionError, UsageError
 from nodescope.ir.scopes import is_within

@@ -11,6 +11,8 @@ first node: the one that is about to run).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from nodescope.debug.arming import replaced, replaced_by, settled, verified
@@ -18,7 +20,6 @@ from nodescope.debug.breakpoints import (
     Catalog,
     counts,
     covers,
-    is_leaf,
     of_gradients,
     within,
 )
@@ -47,8 +48,15 @@ from nodescope.debug.state import (
     Tick,
     WatchesChanged,
 )
+from nodescope.debug.stepping import (
+    alone_of,
+    goal_reason,
+    meets,
+    seen_from,
+    step_goal,
+    twin_goal,
+)
 from nodescope.errors import UsageError
-from nodescope.ir.graph import Node
 from nodescope.ir.scopes import is_within
 from nodescope.protocol import (
     CONTROLLER_GRACE_S,
@@ -57,21 +65,17 @@ from nodescope.protocol import (
     Command,
     Continue,
     Detach,
-    NextStep,
     Pause,
     RunTo,
     SessionInfo,
+    SessionPhase,
     SetBreakpoints,
+    SetExceptions,
     SetValue,
     SetWatches,
-    StepIn,
-    StepNode,
-    StepOut,
-    StepOver,
     StepTwin,
     Stop,
     StopReason,
-    When,
 )
 
 
@@ -106,6 +110,11 @@ def may_stop(state: SessionState) -> bool:
     if state.phase in ("finished", "detached"):
         return False
     return state.controllers > 0 or state.awaiting or state.lost_at is not None
+
+
+def may_go(state: SessionState, thread: int) -> bool:
+    """Whether a thread may go on from its node."""
+    return state.phase != "stopped" and (not state.alone or thread in state.alone)
 
 
 def armed(state: SessionState) -> tuple[Breakpoint, ...]:
@@ -153,8 +162,8 @@ def _take(state: SessionState, given: Input) -> Result:
     match given:
         case NodeReached():
             return _reach(_expire(state, given.now_s), given)
-        case Commanded(command=command, catalog=catalog):
-            return _command(state, command, catalog)
+        case Commanded(command=command, catalog=catalog, standing=standing):
+            return _command(state, command, catalog, standing)
         case GraphKnown(nodes=nodes, became=became):
             statuses = replaced_by(verified(state.breakpoints, nodes), became)
             return msgspec.structs.replace(state, breakpoints=statuses), ()
@@ -186,13 +195,12 @@ def _take(state: SessionState, given: Input) -> Result:
                 expects = state.expects_controller and not state.ever_attended
                 return msgspec.structs.replace(state, awaiting=expects), ()
             return _attend(state, 0, now_s, link_lost=True), ()
-        case Tick(now_s=now_s):
-            return _tick(state, now_s)
+        case Tick(now_s=now_s, ended=ended):
+            return _tick(state, now_s, ended)
         case Interrupted():
             return _resume(state) if state.phase == "stopped" else (state, ())
         case ProgramFinished():
-            after = msgspec.structs.replace(state, phase="finished", stop=None, goal=None)
-            return after, (Release(),) if state.phase == "stopped" else ()
+            return _released(state, "finished")
 
 
 # ---------------------------------------------------------------- nodes
@@ -218,7 +226,7 @@ def _reach(state: SessionState, at: NodeReached) -> Result:
         and at.gradient_of is None
         and meets(state.goal, at.node, at.when, at.step, at.thread)
     ):
-        reason, text = _goal_reason(state.goal, name)
+        reason, text = goal_reason(state.goal, name)
     else:
         return state, tuple(effects)
     stop = Stop(
@@ -234,7 +242,7 @@ def _reach(state: SessionState, at: NodeReached) -> Result:
         text=text,
         watch=state.goal.watch if reason == "watch" and state.goal is not None else 0,
     )
-    after = msgspec.structs.replace(state, phase="stopped", stop=stop, goal=None)
+    after = msgspec.structs.replace(state, phase="stopped", stop=stop, goal=None, alone=())
     return after, (*effects, Hold(stop))
 
 
@@ -303,71 +311,41 @@ def _disable_failed(state: SessionState, at: NodeReached, effects: list[Effect])
     return msgspec.structs.replace(state, breakpoints=tuple(statuses))
 
 
-def meets(goal: Goal, node: Node, when: When, step: int, thread: int) -> bool:
-    """Whether the program is where it was to run up to."""
-    if goal.thread is not None and thread != goal.thread:
-        return False
-    if goal.kind == "run_to":
-        return when == "after" and node.name == goal.node
-    if goal.kind == "twin":
-        return when == "after" and node.forward == goal.of
-    if is_leaf(node):
-        return False
-    if goal.kind in ("entry", "pause"):
-        return True
-    if when != "after":
-        return False
-    match goal.kind:
-        case "step_node":
-            return True
-        case "step_in":
-            return not is_within(goal.scope, node.scope)
-        case "outside":
-            return not is_within(node.scope, goal.scope)
-        case "shallow":
-            return node.scope == goal.scope or not is_within(node.scope, goal.scope)
-        case "step":
-            return step > goal.step
-    return False
-
-
-def _goal_reason(goal: Goal, name: str) -> tuple[StopReason, str]:
-    match goal.kind:
-        case "entry":
-            return "entry", f"Before the first node: {name}"
-        case "pause":
-            return goal.reason, goal.text or f"Paused at {name}"
-        case "run_to":
-            return "run_to", f"Ran to {name}"
-        case "twin":
-            return "run_to", f"Ran to {name}, the gradient of {goal.node}"
-    return "step", f"Stepped to {name}"
-
-
 # ---------------------------------------------------------------- commands
 
 
-def _command(state: SessionState, command: Command, catalog: Catalog) -> Result:
+def _command(
+    state: SessionState, command: Command, catalog: Catalog, standing: Mapping[int, str]
+) -> Result:
     if isinstance(command, SetBreakpoints):
         statuses, next_id = replaced(state.breakpoints, command.breakpoints, state.next_id, catalog)
         return msgspec.structs.replace(state, breakpoints=statuses, next_id=next_id), ()
+    if isinstance(command, SetExceptions):
+        return msgspec.structs.replace(state, stop_on_exception=command.stop), ()
     if isinstance(command, SetWatches):
         raise UsageError("this run watches for nothing", hint="start it with nodescope run")
     if state.phase == "finished":
         raise UsageError("the program has ended")
     if isinstance(command, Detach):
-        after = msgspec.structs.replace(state, phase="detached", stop=None, goal=None)
-        return after, (Release(),) if state.phase == "stopped" else ()
+        return _released(state, "detached")
     if state.phase == "detached":
         raise UsageError("the debugger is detached from this run", hint="start the program again")
     stop = state.stop
     if isinstance(command, Pause):
         if stop is not None:
             return state, ()
+        if state.alone and state.goal == Goal("pause"):
+            # Asked again: the one that goes alone comes to no node, so the others may.
+            return _released(state, "running", state.goal)
         return msgspec.structs.replace(state, goal=Goal("pause")), ()
     if isinstance(command, Continue):
-        # The entry stop that is still to come is not what a person wants to continue past.
-        return _resume(state) if stop is not None else (state, ())
+        if stop is not None:
+            return _resume(state, alone=alone_of(command, stop))
+        if not state.alone:
+            # The entry stop that is still to come is not what a person wants to continue past.
+            return state, ()
+        more = (command.thread,) if command.alone and command.thread is not None else ()
+        return _released(state, "running", state.goal, (*state.alone, *more) if more else ())
     if isinstance(command, RunTo):
         goal = Goal("run_to", node=command.node)
         target = Breakpoint(kind="node", target=command.node)
@@ -379,49 +357,21 @@ def _command(state: SessionState, command: Command, catalog: Catalog) -> Result:
         raise UsageError("the program is running", hint="pause it first")
     if isinstance(command, SetValue):
         return state, ()  # the gate, which has the arrays, does it
-    goal = _twin(stop, catalog) if isinstance(command, StepTwin) else _step_goal(command, stop)
-    return _resume(state, goal)
+    if isinstance(command, StepTwin):
+        return _resume(state, twin_goal(stop, catalog))
+    return _resume(state, step_goal(command, seen_from(command, stop, standing)),
+                   alone_of(command, stop))  # fmt: skip
 
 
-def _twin(stop: Stop, catalog: Catalog) -> Goal:
-    """The backward node of a forward one; of a backward node the forward one, in the next step."""
-    node = catalog.nodes.get(stop.node)
-    if node is None or is_leaf(node):
-        raise UsageError(f"{stop.node_name} has no backward node: it only holds data")
-    if node.forward is not None:
-        forward = catalog.nodes.get(node.forward)
-        if forward is None:
-            raise UsageError(f"the forward node of {stop.node_name} is not known")
-        return Goal("run_to", node=forward.name)
-    if node.phase != "forward":
-        raise UsageError(f"{stop.node_name} belongs to phase {node.phase}: it has no twin")
-    return Goal("twin", node=node.name, of=node.id)
+def _resume(state: SessionState, goal: Goal | None = None, alone: tuple[int, ...] = ()) -> Result:
+    return _released(state, "running", goal, alone)
 
 
-def _step_goal(command: Command, stop: Stop) -> Goal:
-    match command:
-        case StepNode():
-            return Goal("step_node", thread=stop.thread)
-        case StepIn():
-            return Goal("step_in", scope=stop.scope, thread=stop.thread)
-        case StepOver(scope=str() as scope) if scope:
-            return Goal("outside", scope=scope, thread=stop.thread)
-        case StepOver():
-            return Goal("shallow", scope=stop.scope, thread=stop.thread)
-        case StepOut():
-            if not stop.scope:
-                raise UsageError(
-                    f"{stop.node_name} is in no scope to step out of", hint="continue instead"
-                )
-            return Goal("outside", scope=stop.scope, thread=stop.thread)
-        case NextStep():
-            return Goal("step", step=stop.step)
-    raise UsageError(f"{type(command).__name__} is not a command of this version")
-
-
-def _resume(state: SessionState, goal: Goal | None = None) -> Result:
-    after = msgspec.structs.replace(state, phase="running", stop=None, goal=goal)
-    return after, (Release(),) if state.phase == "stopped" else ()
+def _released(
+    state: SessionState, phase: SessionPhase, goal: Goal | None = None, alone: tuple[int, ...] = ()
+) -> Result:
+    after = msgspec.structs.replace(state, phase=phase, stop=None, goal=goal, alone=alone)
+    return after, (Release(),) if state.phase == "stopped" or state.alone else ()
 
 
 # ---------------------------------------------------------------- attendance
@@ -447,10 +397,13 @@ def _expire(state: SessionState, now_s: float) -> SessionState:
     if state.lost_at is None or now_s - state.lost_at < CONTROLLER_GRACE_S:
         return state
     # A step that was under way belongs to the page that is gone.
-    return msgspec.structs.replace(state, lost_at=None, goal=None)
+    return msgspec.structs.replace(state, lost_at=None, goal=None, alone=())
 
 
-def _tick(state: SessionState, now_s: float) -> Result:
+def _tick(state: SessionState, now_s: float, ended: bool) -> Result:
+    if ended and state.alone:
+        goal = Goal("pause", text="Paused: the thread that went on alone has ended")
+        return _released(state, "running", goal)
     after = _expire(state, now_s)
     if after is state or after.awaiting or state.phase != "stopped":
         return after, ()

@@ -5,6 +5,7 @@ Invariant: frozen data without arrays; equal states decide equally.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -57,6 +58,7 @@ class SessionState(msgspec.Struct, frozen=True):
         awaiting: No page has come yet and the program is to wait for the first one.
         lost_at: When the last page went, in seconds; None unless its grace is running.
         stop_on_exception: Whether a node that raises stops the program.
+        alone: While it runs, only these threads go on; none for all.
     """
 
     phase: SessionPhase = "running"
@@ -72,6 +74,7 @@ class SessionState(msgspec.Struct, frozen=True):
     lost_at: float | None = None
     stop_on_exception: bool = True
     watches: tuple[WatchStatus, ...] = ()
+    alone: tuple[int, ...] = ()
 
 
 def new_session(
@@ -143,10 +146,16 @@ class StackRead(msgspec.Struct, frozen=True):
 
 
 class Commanded(msgspec.Struct, frozen=True):
-    """A controller asks for something; the catalog verifies breakpoints."""
+    """A controller asks for something.
+
+    Attributes:
+        catalog: Verifies breakpoints.
+        standing: The scopes in which threads are held at a node, by thread.
+    """
 
     command: Command
     catalog: Catalog
+    standing: Mapping[int, str] = {}
 
 
 class Edited(msgspec.Struct, frozen=True):
@@ -197,9 +206,14 @@ class LinkChanged(msgspec.Struct, frozen=True):
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """Time has passed."""
+    """Time has passed.
+
+    Attributes:
+        ended: The threads that were to go on alone have ended.
+    """
 
     now_s: float
+    ended: bool = False
 
 
 class Interrupted(msgspec.Struct, frozen=True):
