@@ -11,16 +11,19 @@ but `ConditionError`.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from nodescope.debug.quiet import QUIET, QUIET_OF_TRUTHS, against
 from nodescope.debug.vocabulary import (
     BINARY,
     COMPARE,
     CONSTANTS,
     FUNCTIONS,
+    LOGICAL,
     METHODS,
     NAMES,
     Eval,
@@ -40,6 +43,36 @@ MAX_LENGTH: Final = 512
 MAX_DEPTH: Final = 20
 
 
+# Python's parser warns of a number that runs into a word, as in "1or 2".
+_NUMBER: Final = re.compile(r"\b\d\w*(?:\.\w*)?")
+_WORDS: Final = ("and", "else", "for", "if", "in", "is", "not", "or")
+# Whose sides swap when the constant stands on the left.
+_SWAPPED: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
+    ast.Lt: ast.Gt,
+    ast.LtE: ast.GtE,
+    ast.Gt: ast.Lt,
+    ast.GtE: ast.LtE,
+    ast.Eq: ast.Eq,
+    ast.NotEq: ast.NotEq,
+}
+
+
+class _Part(NamedTuple):
+    """A compiled part of an expression.
+
+    Attributes:
+        run: Gives its value.
+        constant: The value is known already.
+        quiet: Nothing in it can make NumPy warn.
+        logical: It gives truth values.
+    """
+
+    run: Eval
+    constant: bool
+    quiet: bool = False
+    logical: bool = False
+
+
 class Expression:
     """A compiled expression; calling it with a `Scene` gives a number, an array or a tuple.
 
@@ -48,12 +81,13 @@ class Expression:
         names: The names that it uses.
     """
 
-    __slots__ = ("_run", "names", "text")
+    __slots__ = ("_quiet", "_run", "names", "text")
 
-    def __init__(self, text: str, names: frozenset[str], run: Eval) -> None:
+    def __init__(self, text: str, names: frozenset[str], part: _Part) -> None:
         self.text = text
         self.names = names
-        self._run = run
+        self._run = part.run
+        self._quiet = part.quiet
 
     def __call__(self, scene: Scene) -> Any:
         """Evaluate.
@@ -61,10 +95,9 @@ class Expression:
         Raises:
             ConditionError: It has no value here; nothing else is ever raised.
         """
-        return self._found(scene)
-
-    def _found(self, scene: Scene) -> Any:
         try:
+            if self._quiet:
+                return self._run(scene)
             with np.errstate(all="ignore"):
                 return self._run(scene)
         except ConditionError:
@@ -84,12 +117,14 @@ class Condition(Expression):
         Raises:
             ConditionError: It does not give a truth value here; nothing else is ever raised.
         """
-        found = self._found(scene)
         try:
-            return truth(found)
+            if self._quiet:
+                return truth(self._run(scene))
+            with np.errstate(all="ignore"):
+                return truth(self._run(scene))
         except ConditionError:
             raise
-        except (TypeError, ValueError) as error:
+        except Exception as error:
             raise ConditionError(reason(error)) from None
 
 
@@ -111,7 +146,7 @@ def compile_expression(text: str) -> Expression:
     return Expression(*_compiled(text))
 
 
-def _compiled(text: str) -> tuple[str, frozenset[str], Eval]:
+def _compiled(text: str) -> tuple[str, frozenset[str], _Part]:
     if len(text) > MAX_LENGTH:
         raise ConditionError(
             f"the condition is too long ({len(text)} characters, at most {MAX_LENGTH})",
@@ -122,10 +157,16 @@ def _compiled(text: str) -> tuple[str, frozenset[str], Eval]:
         raise ConditionError("the condition is empty", column=0, hint="for example value.max() > 3")
     indent = len(text) - len(text.lstrip())
     for column, char in enumerate(body):
-        if not char.isprintable():
+        if not char.isprintable() or char == "\\":
             raise ConditionError(
                 f"a condition is one line of printable text, not {char!r}", column=indent + column
             )
+    for found in _NUMBER.finditer(body):
+        if found[0].endswith(_WORDS):
+            raise ConditionError(
+                f"{found[0]!r} is no number", column=indent + found.start(),
+                hint="a space is missing after the number",
+            )  # fmt: skip
     try:
         tree = ast.parse(body, mode="eval")
     except SyntaxError as error:
@@ -136,15 +177,15 @@ def _compiled(text: str) -> tuple[str, frozenset[str], Eval]:
         raise ConditionError("the condition is nested too deeply", column=indent) from None
     compiler = _Compiler(body, indent)
     with np.errstate(all="ignore"):
-        run, _ = compiler.compile(tree.body, 1)
-    return text, frozenset(compiler.names), run
+        part = compiler.compile(tree.body, 1)
+    return text, frozenset(compiler.names), part
 
 
 # ---------------------------------------------------------------- compilation
 
 
 class _Compiler:
-    """Turns nodes of the syntax tree into closures. ``compile`` gives (closure, is constant)."""
+    """Turns nodes of the syntax tree into closures."""
 
     def __init__(self, text: str, indent: int) -> None:
         self._text = text.encode()
@@ -156,40 +197,35 @@ class _Compiler:
         column = len(self._text[: node.col_offset].decode(errors="replace"))
         return ConditionError(message, column=self._indent + column, hint=hint)
 
-    def compile(self, node: ast.expr, depth: int) -> tuple[Eval, bool]:
+    def compile(self, node: ast.expr, depth: int) -> _Part:
         if depth > MAX_DEPTH:
             raise self.error(node, f"the condition is nested too deeply (at most {MAX_DEPTH})")
-        run, constant = self._compile(node, depth + 1)
-        if not constant:
-            return run, False
+        part = self._compile(node, depth + 1)
+        if not part.constant:
+            return part
         # Constants are folded here, so that an absurd one is refused before the program runs.
         try:
-            result = run(Scene(None))
+            result = part.run(Scene(None))
         except ConditionError as error:
             raise self.error(node, error.message, error.hint) from None
         except Exception as error:
             raise self.error(node, reason(error)) from None
-        return (lambda scene: result), True
+        return _Part(lambda scene: result, True, True, part.logical)
 
-    def _compile(self, node: ast.expr, depth: int) -> tuple[Eval, bool]:
+    def _compile(self, node: ast.expr, depth: int) -> _Part:
         match node:
             case ast.Constant(value=bool() | int() | float() as number):
-                return (lambda scene: bounded(number)), True
+                return _Part(lambda scene: bounded(number), True)
             case ast.Name(id=name):
                 return self._name(node, name)
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Not() as op, operand=inner):
-                return self._unary(op, *self.compile(inner, depth))
+                return self._unary(op, self.compile(inner, depth))
             case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY:
                 return self._binary(
                     BINARY[type(op)], self.compile(left, depth), self.compile(right, depth)
                 )
             case ast.BoolOp(op=op, values=values):
-                parts = [self.compile(each, depth) for each in values]
-                runs = tuple(run for run, _ in parts)
-                constant = all(each for _, each in parts)
-                if isinstance(op, ast.And):
-                    return (lambda scene: all(truth(run(scene)) for run in runs)), constant
-                return (lambda scene: any(truth(run(scene)) for run in runs)), constant
+                return self._bool_op(op, [self.compile(each, depth) for each in values])
             case ast.Compare(left=left, ops=ops, comparators=rights):
                 return self._compare(node, left, ops, rights, depth)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
@@ -199,46 +235,67 @@ class _Compiler:
             ):
                 return self._call(node, name, [inner], depth)
             case ast.Subscript(value=inner, slice=index) if not isinstance(index, ast.Slice):
-                container, index_run = self.compile(inner, depth), self.compile(index, depth)
-                run, at = container[0], index_run[0]
-                constant = container[1] and index_run[1]
-                return (lambda scene: index_of(run(scene), at(scene))), constant
+                container, at = self.compile(inner, depth), self.compile(index, depth)
+                run, place = container.run, at.run
+                return _Part(
+                    lambda scene: index_of(run(scene), place(scene)),
+                    container.constant and at.constant,
+                    container.quiet and at.quiet,
+                )
             case ast.Tuple(elts=elements):
                 parts = [self.compile(each, depth) for each in elements]
-                runs = tuple(run for run, _ in parts)
-                return (lambda scene: tuple(run(scene) for run in runs)), all(c for _, c in parts)
+                runs = tuple(part.run for part in parts)
+                return _Part(
+                    lambda scene: tuple(run(scene) for run in runs),
+                    all(part.constant for part in parts),
+                    all(part.quiet for part in parts),
+                )
         raise self._refusal(node)
 
-    def _name(self, node: ast.expr, name: str) -> tuple[Eval, bool]:
+    def _name(self, node: ast.expr, name: str) -> _Part:
         if name in CONSTANTS:
             number = CONSTANTS[name]
-            return (lambda scene: number), True
+            return _Part(lambda scene: number, True)
         if name not in NAMES:
             if name in FUNCTIONS:
                 raise self.error(node, f"{name} is a function", f"write {name}(value)")
             near = did_you_mean(name, NAMES) or f"known are {', '.join(NAMES)}"
             raise self.error(node, f"unknown name {name!r}", near)
         self.names.add(name)
-        return NAMES[name], False
+        return _Part(NAMES[name], False, True)
 
-    def _unary(self, op: ast.unaryop, run: Eval, constant: bool) -> tuple[Eval, bool]:
+    def _unary(self, op: ast.unaryop, part: _Part) -> _Part:
+        run = part.run
         if isinstance(op, ast.Not):
-            return (lambda scene: not truth(run(scene))), constant
+            quiet = part.quiet and part.logical
+            return _Part(lambda scene: not truth(run(scene)), part.constant, quiet, True)
         if isinstance(op, ast.USub):
-            return (lambda scene: -operand(run(scene))), constant
-        return (lambda scene: +operand(run(scene))), constant
+            return _Part(lambda scene: -operand(run(scene)), part.constant)
+        return _Part(lambda scene: +operand(run(scene)), part.constant)
 
-    def _binary(
-        self, apply: Callable[[Any, Any], Any], left: tuple[Eval, bool], right: tuple[Eval, bool]
-    ) -> tuple[Eval, bool]:
-        run_a, run_b = left[0], right[0]
+    def _binary(self, apply: Callable[[Any, Any], Any], left: _Part, right: _Part) -> _Part:
+        run_a, run_b = left.run, right.run
 
         def run(scene: Scene) -> Any:
             a, b = run_a(scene), run_b(scene)
             check_pair(a, b)
             return bounded(apply(a, b))
 
-        return run, left[1] and right[1]
+        return _Part(run, left.constant and right.constant)
+
+    def _bool_op(self, op: ast.boolop, parts: list[_Part]) -> _Part:
+        runs = tuple(part.run for part in parts)
+        constant = all(part.constant for part in parts)
+        quiet = all(part.quiet and part.logical for part in parts)
+        ends = isinstance(op, ast.Or)
+
+        def run(scene: Scene) -> bool:
+            for each in runs:
+                if truth(each(scene)) is ends:
+                    return ends
+            return not ends
+
+        return _Part(run, constant, quiet, True)
 
     def _compare(
         self,
@@ -247,18 +304,15 @@ class _Compiler:
         ops: list[ast.cmpop],
         rights: list[ast.expr],
         depth: int,
-    ) -> tuple[Eval, bool]:
+    ) -> _Part:
         if not all(type(op) in COMPARE for op in ops):
             raise self.error(node, "only < <= > >= == != compare here")
-        first, constant = self.compile(left, depth)
-        tests: list[tuple[Callable[[Any, Any], Any], Eval]] = []
-        for op, right in zip(ops, rights, strict=True):
-            other, other_constant = self.compile(right, depth)
-            constant = constant and other_constant
-            tests.append((COMPARE[type(op)], other))
-        if len(tests) == 1:
-            ((compare, other),) = tests
-            return (lambda scene: compared(compare, first(scene), other(scene))), constant
+        parts = [self.compile(each, depth) for each in (left, *rights)]
+        constant = all(part.constant for part in parts)
+        if len(ops) == 1:
+            return self._pair(type(ops[0]), *parts)
+        first, *others = (part.run for part in parts)
+        tests = tuple(zip((COMPARE[type(op)] for op in ops), others, strict=True))
 
         def chain(scene: Scene) -> bool:
             a = first(scene)
@@ -269,11 +323,22 @@ class _Compiler:
                 a = b
             return True
 
-        return chain, constant
+        return _Part(chain, constant, False, True)
 
-    def _call(
-        self, node: ast.expr, name: str, args: list[ast.expr], depth: int
-    ) -> tuple[Eval, bool]:
+    def _pair(self, op: type[ast.cmpop], left: _Part, right: _Part) -> _Part:
+        if left.constant and not right.constant:
+            op, left, right = _SWAPPED[op], right, left
+        compare, run_a, run_b = COMPARE[op], left.run, right.run
+        if right.constant and not left.constant:
+            short = against(compare, run_a, run_b(Scene(None)))
+            if short is not None:
+                return _Part(short, False, left.quiet, True)
+        return _Part(
+            lambda scene: compared(compare, run_a(scene), run_b(scene)),
+            left.constant and right.constant, False, True,
+        )  # fmt: skip
+
+    def _call(self, node: ast.expr, name: str, args: list[ast.expr], depth: int) -> _Part:
         if name not in FUNCTIONS:
             near = did_you_mean(name, FUNCTIONS) or f"known are {', '.join(FUNCTIONS)}"
             raise self.error(node, f"unknown function {name!r}", near)
@@ -281,12 +346,17 @@ class _Compiler:
         if len(args) != count:
             raise self.error(node, f"{name} takes {count} argument{'s'[: count > 1]}")
         parts = [self.compile(each, depth) for each in args]
-        constant = all(each for _, each in parts)
+        constant = all(part.constant for part in parts)
+        first = parts[0].run
         if count == 1:
-            run = parts[0][0]
-            return (lambda scene: function(run(scene))), constant
-        first, second = parts[0][0], parts[1][0]
-        return (lambda scene: function(first(scene), second(scene))), constant
+            over = QUIET.get(name)
+            if over is None and parts[0].logical:
+                over = QUIET_OF_TRUTHS.get(name)
+            if over is not None:
+                return _Part(over(first), constant, parts[0].quiet, name in LOGICAL)
+            return _Part(lambda scene: function(first(scene)), constant, False, name in LOGICAL)
+        second = parts[1].run
+        return _Part(lambda scene: function(first(scene), second(scene)), constant)
 
     def _refusal(self, node: ast.expr) -> ConditionError:
         match node:

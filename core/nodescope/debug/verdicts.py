@@ -69,7 +69,7 @@ def passes(asked: tuple[Asked, ...], event: NodeFinished, previous: tuple[str, i
         if scene is None:
             outputs = event.outputs
             value = outputs[0] if outputs else None
-            scene = Scene(value, event.inputs, step=step, node=event.node.name)
+            scene = Scene(value, event.inputs, step, event.node.name)
         try:
             if condition(scene):
                 return False

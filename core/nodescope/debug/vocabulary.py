@@ -1,7 +1,8 @@
 """The vocabulary of conditions: names, functions and operators, and what they do to arrays.
 
 Invariant: the tables are the whole language. Results are numbers, arrays and tuples of numbers; no
-result holds more than `MAX_ELEMENTS` elements, and Python's whole numbers stay within 64 bits.
+result holds more elements than an operand of it, or than `MAX_ELEMENTS`, and Python's whole numbers
+stay within 64 bits.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from nodescope.errors import ConditionError
 from nodescope.events import Array
 
-MAX_ELEMENTS: Final = 1 << 28
+MAX_ELEMENTS: Final = 1 << 22
 MAX_INT: Final = 1 << 64
 
 
@@ -28,8 +29,8 @@ class Scene:
         value: The node's first output, or None before it has run.
         inputs: The arrays at the node's input ports.
         step: Training step.
-        elapsed: Seconds since the run began.
         node: The node's name, for messages.
+        elapsed: Seconds since the run began.
         grad: Gives the gradient of ``value``, or None where none is recorded.
     """
 
@@ -39,10 +40,10 @@ class Scene:
         self,
         value: Array | None,
         inputs: tuple[Array, ...] = (),
-        *,
         step: int = 0,
-        elapsed: float = 0.0,
         node: str = "",
+        *,
+        elapsed: float = 0.0,
         grad: Callable[[], Array | None] | None = None,
     ) -> None:
         self.value = value
@@ -58,6 +59,8 @@ Eval = Callable[[Scene], Any]
 
 def truth(result: Any) -> bool:
     """The truth of one number; ConditionError for several (arrays) or none (tuples)."""
+    if type(result) is bool or type(result) is np.bool_:
+        return bool(result)
     if isinstance(result, np.ndarray) and result.size != 1:
         raise ConditionError(
             f"the condition gives {result.size} truth values (shape {result.shape}), not one",
@@ -103,7 +106,7 @@ def check_pair(a: Any, b: Any) -> None:
         isinstance(a, np.ndarray)
         and isinstance(b, np.ndarray)
         and a.shape != b.shape
-        and math.prod(np.broadcast_shapes(a.shape, b.shape)) > MAX_ELEMENTS
+        and math.prod(np.broadcast_shapes(a.shape, b.shape)) > max(a.size, b.size, MAX_ELEMENTS)
     ):
         raise ConditionError(f"shapes {a.shape} and {b.shape} broadcast to too many elements")
 
@@ -161,6 +164,7 @@ FUNCTIONS: Final[dict[str, tuple[int, Callable[..., Any]]]] = {
     "count": (1, lambda x: int(np.count_nonzero(operand(x)))),
     "quantile": (2, lambda x, q: np.quantile(_full(x), operand(q))),
 }
+LOGICAL: Final = frozenset({"any", "all", "isnan", "isinf", "isfinite"})
 METHODS: Final = frozenset({"any", "all", "min", "max", "mean", "std", "sum"})
 
 BINARY: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
