@@ -14,7 +14,7 @@ import numpy as np
 from nodescope.ir.graph import Node
 from nodescope.protocol import RunInfo, SessionInfo
 from nodescope.record.recording import Recording
-from nodescope.record.rows import Execution, NodeRow, StepRow, ValueRow
+from nodescope.record.rows import EditRow, Execution, NodeRow, StepRow, ValueRow
 from nodescope_server import wire
 
 # More than this in one message a page cannot show, and a replay never needs.
@@ -125,7 +125,15 @@ def history(recording: Recording, request: wire.GetHistory) -> wire.History:
         wire.ValuePoint(row.seq, row.step, value.summary if value else None)
         for row, value in zip(rows, values, strict=True)
     )
-    return wire.History(request.node, total, columns(rows), points)
+    return wire.History(request.node, total, columns(rows), points, _edits(recording, request.node))
+
+
+def _edits(recording: Recording, node: int) -> tuple[EditRow, ...]:
+    found = recording.edits()
+    if not found:
+        return ()
+    own = {row.value.id for row in recording.values() if row.producer == node}
+    return tuple(each for each in found if each.value in own)
 
 
 def timeline(recording: Recording, request: wire.GetTimeline) -> wire.Timeline:

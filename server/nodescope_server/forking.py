@@ -7,19 +7,18 @@ is listed with the reason.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import replace
-
-import numpy as np
 
 from nodescope.debug.edits import edited, told
 from nodescope.debug.replay import Blocked, Book, Branch, Change, Replay
-from nodescope.debug.why.births import told as number
 from nodescope.errors import ReplayError, UsageError
-from nodescope.events import Array
 from nodescope.record.recording import Recording
 from nodescope.record.summary import summarise
 from nodescope_server import wire_why as wire
 from nodescope_server.branches import MAX_BRANCHES, Kept, named
+from nodescope_server.differences import element, farthest
 from nodescope_server.reasons import PATIENCE_S, book_of, node_at
 from nodescope_server.runs import Run
 
@@ -61,14 +60,16 @@ def _grown(book: Book, request: wire.Fork, number: int, label: str, base: Branch
     edit = request.edit
     seq = book.last_seq if request.seq is None else request.seq
     replay = Replay(book.recording, seq=seq, book=book, patience_s=PATIENCE_S)
-    until, replay.last = replay.book.step_range(replay.step)[1], seq
+    until, replay.last = max(_until(book, replay.step, request.steps), seq), seq
     if base is not None:
-        if base.step != replay.step:
+        last = book.step_of(base.until)
+        if not base.step <= replay.step <= last:
             raise UsageError(
-                f"this branch was forked in step {base.step}, and the moment is in step "
+                f"this branch was run {_span(base.step, last)}, and the moment is in step "
                 f"{replay.step}",
-                hint="fork at a moment of the same step, or from what was recorded",
+                hint="fork at a moment of a step that it has, or from what was recorded",
             )
+        until = max(until, base.until)
         replay.branches[base.name] = base
     writer = book.writer(edit.value, seq + 1)
     name = book.values.get(edit.value, f"value {edit.value}")
@@ -80,7 +81,7 @@ def _grown(book: Book, request: wire.Fork, number: int, label: str, base: Branch
     branch = replay.fork(
         {edit.value: edited(old, edit)},
         name=str(number),
-        until=max(until, seq),
+        until=until,
         parent=base.name if base is not None else None,
     )
     computed = [each for each in branch.changes if not each.edited]
@@ -91,6 +92,7 @@ def _grown(book: Book, request: wire.Fork, number: int, label: str, base: Branch
         name=label or words,
         parent=request.parent,
         step=branch.step,
+        last_step=book.step_of(branch.until),
         seq=seq,
         edit=words,
         node=writer.node,
@@ -101,40 +103,68 @@ def _grown(book: Book, request: wire.Fork, number: int, label: str, base: Branch
         forkable=True,
     )
     shown = _first(branch.changes)
+    step_of = _steps(book)
     return Kept(
         info,
-        tuple(_changed(book, each) for each in shown),
+        tuple(_changed(book, each, step_of(each.seq)) for each in shown),
         len(branch.changes) - len(shown),
         tuple(_blocked(book, each) for each in branch.blocked[:MOST_BLOCKED]),
-        _redone(branch, seq),
+        _redone(branch, book),
         replace(branch, changes=(), blocked=(), same=()),
     )
 
 
 def _first(changes: tuple[Change, ...]) -> tuple[Change, ...]:
-    """Those that are looked into: as many as are useful, in bytes as in number."""
-    sizes = itertools.accumulate(each.new.nbytes for each in changes[:MOST_CHANGES])
+    """Those that are looked into: as many as are useful, in bytes as in number.
+
+    Of too many, scalars come first: of several steps, they tell how it went on.
+    """
+    order = sorted(changes, key=lambda each: not each.edited and each.new.size > 1)
+    sizes = itertools.accumulate(each.new.nbytes for each in order[:MOST_CHANGES])
     count = sum(1 for size in sizes if size <= MOST_SUMMARISED)
-    return changes[: max(count, 1)]
+    chosen = {id(each) for each in order[: max(count, 1)]}
+    return tuple(each for each in changes if id(each) in chosen)
 
 
-def _redone(branch: Branch, seq: int) -> str:
+def _until(book: Book, step: int, more: int | None) -> int:
+    """The last seq of the training step that is so many further on, or of the last one."""
+    last = book.last_step()
+    wanted = last if more is None else min(step + max(more, 0), last)
+    return book.step_range(max(wanted, step))[1]
+
+
+def _steps(book: Book) -> Callable[[int], int]:
+    """Gives the training step of a seq."""
+    rows = sorted((row.start_seq, row.step) for row in book.recording.steps())
+    starts = [start for start, _ in rows]
+    return lambda seq: rows[at - 1][1] if (at := bisect_right(starts, seq)) else 0
+
+
+def _span(first: int, last: int) -> str:
+    return f"in step {first}" if first == last else f"from step {first} to {last}"
+
+
+def _redone(branch: Branch, book: Book) -> str:
+    last = book.step_of(branch.until)
     ran = len(branch.same) + len([each for each in branch.changes if not each.edited])
     if not ran and not branch.blocked:
         return (
-            f"Nothing that was recorded up to the end of step {branch.step} depends on it; what "
+            f"Nothing that was recorded up to the end of step {last} depends on it; what "
             "the program computes later was not run."
         )
+    end = last >= book.last_step()
+    later = "is as it was" if end else "and later steps, are as they were"
+    comma = "" if end else ","
     return (
-        f"Run again: what depends on it, up to seq {branch.until:,} of step {branch.step}. What "
-        "Python read from tensors and decided by it, and later steps, are as they were."
+        f"Run again {_span(branch.step, last)}: what depends on it, up to seq {branch.until:,}. "
+        f"What Python read from tensors and decided by it{comma} {later}."
     )
 
 
-def _changed(book: Book, each: Change) -> wire.ChangedValue:
+def _changed(book: Book, each: Change, step: int) -> wire.ChangedValue:
     node = node_at(book, each.seq)
     difference = each.difference
-    at, largest = _farthest(each.old, each.new)
+    at, largest = farthest(each.old, each.new)
     if at is None:
         at, largest = difference.at, None
     return wire.ChangedValue(
@@ -142,6 +172,7 @@ def _changed(book: Book, each: Change) -> wire.ChangedValue:
         node=node,
         value=each.value,
         seq=each.seq,
+        step=step,
         phase=book.node(node, each.seq).phase if node else "other",
         old=summarise(each.old),
         new=summarise(each.new),
@@ -149,30 +180,10 @@ def _changed(book: Book, each: Change) -> wire.ChangedValue:
         size=difference.size,
         largest=largest,
         at=at,
-        before=_element(each.old, at),
-        after=_element(each.new, at),
+        before=element(each.old, at),
+        after=element(each.new, at),
         edited=each.edited,
     )
-
-
-def _element(array: Array, at: tuple[int, ...]) -> str:
-    return number(array[at].item()) if len(at) == array.ndim and array.size else ""
-
-
-def _farthest(one: Array, other: Array) -> tuple[tuple[int, ...] | None, float | None]:
-    """The element with the largest finite difference, and that."""
-    if one.shape != other.shape or one.dtype.kind not in "fciub" or not one.size:
-        return None, None
-    wide = np.complex128 if one.dtype.kind == "c" else np.float64
-    with np.errstate(all="ignore"):
-        gaps = np.abs(np.subtract(one, other, dtype=wide, casting="unsafe"))
-    finite = np.isfinite(gaps)
-    if not finite.any():
-        return None, None
-    position = int(np.argmax(np.where(finite, gaps, -1.0)))
-    at = tuple(int(each) for each in np.unravel_index(position, one.shape))
-    largest = float(gaps[at])
-    return (at, largest) if largest > 0 else (None, None)
 
 
 def _blocked(book: Book, each: Blocked) -> wire.BlockedNode:

@@ -23,13 +23,14 @@ from nodescope.debug.moments import History
 from nodescope.debug.replay import Book
 from nodescope.errors import LinkError, NodescopeError, RecordingError, UsageError
 from nodescope.events import Array
-from nodescope.protocol import Command, RunInfo, SessionInfo
+from nodescope.protocol import Command, RunInfo, SessionInfo, SetBreakpoints
 from nodescope.record.folding import fold
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Dropped
 from nodescope_server import convert, wire
 from nodescope_server.branches import Branches
 from nodescope_server.peer import Peer
+from nodescope_server.set_later import session_with
 
 T = TypeVar("T")
 
@@ -99,7 +100,7 @@ class Run:
     Attributes:
         info: As shown in lists; replaced as a whole.
         committed: The seq up to which the recording may be read.
-        session: The debugger's state; None for a recording.
+        session: The debugger's state; None for a recording in which no breakpoint was set.
         peer: The connected program, if any.
         follow, query, study: Three readers, so that a long question does not hold up the live
             picture, and one that computes does not hold up values and moves.
@@ -123,6 +124,11 @@ class Run:
         self.held: tuple[int, int, Array] | None = None
         self._followers: set[Follower] = set()
         self._batches: dict[tuple[int, int], asyncio.Task[bytes]] = {}
+
+    @property
+    def over(self) -> bool:
+        """Whether there is a recording and no program any more."""
+        return self.info.state != "live" and bool(self.info.recording)
 
     @property
     def followers(self) -> int:
@@ -167,12 +173,16 @@ class Run:
             each.wake(urgent=urgent)
 
     async def control(self, command: Command) -> None:
-        """Have the program take a command.
+        """Have the program take a command. Breakpoints are taken of a run that is over, too.
 
         Raises:
             LinkError: The program is gone or silent.
             UsageError: The session refused the command.
         """
+        if isinstance(command, SetBreakpoints) and self.peer is None and self.over:
+            before = self.session
+            self.update(await self.query.call(lambda each: session_with(each, before, command)))
+            return
         if self.peer is None:
             raise LinkError(
                 "the program is not connected: it cannot be controlled",

@@ -23,10 +23,12 @@ from nodescope_server import (
     __version__,
     convert,
     forking,
+    moments,
     reasons,
     rewinding,
     watches,
     wire,
+    wire_moments,
     wire_watch,
     wire_why,
 )
@@ -230,6 +232,10 @@ class _Browser:
                 return wire.Source(body.file, text or "", text is not None)
             case wire.Move():
                 return await rewinding.move(run, body)
+            case wire_moments.CompareMoments():
+                return await moments.compare(run, body)
+            case wire_moments.GetAttributes():
+                return await moments.attributes(run, body)
             case wire_watch.GetRules():
                 return await watches.rules(run)
             case wire_watch.ReadWatch():

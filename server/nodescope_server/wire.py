@@ -13,9 +13,9 @@ import msgspec
 
 from nodescope.ir.graph import Node, TensorSpec, Value
 from nodescope.protocol import Breakpoint, Command, RunInfo, SessionInfo
-from nodescope.record.rows import Dropped, GradientRow, LogRow, StepRow
+from nodescope.record.rows import Dropped, EditRow, GradientRow, LogRow, StepRow
 from nodescope.record.summary import TensorSummary
-from nodescope_server import wire_watch, wire_why
+from nodescope_server import wire_moments, wire_watch, wire_why
 
 # ---------------------------------------------------------------- requests
 
@@ -134,6 +134,7 @@ RequestBody = (
     | Move
     | wire_why.Requests
     | wire_watch.Requests
+    | wire_moments.Requests
 )
 
 
@@ -236,12 +237,14 @@ class History(msgspec.Struct, frozen=True, tag="history"):
 
     Attributes:
         total: How many executions there are, before thinning.
+        edits: What a person set its outputs to.
     """
 
     node: int
     total: int
     executions: ExecutionColumns
     points: tuple[ValuePoint, ...]
+    edits: tuple[EditRow, ...] = ()
 
 
 class Timeline(msgspec.Struct, frozen=True, tag="timeline"):
@@ -292,6 +295,7 @@ ResponseBody = (
     | Moved
     | wire_why.Answers
     | wire_watch.Answers
+    | wire_moments.Answers
     | Failed
 )
 

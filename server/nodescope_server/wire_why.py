@@ -46,13 +46,15 @@ class AskSpread(msgspec.Struct, frozen=True, tag="ask_spread"):
 
 
 class Fork(msgspec.Struct, frozen=True, tag="fork"):
-    """Run again what depends on a value, with another content of it, up to the end of its step.
+    """Run again what depends on a value, with another content of it.
 
     Attributes:
         seq: The moment at which the value is taken; None for the latest.
         edit: Of a value at that moment.
         name: Of the branch; ``""`` for the edit in words.
         parent: Id of a branch to start from; 0 for what was recorded.
+        steps: How many training steps beyond the moment's own are run again; None for all that
+            are recorded. A branch goes at least as far as its parent.
     """
 
     run: str
@@ -60,6 +62,7 @@ class Fork(msgspec.Struct, frozen=True, tag="fork"):
     edit: SetValue
     name: str = ""
     parent: int = 0
+    steps: int | None = 0
 
 
 class GetBranches(msgspec.Struct, frozen=True, tag="get_branches"):
@@ -233,6 +236,7 @@ class BranchInfo(msgspec.Struct, frozen=True):
     Attributes:
         parent: Id of the branch that it was forked from; 0 for what was recorded.
         step, seq: The moment at which it was forked.
+        last_step: The last training step that was run again.
         edit: What was changed, in words.
         node: Id of the node whose value was changed.
         changed, same, blocked: Nodes that give something else, the same bits as before, and that
@@ -244,6 +248,7 @@ class BranchInfo(msgspec.Struct, frozen=True):
     name: str
     parent: int
     step: int
+    last_step: int
     seq: int
     edit: str
     node: int
@@ -258,7 +263,7 @@ class ChangedValue(msgspec.Struct, frozen=True):
     """A value that is another one in a branch.
 
     Attributes:
-        seq: The execution that wrote it.
+        seq, step: The execution that wrote it.
         old, new: In what the branch was forked from, and in the branch.
         differ, size: How many elements differ, of how many.
         largest: The largest absolute difference of finite elements; None where there is none.
@@ -271,6 +276,7 @@ class ChangedValue(msgspec.Struct, frozen=True):
     node: int
     value: int
     seq: int
+    step: int
     phase: Phase
     old: TensorSummary
     new: TensorSummary
@@ -307,7 +313,8 @@ class BranchAnswer(msgspec.Struct, frozen=True, tag="branch"):
     """What is another one in a branch.
 
     Attributes:
-        changes: In the order of the run, the edited value first; at most as many as are useful.
+        changes: In the order of the run, the edited value first; of too many, scalars and the
+            first ones.
         unlisted: How many more there are.
         blocked: The first of those that could not be run.
         redone: What was run again and what was not, in words.

@@ -174,7 +174,36 @@ def test_a_branch_of_another_step_is_not_forked_from(opened: Callable[..., Opene
     run = opened(training)
     one = run.fork("net/multiply").info
     found = run.fork("net/multiply", step=2, parent=one.id)
-    assert "forked in step 1" in found.message
+    assert "this branch was run in step 1, and the moment is in step 2" in found.message
+
+
+def test_a_branch_goes_on_into_later_steps(opened: Callable[..., Opened]) -> None:
+    run = opened(training)
+    one = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}, steps=1)
+    assert (one.info.step, one.info.last_step) == (1, 2)
+    losses = [each for each in one.changes if each.name == "loss/sum"]
+    assert [each.step for each in losses] == [1, 2]
+    assert losses[1].new.preview[0] != losses[1].old.preview[0]
+    assert one.redone.startswith("Run again from step 1 to 2: ")
+    assert "later steps" not in one.redone
+    whole = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}, steps=None)
+    assert [each.new for each in whole.changes] == [each.new for each in one.changes]
+    # Forked from in the later step: it stands on what the parent made of that step.
+    two = run.fork("net/multiply", step=2, parent=one.info.id, edit={"how": "add", "number": 0.0})
+    before = next(e for e in one.changes if (e.name, e.step) == ("net/multiply", 2))
+    assert two.changes[0].old == before.new
+
+
+def test_of_many_changes_scalars_tell_how_it_went_on(
+    opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = opened(training)
+    monkeypatch.setattr(forking, "MOST_CHANGES", 3)
+    found = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}, steps=None)
+    assert [(each.name, each.step) for each in found.changes] == [
+        ("net/multiply", 1), ("loss/sum", 1), ("loss/sum", 2),
+    ]  # fmt: skip
+    assert found.unlisted > 0
 
 
 def test_an_edit_that_does_not_fit_is_refused(opened: Callable[..., Opened]) -> None:

@@ -52,6 +52,8 @@ export interface Control {
 /** Run until the next breakpoint. */
 export interface Continue {
   readonly type: "continue";
+  readonly thread?: number | null;
+  readonly alone?: boolean;
 }
 
 /** Stop at the next node. */
@@ -62,11 +64,15 @@ export interface Pause {
 /** Stop after the next node, in whatever scope. */
 export interface StepNode {
   readonly type: "step_node";
+  readonly thread?: number | null;
+  readonly alone?: boolean;
 }
 
 /** Go into the next scope: stop after the first node in none of this scope and those around. */
 export interface StepIn {
   readonly type: "step_in";
+  readonly thread?: number | null;
+  readonly alone?: boolean;
 }
 
 /**
@@ -78,11 +84,15 @@ export interface StepIn {
 export interface StepOver {
   readonly type: "step_over";
   readonly scope?: string | null;
+  readonly thread?: number | null;
+  readonly alone?: boolean;
 }
 
 /** Stop after the first node outside the current scope. */
 export interface StepOut {
   readonly type: "step_out";
+  readonly thread?: number | null;
+  readonly alone?: boolean;
 }
 
 /** Stop after the first node of the next training step. */
@@ -186,6 +196,12 @@ export interface SetValue {
 export interface SetWatches {
   readonly type: "set_watches";
   readonly watches: readonly string[];
+}
+
+/** Whether the program stops where a node raises; it does at first. */
+export interface SetExceptions {
+  readonly type: "set_exceptions";
+  readonly stop: boolean;
 }
 
 /** Run to the backward node of this forward node, or from it to its forward node. */
@@ -292,13 +308,15 @@ export interface AskSpread {
 }
 
 /**
- * Run again what depends on a value, with another content of it, up to the end of its step.
+ * Run again what depends on a value, with another content of it.
  *
  * Attributes:
  *     seq: The moment at which the value is taken; None for the latest.
  *     edit: Of a value at that moment.
  *     name: Of the branch; `""` for the edit in words.
  *     parent: Id of a branch to start from; 0 for what was recorded.
+ *     steps: How many training steps beyond the moment's own are run again; None for all that
+ *         are recorded. A branch goes at least as far as its parent.
  */
 export interface Fork {
   readonly type: "fork";
@@ -307,6 +325,7 @@ export interface Fork {
   readonly edit: SetValue;
   readonly name?: string;
   readonly parent?: number;
+  readonly steps?: number | null;
 }
 
 /** All branches of a run. */
@@ -360,6 +379,35 @@ export interface AskWatch {
   readonly type: "ask_watch";
   readonly run: string;
   readonly text: string;
+}
+
+/**
+ * The same value at two moments, and a window of the difference of its elements.
+ *
+ * Attributes:
+ *     value: Value id.
+ *     one, other: The moments; None for the latest.
+ *     index, row, col, rows, cols: As in `GetValue`.
+ */
+export interface CompareMoments {
+  readonly type: "compare_moments";
+  readonly run: string;
+  readonly value: number;
+  readonly one: number | null;
+  readonly other?: number | null;
+  readonly index?: readonly number[];
+  readonly row?: number;
+  readonly col?: number;
+  readonly rows?: number;
+  readonly cols?: number;
+}
+
+/** What a node's op was given at a moment; None for the latest. */
+export interface GetAttributes {
+  readonly type: "get_attributes";
+  readonly run: string;
+  readonly node: number;
+  readonly seq?: number | null;
 }
 
 /** The answer to the request with the same id. */
@@ -512,6 +560,7 @@ export interface TensorSummary {
  *
  * Attributes:
  *     total: How many executions there are, before thinning.
+ *     edits: What a person set its outputs to.
  */
 export interface History {
   readonly type: "history";
@@ -519,6 +568,7 @@ export interface History {
   readonly total: number;
   readonly executions: ExecutionColumns;
   readonly points: readonly ValuePoint[];
+  readonly edits: readonly EditRow[];
 }
 
 /** One moment of a value's history. */
@@ -526,6 +576,23 @@ export interface ValuePoint {
   readonly seq: number;
   readonly step: number;
   readonly summary: TensorSummary | null;
+}
+
+/**
+ * A value that a person changed while the program stood still.
+ *
+ * Attributes:
+ *     seq: From which on the value is another one; its summary and array are stored under it.
+ *     at_seq: The execution at which the program stood.
+ *     how: In words.
+ */
+export interface EditRow {
+  readonly seq: number;
+  readonly value: number;
+  readonly at_seq: number;
+  readonly step: number;
+  readonly time_ns: number;
+  readonly how: string;
 }
 
 /** Executions of all nodes in a span of time; `total` before thinning. */
@@ -712,6 +779,7 @@ export interface BranchList {
  * Attributes:
  *     parent: Id of the branch that it was forked from; 0 for what was recorded.
  *     step, seq: The moment at which it was forked.
+ *     last_step: The last training step that was run again.
  *     edit: What was changed, in words.
  *     node: Id of the node whose value was changed.
  *     changed, same, blocked: Nodes that give something else, the same bits as before, and that
@@ -723,6 +791,7 @@ export interface BranchInfo {
   readonly name: string;
   readonly parent: number;
   readonly step: number;
+  readonly last_step: number;
   readonly seq: number;
   readonly edit: string;
   readonly node: number;
@@ -737,7 +806,8 @@ export interface BranchInfo {
  * What is another one in a branch.
  *
  * Attributes:
- *     changes: In the order of the run, the edited value first; at most as many as are useful.
+ *     changes: In the order of the run, the edited value first; of too many, scalars and the
+ *         first ones.
  *     unlisted: How many more there are.
  *     blocked: The first of those that could not be run.
  *     redone: What was run again and what was not, in words.
@@ -755,7 +825,7 @@ export interface BranchAnswer {
  * A value that is another one in a branch.
  *
  * Attributes:
- *     seq: The execution that wrote it.
+ *     seq, step: The execution that wrote it.
  *     old, new: In what the branch was forked from, and in the branch.
  *     differ, size: How many elements differ, of how many.
  *     largest: The largest absolute difference of finite elements; None where there is none.
@@ -768,6 +838,7 @@ export interface ChangedValue {
   readonly node: number;
   readonly value: number;
   readonly seq: number;
+  readonly step: number;
   readonly phase: Phase;
   readonly old: TensorSummary;
   readonly new: TensorSummary;
@@ -880,6 +951,111 @@ export interface WatchHit {
   readonly step: number;
   readonly seq: number;
   readonly text: string;
+}
+
+/**
+ * How far a value is apart at two moments.
+ *
+ * Attributes:
+ *     same: Both moments show what the same execution wrote.
+ *     measure: How far; of all elements, else of statistics, else why not.
+ *     differ: How many elements are not the same bits; None without elements.
+ *     first: The first of them.
+ *     largest: The element with the largest finite difference.
+ *     difference: Statistics of the other minus the one, element by element; of complex numbers
+ *         its magnitude. Where both are the same NaN or Inf, it is 0.
+ *     shape, index, window, grid, data: The difference itself, as in `ValueSlice`.
+ */
+export interface MomentsCompared {
+  readonly type: "moments_compared";
+  readonly value: number;
+  readonly one: ValueMoment;
+  readonly other: ValueMoment;
+  readonly same: boolean;
+  readonly measure: Measure;
+  readonly differ: number | null;
+  readonly first: ElementPair | null;
+  readonly largest: ElementPair | null;
+  readonly difference: TensorSummary | null;
+  readonly shape: readonly number[];
+  readonly index: readonly number[];
+  readonly window: readonly [number, number, number, number];
+  readonly grid: readonly [number, number];
+  readonly data: Uint8Array;
+}
+
+/**
+ * A value at one of the two moments.
+ *
+ * Attributes:
+ *     found: Whether it had been computed by then.
+ *     seq, step: The execution that wrote it.
+ *     summary: None where no statistics are kept.
+ *     elements: Whether its elements could be had; otherwise `reason` says why not.
+ *     edit: What a person set there, in words; or `""`.
+ */
+export interface ValueMoment {
+  readonly found: boolean;
+  readonly seq: number;
+  readonly step: number;
+  readonly summary: TensorSummary | null;
+  readonly elements: boolean;
+  readonly reason: string;
+  readonly edit: string;
+}
+
+/**
+ * How far a value of the compiled run is from that of the eager one.
+ *
+ * Attributes:
+ *     source: `arrays` (all elements), `summaries` (statistics: `max_abs` and `max_rel`
+ *         are then the largest differences of minimum, maximum, mean, deviation and norm) or
+ *         `none`.
+ *     equal: Bit-equal where arrays were compared (NaN equals NaN); else equal statistics.
+ *     elements: How many there are.
+ *     max_abs, max_rel: Largest absolute and relative error, at most the largest float; None
+ *         without any.
+ *     ulp: Largest distance in units of the last place; None for integers, complex numbers and
+ *         without arrays.
+ *     mismatched: Share of elements beyond the tolerance of the dtype, 0 to 1; None without
+ *         arrays.
+ *     nan, inf: Counts in the eager and in the compiled value.
+ *     why: In words, why nothing could be measured.
+ */
+export interface Measure {
+  readonly source: MeasureSource;
+  readonly equal: boolean;
+  readonly elements: number;
+  readonly max_abs: number | null;
+  readonly max_rel: number | null;
+  readonly ulp: number | null;
+  readonly mismatched: number | null;
+  readonly nan: readonly [number, number];
+  readonly inf: readonly [number, number];
+  readonly why: string;
+}
+
+/** One element at both moments. */
+export interface ElementPair {
+  readonly at: readonly number[];
+  readonly one: string;
+  readonly other: string;
+}
+
+/**
+ * What a node's op was given.
+ *
+ * Attributes:
+ *     seq, step: The execution; 0 if it had not run by then.
+ *     changed: Names of those that are others than at its first execution.
+ */
+export interface NodeAttributes {
+  readonly type: "node_attributes";
+  readonly node: number;
+  readonly seq: number;
+  readonly step: number;
+  readonly attrs: Readonly<Record<string, unknown>>;
+  readonly changed: readonly string[];
 }
 
 /** The request could not be carried out; `message` is for a person. */
@@ -1311,37 +1487,6 @@ export interface ComparedValue {
 }
 
 /**
- * How far a value of the compiled run is from that of the eager one.
- *
- * Attributes:
- *     source: `arrays` (all elements), `summaries` (statistics: `max_abs` and `max_rel`
- *         are then the largest differences of minimum, maximum, mean, deviation and norm) or
- *         `none`.
- *     equal: Bit-equal where arrays were compared (NaN equals NaN); else equal statistics.
- *     elements: How many there are.
- *     max_abs, max_rel: Largest absolute and relative error, at most the largest float; None
- *         without any.
- *     ulp: Largest distance in units of the last place; None for integers, complex numbers and
- *         without arrays.
- *     mismatched: Share of elements beyond the tolerance of the dtype, 0 to 1; None without
- *         arrays.
- *     nan, inf: Counts in the eager and in the compiled value.
- *     why: In words, why nothing could be measured.
- */
-export interface Measure {
-  readonly source: MeasureSource;
-  readonly equal: boolean;
-  readonly elements: number;
-  readonly max_abs: number | null;
-  readonly max_rel: number | null;
-  readonly ulp: number | null;
-  readonly mismatched: number | null;
-  readonly nan: readonly [number, number];
-  readonly inf: readonly [number, number];
-  readonly why: string;
-}
-
-/**
  * A node of the final graph.
  *
  * Attributes:
@@ -1464,6 +1609,7 @@ export type Command =
   | SetBreakpoints
   | SetValue
   | SetWatches
+  | SetExceptions
   | StepTwin;
 
 export type WhyKind = "leaf" | "birth" | "passed" | "computed" | "missing" | "limit";
@@ -1490,7 +1636,9 @@ export type RequestBody =
   | DropBranch
   | GetRules
   | ReadWatch
-  | AskWatch;
+  | AskWatch
+  | CompareMoments
+  | GetAttributes;
 
 export type ResponseBody =
   | Initialized
@@ -1508,6 +1656,8 @@ export type ResponseBody =
   | RuleList
   | WatchRead
   | WatchAnswer
+  | MomentsCompared
+  | NodeAttributes
   | Failed;
 
 export type Push = RunsChanged | Snapshot | Records | SessionChanged | RunChanged;
