@@ -104,7 +104,7 @@ def asked_at(
     nodes: Iterable[Node],
     stands_for: Callable[[Node], tuple[Node, ...]],
 ) -> dict[int, tuple[Asked, ...]]:
-    """By node id, what breakpoints ask there; nodes that none is about are left out.
+    """By node id, what breakpoints ask there: nothing at nodes that none is about.
 
     Those that wait for gradients are about none: they are met by these.
 
@@ -116,12 +116,10 @@ def asked_at(
     """
     chosen = [(each, asked_of(each)) for each in active
               if each.when == when and not of_gradients(each)]  # fmt: skip
-    if not chosen:
-        return {}
-    found = {}
+    found: dict[int, tuple[Asked, ...]] = {}
     for node in nodes:
-        about = (node, *stands_for(node))
-        asked = tuple([asked for each, asked in chosen if any(covers(each, one) for one in about)])
-        if asked:
-            found[node.id] = asked
+        about = (node, *stands_for(node)) if chosen else ()
+        found[node.id] = tuple(
+            [asked for each, asked in chosen if any(covers(each, one) for one in about)]
+        )
     return found

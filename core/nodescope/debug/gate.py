@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -48,6 +49,7 @@ from nodescope.debug.state import (
     NodeReached,
     ProgramFinished,
     Release,
+    SessionState,
     StackRead,
     Tick,
     WatchesChanged,
@@ -169,7 +171,7 @@ class Gate:
                 return
             self._reach(event, "after")  # type: ignore[arg-type]
         elif kind is NodeStarted:
-            if self._calm and event.node.id not in self._before:  # type: ignore[union-attr]
+            if self._calm and self._before.get(event.node.id) == ():  # type: ignore[union-attr]
                 return
             self._reach(event, "before")  # type: ignore[arg-type]
         elif isinstance(event, NodeFailed):
@@ -190,6 +192,10 @@ class Gate:
         node = event.node
         asked = self._after.get(node.id)
         if asked is None:
+            # An interrupt came when it was told of, so it is known from now on.
+            self._take(lambda: self._extend(GraphExtended((node,), ())))
+            asked = self._after.get(node.id)
+        if not asked:
             # Outside of every scope that is waited for; to know nothing of a thread says so, too.
             if self._tracking and self._places and not is_leaf(node):
                 self._places.pop(event.thread, None)
@@ -312,6 +318,7 @@ class Gate:
             stop = self._state.stop
             if stop is not None and stop.thread == thread:
                 self._committing = False
+                self._bus.edits.pop(thread, None)  # it does not go on from there
                 self._give(Interrupted())
 
     def _wait(self, event: Reached) -> None:
@@ -358,8 +365,7 @@ class Gate:
             NodescopeError: It cannot be carried out; nothing has changed.
         """
         if self._turn.mine:
-            raise UsageError("a command cannot be given while a change is told",
-                             hint="give it from another thread")  # fmt: skip
+            raise UsageError("no command while a change is told", hint="from another thread")
         event: Event | None = None
         with self._turn.lock:
             if isinstance(command, SetValue):
@@ -373,8 +379,7 @@ class Gate:
 
     def _edit(self, command: SetValue) -> Event:
         """Change a live value, under the lock. The program's thread takes it up when it goes on."""
-        stop = self._state.stop
-        array = self._live.get(command.value)
+        stop, array = self._state.stop, self._live.get(command.value)
         if stop is None or array is None:
             self._give(Commanded(command, self._catalog))  # says what is wrong
             raise EditError(
@@ -406,9 +411,7 @@ class Gate:
     def forked(self) -> None:
         """In a forked child: nobody can come here, so nothing stops and nothing waits."""
         self._turn.forked()
-        self._state = msgspec.structs.replace(
-            self._state, phase="detached", stop=None, goal=None, alone=()
-        )  # fmt: skip
+        self._state = SessionState(phase="detached")
 
     def standing(self) -> dict[int, Node]:
         """The nodes at which threads are held, by thread."""
@@ -490,9 +493,7 @@ class Gate:
         """Emit what the session had to say, outside the lock and as an ordinary event."""
         if self._turn.overdue and not self._turn.mine:
             self._catch_up()
-        while True:
-            try:
+        with suppress(IndexError):
+            while True:
                 text = self._unsaid.popleft()
-            except IndexError:
-                return
-            self._bus.emit(Logged("nodescope", text, step=0, time_ns=self._bus.now_ns()))
+                self._bus.emit(Logged("nodescope", text, step=0, time_ns=self._bus.now_ns()))
