@@ -1,53 +1,96 @@
 """Branches of a run: what was tried, kept with names as a tree.
 
-Invariant: bounded in number and bytes. The oldest branch that nothing was forked from makes room,
-and `notes` says so; what is kept of a large branch are its numbers, not its arrays.
+Each is kept in the recording as its recipe; the arrays of the latest ones are at hand, those of the
+others are computed again when they are asked for.
+
+Invariant: bounded in number and bytes; nothing is thrown away but by a person.
 """
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import msgspec
 
 from nodescope.debug.replay import Branch
 from nodescope.errors import ReplayError, UsageError
+from nodescope.record.branches import BranchRow
 from nodescope_server import wire_why as wire
 
-MAX_BRANCHES = 16
+MAX_BRANCHES = 64
 MAX_BYTES = 256 << 20
 MAX_NAME = 60
 _MOST_NOTES = 4
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A branch and the tables that are shown of it.
+class Shown:
+    """What is shown of a branch that was computed: see `wire.BranchAnswer`."""
 
-    Attributes:
-        branch: Its arrays, to fork from; None if they were too large.
-    """
-
-    info: wire.BranchInfo
     changes: tuple[wire.ChangedValue, ...]
     unlisted: int
     blocked: tuple[wire.BlockedNode, ...]
     redone: str
-    branch: Branch | None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A branch.
+
+    Attributes:
+        row: Its recipe.
+        shown: None until it was computed here.
+        branch: Its arrays, to fork from; None while they are not at hand.
+    """
+
+    row: BranchRow
+    shown: Shown | None = None
+    branch: Branch | None = None
+
+    @property
+    def info(self) -> wire.BranchInfo:
+        """As it is listed."""
+        row = self.row
+        return wire.BranchInfo(
+            id=row.id,
+            name=row.name,
+            parent=row.parent,
+            step=row.step,
+            last_step=row.last_step,
+            seq=row.at_seq,
+            edit=row.how,
+            node=row.node,
+            changed=row.changed,
+            same=row.same,
+            blocked=row.blocked,
+            nbytes=row.nbytes,
+        )
 
 
 class Branches:
-    """The branches of one run; used by the event loop alone."""
+    """The branches of one run; used by the event loop alone.
+
+    Attributes:
+        read: Whether those in the recording were taken in.
+    """
 
     def __init__(self) -> None:
+        self.read = False
         self._kept: dict[int, Kept] = {}
-        self._ids = itertools.count(1)
+        self._last = 0
         self._notes: list[str] = []
 
     def all(self) -> wire.BranchList:
         """All of them, parents before what was forked from them."""
         return wire.BranchList(tuple(each.info for each in self._kept.values()), tuple(self._notes))
+
+    def take(self, rows: Iterable[BranchRow]) -> None:
+        """Take in what the recording holds."""
+        self.read = True
+        for row in rows:
+            self._kept.setdefault(row.id, Kept(row))
+            self._last = max(self._last, row.id)
 
     def get(self, number: int) -> Kept:
         """One of them. Raises `ReplayError` if there is none."""
@@ -57,59 +100,60 @@ class Branches:
         return found
 
     def next_id(self) -> int:
-        """An id that was never used."""
-        return next(self._ids)
+        """An id that was never used here. Raises `UsageError` if there are too many branches."""
+        if len(self._kept) >= MAX_BRANCHES:
+            raise UsageError(
+                f"{MAX_BRANCHES} branches are kept, and no more",
+                hint="throw one away that is not needed",
+            )
+        self._last += 1
+        return self._last
 
-    def line(self, number: int) -> list[int]:
-        """A branch and those that it came from, back to what was recorded."""
-        found = []
+    def line(self, number: int) -> list[Kept]:
+        """A branch and those that it came from, the one forked from what was recorded first."""
+        found: list[Kept] = []
         while number in self._kept:
-            found.append(number)
-            number = self._kept[number].info.parent
-        return found
+            found.append(self._kept[number])
+            number = found[-1].row.parent
+        return found[::-1]
 
-    def add(self, new: Kept) -> Kept:
-        """Keep a branch, and make room for it; what is kept of it."""
-        self._kept[new.info.id] = new
-        line = self.line(new.info.id)
-        while len(self._kept) > MAX_BRANCHES or self._bytes() > MAX_BYTES:
-            parents = {each.info.parent for each in self._kept.values()}
-            free = [each for each in self._kept if each not in parents and each not in line]
-            if not free:
+    def add(self, new: Kept) -> None:
+        """Keep a branch, or what was computed of it; the arrays of older ones make room."""
+        self._kept[new.row.id] = replace(new, row=self._named(new.row))
+        held = [each for each in self._kept.values() if each.branch is not None]
+        total = sum(each.row.nbytes for each in held)
+        # What was just made goes last, even if it is larger than all that may be held.
+        for each in sorted(held, key=lambda one: (one.row.id == new.row.id, one.row.id)):
+            if total <= MAX_BYTES:
                 break
-            gone = self._kept.pop(free[0])
-            self._note(
-                f"{gone.info.name} was thrown away: at most {MAX_BRANCHES} branches and "
-                f"{MAX_BYTES >> 20} MiB are kept"
-            )
-        if self._bytes() > MAX_BYTES:
-            self._note(
-                f"{new.info.name}: its arrays take {new.info.nbytes >> 20} MiB and are not kept; "
-                "its numbers are, but no branch can be forked from it"
-            )
-            info = msgspec.structs.replace(new.info, nbytes=0, forkable=False)
-            self._kept[info.id] = new = replace(new, info=info, branch=None)
-        return new
+            total -= each.row.nbytes
+            self._kept[each.row.id] = replace(each, branch=None)
 
-    def rename(self, number: int, name: str) -> None:
-        """Raises `ReplayError` or `UsageError`: there is none, or the name is none."""
+    def rename(self, number: int, name: str) -> str:
+        """The name as it is kept. Raises `ReplayError` or `UsageError`: there is none."""
         found = self.get(number)
-        info = msgspec.structs.replace(found.info, name=named(name))
-        self._kept[number] = replace(found, info=info)
+        name = named(name)
+        self._kept[number] = replace(found, row=msgspec.structs.replace(found.row, name=name))
+        return name
 
-    def drop(self, number: int) -> None:
-        """Throw one away, with those that were forked from it. Raises `ReplayError`."""
-        gone = {self.get(number).info.id}
+    def drop(self, number: int) -> list[int]:
+        """Throw one away, with those that were forked from it; their ids. Raises `ReplayError`."""
+        gone = [self.get(number).row.id]
         for each in list(self._kept.values()):  # parents come before their children
-            if each.info.id in gone or each.info.parent in gone:
-                gone.add(each.info.id)
-                del self._kept[each.info.id]
+            if each.row.parent in gone:
+                gone.append(each.row.id)
+        for branch in gone:
+            del self._kept[branch]
+        return gone
 
-    def _bytes(self) -> int:
-        return sum(each.info.nbytes for each in self._kept.values())
+    def note(self, text: str) -> None:
+        """Say something beside the list, once."""
+        if text not in self._notes:
+            self._notes = [*self._notes, text][-_MOST_NOTES:]
 
-    def _note(self, text: str) -> None:
-        self._notes = [*self._notes, text][-_MOST_NOTES:]
+    def _named(self, row: BranchRow) -> BranchRow:
+        before = self._kept.get(row.id)  # it may have been renamed while it was computed again
+        return row if before is None else msgspec.structs.replace(row, name=before.row.name)
 
 
 def named(name: str) -> str:

@@ -1,23 +1,30 @@
 """What if: a recorded value is another one, and what depends on it is run again.
 
-Invariant: the recording stays as it is; ops are run, never the program. What could not be run again
-is listed with the reason.
+Invariant: what the run recorded stays as it is; ops are run, never the program. What could not be
+run again is listed with the reason.
 """
 
 from __future__ import annotations
 
 import itertools
+import time
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
 from nodescope.debug.edits import edited, told
 from nodescope.debug.replay import Blocked, Book, Branch, Change, Replay
-from nodescope.errors import ReplayError, UsageError
+from nodescope.errors import RecordingError, ReplayError, UsageError
+from nodescope.protocol import SetValue
+from nodescope.record.branches import BranchRow, keep, kept
+from nodescope.record.branches import drop as dropped
+from nodescope.record.branches import rename as renamed
 from nodescope.record.recording import Recording
 from nodescope.record.summary import summarise
 from nodescope_server import wire_why as wire
-from nodescope_server.branches import MAX_BRANCHES, Kept, named
+from nodescope_server.branches import Kept, Shown, named
 from nodescope_server.differences import element, farthest
 from nodescope_server.reasons import PATIENCE_S, book_of, node_at
 from nodescope_server.runs import Run
@@ -25,6 +32,7 @@ from nodescope_server.runs import Run
 MOST_CHANGES = 400
 MOST_BLOCKED = 60
 MOST_SUMMARISED = 128 << 20
+_OTHER = "Computed again now, it gives other bits than when it was made."
 
 
 async def fork(run: Run, request: wire.Fork) -> wire.BranchAnswer:
@@ -34,33 +42,129 @@ async def fork(run: Run, request: wire.Fork) -> wire.BranchAnswer:
         NodescopeError: The edit does not fit, the value cannot be had, or the branch cannot be
             forked from.
     """
-    parent = run.branches.get(request.parent) if request.parent else None
-    if parent is not None and parent.branch is None:
-        raise UsageError(f"{parent.info.name}: its arrays were too large to be kept",
-                         hint="fork from what was recorded")  # fmt: skip
-    if len(run.branches.line(request.parent)) >= MAX_BRANCHES - 1:
-        raise UsageError("branches of branches end here", hint="fork from what was recorded")
+    await _read(run)
+    if request.parent:
+        run.branches.get(request.parent)
     label = named(request.name) if request.name.strip() else ""
     number = run.branches.next_id()
-    base = parent.branch if parent is not None else None
+    line = run.branches.line(request.parent)
 
-    def ask(recording: Recording) -> Kept:
-        return _grown(book_of(run, recording), request, number, label, base)
+    def ask(recording: Recording) -> tuple[list[Kept], Kept]:
+        book = book_of(run, recording)
+        opened = _opened(book, line)
+        seq = book.last_seq if request.seq is None else request.seq
+        row = _Wish(number, label, request.parent, seq, request.edit, request.steps)
+        return opened, _grown(book, row, opened[-1].branch if opened else None)
 
-    kept = run.branches.add(await run.study.call(ask))
-    return answer(kept)
+    opened, new = await run.study.call(ask)
+    for each in (*opened, new):
+        run.branches.add(each)
+    await _write(run, lambda path: keep(path, new.row))
+    return _answer(new)
 
 
-def answer(kept: Kept) -> wire.BranchAnswer:
-    """A branch as the page has it."""
-    return wire.BranchAnswer(kept.info, kept.changes, kept.unlisted, kept.blocked, kept.redone)
+async def listed(run: Run) -> wire.BranchList:
+    """Answer `wire.GetBranches`."""
+    await _read(run)
+    return run.branches.all()
 
 
-def _grown(book: Book, request: wire.Fork, number: int, label: str, base: Branch | None) -> Kept:
-    edit = request.edit
-    seq = book.last_seq if request.seq is None else request.seq
+async def detail(run: Run, number: int) -> wire.BranchAnswer:
+    """Answer `wire.GetBranch`: computed again if it has to be. Raises `NodescopeError`."""
+    await _read(run)
+    found = run.branches.get(number)
+    if found.shown is None:
+        line = run.branches.line(number)
+        opened = await run.study.call(lambda each: _opened(book_of(run, each), line))
+        for each in opened:
+            run.branches.add(each)
+        found = opened[-1]
+    return _answer(found)
+
+
+async def rename(run: Run, number: int, name: str) -> wire.BranchList:
+    """Answer `wire.RenameBranch`. Raises `NodescopeError`."""
+    await _read(run)
+    name = run.branches.rename(number, name)
+    await _write(run, lambda path: renamed(path, number, name))
+    return run.branches.all()
+
+
+async def drop(run: Run, number: int) -> wire.BranchList:
+    """Answer `wire.DropBranch`. Raises `NodescopeError`."""
+    await _read(run)
+    gone = run.branches.drop(number)
+    await _write(run, lambda path: dropped(path, gone))
+    return run.branches.all()
+
+
+async def _read(run: Run) -> None:
+    """Take in the branches that the recording holds, at the first time."""
+    if run.branches.read:
+        return
+    try:
+        rows = await run.study.call(kept)
+    except RecordingError as error:
+        rows = []
+        run.branches.note(f"earlier branches: {error.message}")
+    run.branches.take(rows)
+
+
+async def _write(run: Run, change: Callable[[Path], None]) -> None:
+    """Write to the recording; where that cannot be, branches live as long as the server."""
+    try:
+        await run.study.call(lambda recording: change(recording.path))
+    except RecordingError as error:
+        run.branches.note(f"what is tried here ends with the server: {error.message}")
+
+
+def _answer(found: Kept) -> wire.BranchAnswer:
+    """A branch that was computed, as the page has it."""
+    shown = found.shown
+    assert shown is not None
+    return wire.BranchAnswer(found.info, shown.changes, shown.unlisted, shown.blocked, shown.redone)
+
+
+class _Wish(NamedTuple):
+    """What a branch is to be: see `BranchRow`, and `wire.Fork` for ``steps``."""
+
+    number: int
+    name: str
+    parent: int
+    seq: int
+    edit: SetValue
+    steps: int | None = 0
+    until: int = 0
+
+
+def _opened(book: Book, line: list[Kept]) -> list[Kept]:
+    """A line of branches with the arrays of the last one at hand; those that were computed."""
+    start = next((at for at in reversed(range(len(line))) if line[at].branch is not None), 0)
+    found: list[Kept] = []
+    base: Branch | None = None
+    for each in line[start:]:
+        if each.branch is None or (each is line[-1] and each.shown is None):
+            each = _again(book, each.row, base)
+        base = each.branch
+        found.append(each)
+    return found
+
+
+def _again(book: Book, row: BranchRow, base: Branch | None) -> Kept:
+    """A branch, computed again from its recipe."""
+    wish = _Wish(row.id, row.name, row.parent, row.at_seq, row.edit, until=row.until_seq)
+    found = _grown(book, wish, base)
+    assert found.shown is not None
+    shown = found.shown
+    if found.row.digest != row.digest:
+        shown = replace(shown, redone=f"{_OTHER} {shown.redone}")
+    return Kept(row, shown, found.branch)
+
+
+def _grown(book: Book, wish: _Wish, base: Branch | None) -> Kept:
+    edit, seq = wish.edit, wish.seq
     replay = Replay(book.recording, seq=seq, book=book, patience_s=PATIENCE_S)
-    until, replay.last = max(_until(book, replay.step, request.steps), seq), seq
+    until, replay.last = max(_until(book, replay.step, wish.steps), seq, wish.until), seq
     if base is not None:
         last = book.step_of(base.until)
         if not base.step <= replay.step <= last:
@@ -80,38 +184,39 @@ def _grown(book: Book, request: wire.Fork, number: int, label: str, base: Branch
         old = replay.value(edit.value, seq).array
     branch = replay.fork(
         {edit.value: edited(old, edit)},
-        name=str(number),
+        name=str(wish.number),
         until=until,
         parent=base.name if base is not None else None,
     )
     computed = [each for each in branch.changes if not each.edited]
     words = told(edit, name)
-    own = sum(each.new.nbytes for each in branch.changes)
-    info = wire.BranchInfo(
-        id=number,
-        name=label or words,
-        parent=request.parent,
+    row = BranchRow(
+        id=wish.number,
+        parent=wish.parent,
+        name=wish.name or words,
         step=branch.step,
         last_step=book.step_of(branch.until),
-        seq=seq,
-        edit=words,
+        at_seq=seq,
+        until_seq=branch.until,
+        made_unix_ns=time.time_ns(),
+        how=words,
+        edit=edit,
         node=writer.node,
         changed=len({(each.node, each.seq) for each in computed}),
         same=len(branch.same),
         blocked=len(branch.blocked),
-        nbytes=own,
-        forkable=True,
+        nbytes=sum(each.new.nbytes for each in branch.changes),
+        digest=branch.digest(),
     )
-    shown = _first(branch.changes)
+    some = _first(branch.changes)
     step_of = _steps(book)
-    return Kept(
-        info,
-        tuple(_changed(book, each, step_of(each.seq)) for each in shown),
-        len(branch.changes) - len(shown),
+    shown = Shown(
+        tuple(_changed(book, each, step_of(each.seq)) for each in some),
+        len(branch.changes) - len(some),
         tuple(_blocked(book, each) for each in branch.blocked[:MOST_BLOCKED]),
         _redone(branch, book),
-        replace(branch, changes=(), blocked=(), same=()),
     )
+    return Kept(row, shown, replace(branch, changes=(), blocked=(), same=()))
 
 
 def _first(changes: tuple[Change, ...]) -> tuple[Change, ...]:

@@ -249,15 +249,13 @@ class _Browser:
             case wire_why.Fork():
                 return await forking.fork(run, body)
             case wire_why.GetBranches():
-                return run.branches.all()
+                return await forking.listed(run)
             case wire_why.GetBranch():
-                return forking.answer(run.branches.get(body.branch))
+                return await forking.detail(run, body.branch)
             case wire_why.RenameBranch():
-                run.branches.rename(body.branch, body.name)
-                return run.branches.all()
+                return await forking.rename(run, body.branch, body.name)
             case wire_why.DropBranch():
-                run.branches.drop(body.branch)
-                return run.branches.all()
+                return await forking.drop(run, body.branch)
         return wire.Done()
 
     async def _subscribe(self, run: Run, seq: int) -> None:

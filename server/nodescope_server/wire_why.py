@@ -241,7 +241,7 @@ class BranchInfo(msgspec.Struct, frozen=True):
         node: Id of the node whose value was changed.
         changed, same, blocked: Nodes that give something else, the same bits as before, and that
             could not be run again.
-        forkable: Its arrays are kept, so that a branch can be forked from it.
+        nbytes: Of the arrays that are others.
     """
 
     id: int
@@ -256,7 +256,6 @@ class BranchInfo(msgspec.Struct, frozen=True):
     same: int
     blocked: int
     nbytes: int
-    forkable: bool
 
 
 class ChangedValue(msgspec.Struct, frozen=True):
@@ -302,7 +301,7 @@ class BranchList(msgspec.Struct, frozen=True, tag="branches"):
     """The branches of a run, each after the one that it was forked from.
 
     Attributes:
-        notes: Which branches were thrown away to make room, in words.
+        notes: Why branches could not be read or kept, in words.
     """
 
     branches: tuple[BranchInfo, ...]

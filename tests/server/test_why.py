@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 import nodescope as ns
 from nodescope.debug.replay import branch
 from nodescope.protocol import SetValue
+from nodescope.record import branches as record_branches
 from nodescope_server import branches, forking, reasons, wire, wire_why
 from nodescope_server.runs import Run
 from tests.core.debug.replay.programs import recorded
 from tests.core.debug.why import programs
-from tests.server.support import Live, Page
+from tests.server.support import Live, Page, serving
 
 
 def training() -> None:
@@ -212,22 +216,68 @@ def test_an_edit_that_does_not_fit_is_refused(opened: Callable[..., Opened]) -> 
     assert run.page.ask(wire_why.GetBranches(run.id)).branches == ()
 
 
-def test_room_is_made_and_said(
+def test_branches_are_bounded_and_none_is_lost(
     opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = opened(training)
-    monkeypatch.setattr(branches, "MAX_BRANCHES", 2)
-    one = run.fork("a", name="one").info
-    run.fork("a", name="two", parent=one.id)
-    run.fork("a", name="three")
-    listed = run.page.ask(wire_why.GetBranches(run.id))
-    assert [each.name for each in listed.branches] == ["one", "three"]
-    assert "two was thrown away: at most 2 branches" in listed.notes[0]
+    monkeypatch.setattr(branches, "MAX_BRANCHES", 3)
     monkeypatch.setattr(branches, "MAX_BYTES", 1)
-    large = run.fork("a", name="large").info
-    assert (large.forkable, large.nbytes) == (False, 0)
-    assert "its arrays take" in run.page.ask(wire_why.GetBranches(run.id)).notes[-1]
-    assert "too large to be kept" in run.fork("a", parent=large.id).message
+    one = run.fork("a", name="one").info
+    two = run.fork("net/multiply", name="two", parent=one.id)
+    assert all(each.branch is None for each in run.run.branches.line(two.info.id))
+    # what is not at hand is computed again, and comes out as it did
+    three = run.fork("loss/sum", name="three", parent=two.info.id)
+    assert three.info.parent == two.info.id
+    assert "3 branches are kept" in run.fork("a").message
+    listed = run.page.ask(wire_why.GetBranches(run.id))
+    assert [each.name for each in listed.branches] == ["one", "two", "three"]
+    assert run.page.ask(wire_why.GetBranch(run.id, two.info.id)) == two
+
+
+def test_branches_are_kept_in_the_recording(opened: Callable[..., Opened]) -> None:
+    first = opened(training)
+    one = first.fork("a", name="one")
+    two = first.fork("net/multiply", parent=one.info.id, steps=1)
+    gone = first.fork("a", name="gone")
+    first.page.ask(wire_why.RenameBranch(first.id, two.info.id, "日本 <b>"))
+    first.page.ask(wire_why.DropBranch(first.id, gone.info.id))
+
+    with serving(lost_after_s=0.05) as other, contextlib.closing(Page(other)) as page:
+        again = Opened(other, page, Path(first.run.info.recording))
+        listed = again.page.ask(wire_why.GetBranches(again.id)).branches
+        assert [each.name for each in listed] == ["one", "日本 <b>"]
+        found = again.page.ask(wire_why.GetBranch(again.id, two.info.id))
+        assert found.changes == two.changes
+        assert found.redone == two.redone
+        child = again.fork("loss/sum", parent=one.info.id)
+        assert child.info.id > two.info.id
+
+
+def test_a_branch_that_comes_out_otherwise_says_so(opened: Callable[..., Opened]) -> None:
+    run = opened(training)
+    one = run.fork("a")
+    kept = run.run.branches.get(one.info.id)
+    row = msgspec.structs.replace(kept.row, digest=b"other")
+    run.run.branches._kept[row.id] = branches.Kept(row)
+    found = run.page.ask(wire_why.GetBranch(run.id, row.id))
+    assert found.redone.startswith("Computed again now, it gives other bits")
+    assert found.changes == one.changes
+
+
+def test_where_the_file_cannot_be_written_it_is_said(
+    opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = opened(training)
+    monkeypatch.setattr(record_branches, "_PATIENCE_S", 0.05)
+    database = sqlite3.connect(run.run.info.recording)
+    database.execute("BEGIN EXCLUSIVE")
+    try:
+        one = run.fork("a", name="one")
+    finally:
+        database.close()
+    listed = run.page.ask(wire_why.GetBranches(run.id))
+    assert [each.id for each in listed.branches] == [one.info.id]
+    assert "ends with the server" in listed.notes[0]
 
 
 def test_a_branch_is_bounded(

@@ -28,32 +28,35 @@ class BranchRow(msgspec.Struct, frozen=True):
     """A branch as it is kept.
 
     Attributes:
-        id: Positive, never used again in this recording.
+        id: Positive.
         parent: Id of the branch that it was forked from; 0 for what was recorded.
         step, at_seq: The moment at which it was forked.
-        until_seq: How far what depends on the edit was run again.
+        last_step, until_seq: How far what depends on the edit was run again.
         made_unix_ns: When.
         how: The edit in words.
         edit: The edit itself.
-        node: Name of the node whose value was changed.
-        changed, same, blocked: Executions that gave something else, the same bits as before, and
-            that could not be run again.
-        digest: Of everything that was another array.
+        node: Id of the node whose value was changed.
+        changed, same, blocked: Nodes that gave something else, the same bits as before, and that
+            could not be run again.
+        nbytes: Of the arrays that were others.
+        digest: Of these arrays.
     """
 
     id: int
     parent: int
     name: str
     step: int
+    last_step: int
     at_seq: int
     until_seq: int
     made_unix_ns: int
     how: str
     edit: SetValue
-    node: str
+    node: int
     changed: int
     same: int
     blocked: int
+    nbytes: int
     digest: bytes
 
 
@@ -78,10 +81,9 @@ def kept(recording: Recording) -> list[BranchRow]:
 
 
 def keep(path: Path, row: BranchRow) -> None:
-    """Keep a branch in a recording.
+    """Keep a branch in a recording, whether its program still writes it or not.
 
-    Call this and the others only where nothing in this process reads the file, unless its program
-    still writes it.
+    Whoever reads the file meanwhile is not disturbed: pages of other tables never move.
 
     Raises:
         RecordingError: The file cannot be written.

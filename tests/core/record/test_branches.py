@@ -17,9 +17,10 @@ from nodescope.record.branches import BranchRow, drop, keep, kept, rename
 from nodescope.record.recording import Recording
 
 ROW = BranchRow(
-    id=3, parent=0, name="half the rate", step=2, at_seq=17, until_seq=40, made_unix_ns=1,
-    how="w × 0.5", edit=SetValue(5, "npy", npy=b"\x93NUMPY\x00", index="1:3"), node="w",
-    changed=4, same=1, blocked=0, digest=b"\x01\xff",
+    id=3, parent=0, name="half the rate", step=2, last_step=2, at_seq=17, until_seq=40,
+    made_unix_ns=1,
+    how="w × 0.5", edit=SetValue(5, "npy", npy=b"\x93NUMPY\x00", index="1:3"), node=7,
+    changed=4, same=1, blocked=0, nbytes=24, digest=b"\x01\xff",
 )  # fmt: skip
 
 

@@ -37,7 +37,6 @@ function info(id: number, parent = 0): BranchInfo {
     same: 0,
     blocked: 0,
     nbytes: 8,
-    forkable: true,
   };
 }
 

@@ -46,9 +46,7 @@ export function EditForm(props: {
   const live = () => props.store.editable(props.value);
   /** Branches of this step, from which this one may be forked. */
   const bases = () =>
-    props.branches
-      .rows()
-      .filter((row) => row.info.forkable && row.info.step === props.store.step());
+    props.branches.rows().filter((row) => row.info.step === props.store.step());
   const shownBase = () => {
     const chosen = props.branches.chosen();
     return bases().some((row) => row.info.id === chosen) ? (chosen ?? 0) : 0;
