@@ -198,7 +198,13 @@ class StepNode(OfThread, frozen=True, tag="step_node"):
 
 
 class StepIn(OfThread, frozen=True, tag="step_in"):
-    """Go into the next scope: stop after the first node in none of this scope and those around."""
+    """Go into the next scope: stop after the first node in none of this scope and those around.
+
+    Attributes:
+        scope: Go into this one instead: stop after the first node inside it.
+    """
+
+    scope: str | None = None
 
 
 class StepOver(OfThread, frozen=True, tag="step_over"):

@@ -11,12 +11,15 @@ import io
 import os
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from nodescope import api
+from nodescope.cli.terminal_commands import BY_NAME, Console
 from nodescope.dap.adapter import Adapter
 from nodescope.dap.debuggee import Debuggee
 from nodescope.dap.framing import Channel
+from nodescope.debug.controller import Controller
 from nodescope.errors import UsageError
 
 
@@ -45,9 +48,28 @@ def dap(options: argparse.Namespace) -> int:
 def reached(observed: api.Run, where: tuple[str, int, str, bool]) -> Debuggee:
     """The debuggee of a run, connected with its adapter, which has configured everything."""
     host, port, token, ends = where
-    debuggee = Debuggee(observed.controller(), ends=ends)
+    controller = observed.controller()
+    debuggee = Debuggee(controller, ends=ends, console=console_of(controller))
     debuggee.connect(host, port, token)
     return debuggee
+
+
+def console_of(controller: Controller) -> Callable[[str], str | None]:
+    """The terminal debugger's commands, for an editor's console: a line in, what it says out.
+
+    None for what is no command. What is both, such as ``step``, is the expression.
+    """
+    said: list[str] = []
+    console = Console(controller, said.append)
+
+    def run(line: str) -> str | None:
+        if line.partition(" ")[0] not in BY_NAME:
+            return None
+        said.clear()
+        console.run(line)
+        return "\n".join(said)
+
+    return run
 
 
 def lasting_streams() -> None:

@@ -14,37 +14,13 @@ import codecs
 import signal
 import threading
 from collections.abc import Callable
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
+from nodescope.dap.capabilities import CAPABILITIES
 from nodescope.dap.framing import Channel, Message
 from nodescope.dap.launching import Child, launch_of
 from nodescope.errors import NodescopeError, UsageError
 
-CAPABILITIES: Final[dict[str, Any]] = {
-    "supportsConfigurationDoneRequest": True,
-    "supportsFunctionBreakpoints": True,
-    "supportsConditionalBreakpoints": True,
-    "supportsHitConditionalBreakpoints": True,
-    "supportsLogPoints": True,
-    "supportsDataBreakpoints": True,
-    "supportsEvaluateForHovers": True,
-    "supportsStepBack": True,
-    "supportsSetVariable": True,
-    "supportsCompletionsRequest": True,
-    "supportsExceptionInfoRequest": True,
-    "supportsLoadedSourcesRequest": True,
-    "supportsTerminateRequest": True,
-    "supportTerminateDebuggee": True,
-    "supportsDelayedStackTraceLoading": True,
-    "exceptionBreakpointFilters": [
-        {
-            "filter": "node",
-            "label": "Nodes that raise",
-            "description": "Stop where an operation on tensors raises an exception",
-            "default": True,
-        }
-    ],
-}
 _JOIN_S: Final = 10.0
 
 
@@ -205,3 +181,4 @@ _REQUESTS: Final[dict[str, Callable[[Adapter, Message], None]]] = {
     "terminate": Adapter._terminate,
     "disconnect": Adapter._disconnect,
 }
+HANDLED: Final = frozenset(_REQUESTS)

@@ -85,7 +85,11 @@ class BreakpointSets:
             answers.append(len(wanted))
             wanted.append(old.pop(found, found))
         others = [each for key, held in self._sets.items() if key != name for each in held]
-        statuses = self._controller.set_breakpoints([*wanted, *others])
+        held_ids = {each.id for held in self._sets.values() for each in held}
+        # Those of the project, and those that were set in the console, are nobody's to replace.
+        more = [each.breakpoint for each in self._controller.breakpoints
+                if each.breakpoint.id not in held_ids]  # fmt: skip
+        statuses = self._controller.set_breakpoints([*wanted, *others, *more])
         self._sets[name] = [status.breakpoint for status in statuses[: len(wanted)]]
         left = len(wanted)
         for key, held in self._sets.items():

@@ -12,24 +12,29 @@ import os
 import socket
 import threading
 from collections.abc import Callable
-from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from nodescope.dap.breakpoints import BreakpointSets
+from nodescope.dap.capabilities import OVERFLOW, RAISING
+from nodescope.dap.frames import Frames
 from nodescope.dap.framing import Channel, Message
+from nodescope.dap.looking import Console, Looking
+from nodescope.dap.threads import Threads
 from nodescope.dap.variables import Variables
 from nodescope.debug.controller import Controller, Moved
-from nodescope.debug.frames import ScopeFrame
-from nodescope.debug.vocabulary import CONSTANTS, FUNCTIONS, NAMES
-from nodescope.debug.words import array_line, clean, result_line, seen_line
+from nodescope.debug.watch.watch import describe as describe_watch
+from nodescope.debug.watch.watch import parse_watch
+from nodescope.debug.words import clean
 from nodescope.errors import NodescopeError, UsageError
-from nodescope.events import Array
 from nodescope.protocol import (
     Command,
     Continue,
     Pause,
     SessionInfo,
+    SetExceptions,
+    SetWatches,
+    StepIn,
     StepNode,
     StepOut,
     StepOver,
@@ -38,9 +43,9 @@ from nodescope.protocol import (
 
 CONNECT_S: Final = 10.0
 VARIABLE: Final = "NODESCOPE_DAP"
-_MAX_TARGETS: Final = 200
+_LOOK_S: Final = 0.5
 _REASONS: Final = {"entry": "entry", "step": "step", "pause": "pause", "run_to": "goto",
-                   "exception": "exception"}  # fmt: skip
+                   "exception": "exception", "watch": "exception"}  # fmt: skip
 
 
 def address() -> tuple[str, int, str, bool]:
@@ -64,9 +69,13 @@ class Debuggee:
     Args:
         controller: Of the run, before it starts.
         ends: Whether the loss of the adapter ends the program.
+        console: Runs the terminal debugger's commands.
     """
 
-    def __init__(self, controller: Controller, *, ends: bool = False) -> None:
+    def __init__(
+        self, controller: Controller, *, ends: bool = False,
+        console: Console = lambda line: None,
+    ) -> None:  # fmt: skip
         self._controller = controller
         self._ends = ends
         self._channel: Channel
@@ -75,11 +84,13 @@ class Debuggee:
         self._configured = threading.Event()
         self._breakpoints = BreakpointSets(controller)
         self._variables = Variables(controller)
-        self._threads: dict[int, int] = {}
-        self._frames: tuple[ScopeFrame, ...] = ()
-        self._exceptions = True
+        self._looking = Looking(controller, self._variables, console)
+        self._threads = Threads()
+        self._stopped_thread = 1
+        self._frames = Frames(controller, self._threads)
+        self._overflows: list[str] = []
         self._standing = self._asked = self._over = False
-        self._first_line = self._first_column = 1
+        self._first_line = 1
 
     def connect(self, host: str, port: int, token: str) -> None:
         """Reach the adapter, and wait until it has configured everything.
@@ -126,13 +137,20 @@ class Debuggee:
         self._configured.set()
 
     def _answer(self, request: Message) -> None:
-        handler: Callable[..., Any] | None
-        handler = _REQUESTS.get(str(request.get("command")))
-        if handler is None:
-            self._channel.refuse(request, f"no request {request.get('command')!r} here")
+        command = str(request.get("command"))
+        if command not in HANDLED:
+            self._channel.refuse(request, f"no request {command!r} here")
             return
+        given = request.get("arguments") or {}
+        cursor = self._controller.cursor
+        body: Any
         try:
-            body = handler(self, request.get("arguments") or {})
+            if command in _LOOKS:
+                body = _LOOKS[command](self._looking, given)
+            elif command in _STACKS:
+                body = _STACKS[command](self._frames, given)
+            else:
+                body = _REQUESTS[command](self, given)
         except NodescopeError as error:
             self._channel.refuse(request, str(error))
             return
@@ -147,13 +165,20 @@ class Debuggee:
             self._looked(body)
         else:
             self._channel.respond(request, body)
+            if self._controller.cursor is not cursor and self._controller.info.stop is not None:
+                # A command in the console looked back, or came back.
+                moment = self._controller.moment
+                self._looked(Moved(moment, f"At {moment.node.name}, step {moment.step}"))
         if request.get("command") == "configurationDone":
             self._configured.set()
 
     def initialize(self, given: Message) -> None:
         """How the editor counts."""
         self._first_line = 1 if given.get("linesStartAt1", True) else 0
-        self._first_column = 1 if given.get("columnsStartAt1", True) else 0
+        self._frames.first_line = self._first_line
+        self._looking.first_column = self._frames.first_column = (
+            1 if given.get("columnsStartAt1", True) else 0
+        )
 
     def configured(self, given: Message) -> None:
         """The program may run."""
@@ -197,63 +222,42 @@ class Debuggee:
                 "accessTypes": ["write"], "canPersist": True}  # fmt: skip
 
     def set_exceptions(self, given: Message) -> Message:
-        """Whether a node that raises stops."""
-        chosen = [*given.get("filters", []),
-                  *(each["filterId"] for each in given.get("filterOptions", []))]  # fmt: skip
-        self._exceptions = "node" in chosen
-        return {"breakpoints": [{"verified": each == "node"} for each in chosen]}
+        """Whether nodes stop that raise, and those that make NaN or Inf of finite inputs."""
+        chosen = [(str(each), "") for each in given.get("filters", [])]
+        chosen += [(str(each["filterId"]), str(each.get("condition") or ""))
+                   for each in given.get("filterOptions", [])]  # fmt: skip
+        answers: list[Message] = []
+        wanted = []
+        for name, where in chosen:
+            text = f"operator_overflow on {where}" if where else "operator_overflow"
+            answer: Message = {"verified": name in (RAISING, OVERFLOW)}
+            try:
+                if name == OVERFLOW:
+                    wanted.append(describe_watch(parse_watch(text)))
+            except NodescopeError as error:
+                answer = {"verified": False, "message": str(error)}
+            answers.append(answer)
+        others = [each.text for each in self._controller.info.watches
+                  if each.text not in self._overflows]  # fmt: skip
+        self._controller.command(SetExceptions(any(name == RAISING for name, _ in chosen)))
+        if wanted or self._overflows:
+            self._controller.command(SetWatches((*others, *wanted)))
+        self._overflows = wanted
+        return {"breakpoints": answers}
 
     # ------------------------------------------------------------ where it is
 
-    def _thread(self, ident: int) -> int:
-        return self._threads.setdefault(ident, len(self._threads) + 1)
-
     def threads(self, given: Message) -> Message:
-        """The Python threads that have met a stop, and the main thread."""
-        names = {each.ident: each.name for each in threading.enumerate()}
-        main = threading.main_thread().ident
-        assert main is not None
-        self._thread(main)
-        found = [{"id": number, "name": names.get(ident, f"thread {number}")}
-                 for ident, number in self._threads.items()
-                 if ident in names]  # fmt: skip
-        return {"threads": found}
-
-    def stack_trace(self, given: Message) -> Message:
-        """The name scopes, and the user's lines."""
-        at = self._controller.moment
-        if self._thread(at.thread) != given["threadId"]:
-            return {"stackFrames": [], "totalFrames": 0}
-        self._frames = self._controller.frames()
-        start = int(given.get("startFrame") or 0)
-        end = start + (int(given.get("levels") or 0) or len(self._frames))
-        shown = [self._frame(number, each)
-                 for number, each in list(enumerate(self._frames))[start:end]]  # fmt: skip
-        return {"stackFrames": shown, "totalFrames": len(self._frames)}
-
-    def _frame(self, number: int, frame: ScopeFrame) -> Message:
-        name = clean(frame.name)
-        if frame.kind == "node":
-            at = self._controller.moment
-            name += f", step {at.step}" + (", before it runs" if at.when == "before" else "")
-            name += "" if at.live else " (recorded)"
-        found: Message = {"id": number + 1, "name": name, "line": 0, "column": 0}
-        if frame.file:
-            source = {"name": os.path.basename(frame.file), "path": frame.file}
-            found |= {"source": source, "line": frame.line - 1 + self._first_line,
-                      "column": self._first_column}  # fmt: skip
-        return found
-
-    def _frame_of(self, number: int) -> ScopeFrame:
-        if not self._frames:
-            self._frames = self._controller.frames()
-        if not 1 <= number <= len(self._frames):
-            raise UsageError("this frame belongs to an earlier stop")
-        return self._frames[number - 1]
+        """The program's threads."""
+        self._tell_threads()
+        also = 0
+        if self._standing:
+            also = self._threads.number(self._controller.moment.thread)
+        return {"threads": self._threads.listed(also)}
 
     def scopes(self, given: Message) -> Message:
         """Inputs, outputs, gradient, node; the nodes of a scope."""
-        return {"scopes": self._variables.scopes(self._frame_of(int(given["frameId"])))}
+        return {"scopes": self._variables.scopes(self._frames.of(int(given["frameId"])))}
 
     def variables(self, given: Message) -> Message:
         """What a reference unfolds to."""
@@ -271,70 +275,17 @@ class Debuggee:
         kept = ("value", "type", "variablesReference", "indexedVariables")
         return {key: found[key] for key in kept if key in found}
 
-    def evaluate(self, given: Message) -> Message:
-        """A node's value, an expression, or, in the console, ``set value[0] = 1``."""
-        text = str(given["expression"]).strip()
-        if given.get("context") == "repl" and text.startswith("set "):
-            return {"result": self._controller.edit(text[4:]), "variablesReference": 0}
-        seen = self._controller.named(text)
-        if seen is not None:
-            line = seen_line(seen, self._controller.moment.step)
-            return {"result": line, **self._unfolds(seen.array, text)}
-        result = self._controller.evaluate(text)
-        array = result if isinstance(result, Array.__origin__) else None  # type: ignore[attr-defined]
-        shown = array_line(array) if array is not None and array.ndim else result_line(result)
-        return {"result": shown, **self._unfolds(array, text)}
-
-    def _unfolds(self, array: Any, text: str) -> Message:
-        if array is None:
-            return {"variablesReference": 0}
-        return {"type": f"{array.dtype} {array.shape}",
-                **self._variables.unfolds(array, 0, text if text in NAMES else "")}  # fmt: skip
-
-    def completions(self, given: Message) -> Message:
-        """Names of nodes, and the words of expressions."""
-        column = int(given["column"]) - self._first_column
-        before = str(given["text"])[:column]
-        word = before[max(before.rfind(each) for each in " ([,<>=+-*") + 1 :]
-        words = [*NAMES, *FUNCTIONS, *CONSTANTS]
-        try:
-            words += [each for each in self._controller.names() if ":" not in each]
-        except NodescopeError:
-            pass  # the recording cannot be read now; the language can be completed
-        targets = [{"label": each, "start": column - len(word), "length": len(word)}
-                   for each in words if each.startswith(word)]  # fmt: skip
-        return {"targets": targets[:_MAX_TARGETS]}
-
-    def exception_info(self, given: Message) -> Message:
-        """What the node raised."""
-        error = self._controller.moment.error
-        if not error:
-            raise UsageError("the program does not stand at an exception")
-        kind, _, message = error.partition(": ")
-        return {"exceptionId": kind, "description": error, "breakMode": "always",
-                "details": {"message": message, "typeName": kind}}  # fmt: skip
-
-    def source(self, given: Message) -> Message:
-        """The text of a file, as it was during the run."""
-        path = str((given.get("source") or {}).get("path") or "")
-        text = self._controller.history.recording.source(path) if path else None
-        known = {each.source.file for each in self._controller.history.nodes() if each.source}
-        if text is None and path in known:
-            try:
-                text = Path(path).read_text("utf-8", "replace")
-            except OSError as error:
-                raise UsageError(f"cannot read {path}: {error.strerror}") from None
-        if text is None:
-            raise UsageError(f"the source {path!r} is not known")
-        return {"content": text, "mimeType": "text/x-python"}
-
-    def loaded_sources(self, given: Message) -> Message:
-        """The files that made nodes."""
-        files = sorted({node.source.file for node in self._controller.history.nodes()
-                        if node.source is not None})  # fmt: skip
-        return {"sources": [{"name": os.path.basename(each), "path": each} for each in files]}
-
     # ------------------------------------------------------------ going on
+
+    def _ident(self, given: Message) -> int | None:
+        """The thread that a request is about; None if it is the one that stopped, or names none."""
+        if "threadId" not in given:
+            return None
+        ident = self._threads.ident(int(given["threadId"]))
+        if ident is None:
+            raise UsageError(f"there is no thread {given['threadId']}")
+        stop = self._controller.info.stop
+        return None if stop is not None and stop.thread == ident else ident
 
     def _go(self, command: Command) -> Moved | None:
         self._asked = True
@@ -349,19 +300,28 @@ class Debuggee:
 
     def continue_(self, given: Message) -> Any:
         """To the next breakpoint; in the past, to the next that was recorded."""
-        return self._go(Continue()) or {"allThreadsContinued": True}
+        alone = bool(given.get("singleThread"))
+        moved = self._go(Continue(thread=self._ident(given), alone=alone))
+        return moved or {"allThreadsContinued": not alone}
+
+    def _step(self, given: Message, step: type[StepNode | StepOver | StepOut]) -> Moved | None:
+        return self._go(step(thread=self._ident(given), alone=bool(given.get("singleThread"))))
 
     def next(self, given: Message) -> Moved | None:
         """Over scopes."""
-        return self._go(StepOver())
+        return self._step(given, StepOver)
 
     def step_in(self, given: Message) -> Moved | None:
-        """To the next node, however deep."""
-        return self._go(StepNode())
+        """To the next node, however deep; or into a scope that was chosen."""
+        if "targetId" not in given:
+            return self._step(given, StepNode)
+        scope = self._frames.target(int(given["targetId"]))
+        alone = bool(given.get("singleThread"))
+        return self._go(StepIn(scope, thread=self._ident(given), alone=alone))
 
     def step_out(self, given: Message) -> Moved | None:
         """Out of the scope."""
-        return self._go(StepOut())
+        return self._step(given, StepOut)
 
     def step_back(self, given: Message) -> Moved:
         """To the execution before."""
@@ -378,10 +338,26 @@ class Debuggee:
     # ------------------------------------------------------------ what is told
 
     def _tell(self) -> None:
-        while (info := self._news.get()) is not None:
+        self._configured.wait()
+        while True:
+            try:
+                info = self._news.get(timeout=_LOOK_S)
+                if info is None:
+                    return
+            except Empty:
+                info = None  # threads start and end without a word
             with self._turn:
-                if not self._over:
+                if self._over:
+                    return
+                self._tell_threads()
+                if info is not None:
                     self._told(info)
+
+    def _tell_threads(self) -> None:
+        started, ended = self._threads.refresh()
+        for reason, numbers in (("started", started), ("exited", ended)):
+            for number in numbers:
+                self._channel.event("thread", {"reason": reason, "threadId": number})
 
     def _told(self, info: SessionInfo) -> None:
         for each in self._breakpoints.changes():
@@ -390,13 +366,6 @@ class Debuggee:
             self._channel.event("breakpoint", {"reason": "changed", "breakpoint": each})
         stop = info.stop
         if stop is not None and not self._standing:
-            if stop.reason == "exception" and not self._exceptions:
-                self._asked = True
-                try:
-                    self._controller.command(Continue())
-                except NodescopeError:
-                    pass  # somebody was faster
-                return
             self._standing, self._asked = True, False
             self._forget()
             self._stopped(stop)
@@ -404,18 +373,19 @@ class Debuggee:
             self._standing = False
             self._forget()
             if not self._asked and info.phase != "finished":
-                thread = next(iter(self._threads.values()), 1)
-                self._channel.event("continued", {"threadId": thread, "allThreadsContinued": True})
+                self._channel.event("continued", {"threadId": self._stopped_thread,
+                                                  "allThreadsContinued": True})  # fmt: skip
 
     def _stopped(self, stop: Stop) -> None:
+        self._stopped_thread = self._threads.number(stop.thread)
         reason = _REASONS.get(stop.reason) or self._breakpoints.kind_of(stop.breakpoint)
         body: Message = {
             "reason": reason,
             "description": clean(stop.text),
-            "threadId": self._thread(stop.thread),
+            "threadId": self._stopped_thread,
             "allThreadsStopped": True,
         }
-        if stop.reason == "exception":
+        if reason == "exception":
             body["text"] = clean(stop.text)
         if stop.breakpoint:
             body["hitBreakpointIds"] = [stop.breakpoint]
@@ -425,12 +395,12 @@ class Debuggee:
         self._forget()
         self._channel.event("stopped", {
             "reason": "step", "description": clean(moved.text), "text": clean(moved.text),
-            "threadId": self._thread(moved.moment.thread), "allThreadsStopped": True,
+            "threadId": self._threads.number(moved.moment.thread), "allThreadsStopped": True,
         })  # fmt: skip
 
     def _forget(self) -> None:
         self._variables.forget()
-        self._frames = ()
+        self._frames.forget()
 
 
 _REQUESTS: Final[dict[str, Callable[..., Any]]] = {
@@ -443,15 +413,9 @@ _REQUESTS: Final[dict[str, Callable[..., Any]]] = {
     "dataBreakpointInfo": Debuggee.data_breakpoint_info,
     "setExceptionBreakpoints": Debuggee.set_exceptions,
     "threads": Debuggee.threads,
-    "stackTrace": Debuggee.stack_trace,
     "scopes": Debuggee.scopes,
     "variables": Debuggee.variables,
     "setVariable": Debuggee.set_variable,
-    "evaluate": Debuggee.evaluate,
-    "completions": Debuggee.completions,
-    "exceptionInfo": Debuggee.exception_info,
-    "source": Debuggee.source,
-    "loadedSources": Debuggee.loaded_sources,
     "continue": Debuggee.continue_,
     "next": Debuggee.next,
     "stepIn": Debuggee.step_in,
@@ -460,3 +424,17 @@ _REQUESTS: Final[dict[str, Callable[..., Any]]] = {
     "reverseContinue": Debuggee.reverse_continue,
     "pause": Debuggee.pause,
 }
+_STACKS: Final[dict[str, Callable[..., Message]]] = {
+    "stackTrace": Frames.stack_trace,
+    "stepInTargets": Frames.step_in_targets,
+}
+_LOOKS: Final[dict[str, Callable[..., Message]]] = {
+    "evaluate": Looking.evaluate,
+    "setExpression": Looking.set_expression,
+    "readMemory": Looking.read_memory,
+    "completions": Looking.completions,
+    "exceptionInfo": Looking.exception_info,
+    "source": Looking.source,
+    "loadedSources": Looking.loaded_sources,
+}
+HANDLED: Final = frozenset((*_REQUESTS, *_STACKS, *_LOOKS))

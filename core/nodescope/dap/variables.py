@@ -54,10 +54,12 @@ class Variables:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self._held: list[Held | Facts | Elements] = []
+        self._moved = 0
 
     def forget(self) -> None:
         """The cursor moved: what was given out means nothing any more."""
         self._held = []
+        self._moved += 1
 
     def _refer(self, held: Held | Facts | Elements) -> int:
         self._held.append(held)
@@ -154,10 +156,28 @@ class Variables:
 
     def unfolds(self, array: Array, value: int = 0, expression: str = "") -> Variable:
         """The reference of an array, and how many elements its first axis has."""
-        if not array.ndim or not array.size:
+        if not array.size or array.dtype.hasobject:
             return {"variablesReference": 0}
         reference = self._refer(Elements(array, value, expression))
-        return {"variablesReference": reference, "indexedVariables": array.shape[0]}
+        memory = {"memoryReference": f"{self._moved}.{reference}"}
+        if not array.ndim:
+            return {"variablesReference": 0, **memory}
+        return {"variablesReference": reference, "indexedVariables": array.shape[0], **memory}
+
+    def memory(self, reference: str) -> Array:
+        """The array of a memory reference.
+
+        Raises:
+            UsageError: It was never given out, or the program went on since.
+        """
+        moved, _, number = reference.partition(".")
+        if not (moved == str(self._moved) and number.isdecimal() and len(number) < 10):
+            raise UsageError("this memory belongs to an earlier stop")
+        held = self._of(int(number))
+        if not isinstance(held, Elements):
+            raise UsageError("this memory belongs to an earlier stop")
+        array: Array = held.array[held.at]
+        return array
 
     def _elements(self, elements: Elements, start: int, count: int) -> list[Variable]:
         part = elements.array[elements.at]
@@ -195,8 +215,7 @@ class Variables:
             place = ", ".join(map(str, (*held.at, name.strip("[]"))))
         else:
             raise UsageError(f"{name} cannot be changed")
-        how = text if _is_change(text) else f"= {text}"
-        _, command = parse_edit(f"value[{place}] {how}")
+        _, command = parse_edit(f"value[{place}] {_how(text)}")
         self._controller.command(msgspec.structs.replace(command, value=value))
         at = self._controller.moment
         seen = (*self._controller.outputs(at), *self._controller.inputs(at))
@@ -210,6 +229,10 @@ class Variables:
             self._held[reference - 1] = held._replace(array=found.array)
         text = array_line(inner) if inner.ndim else number(inner)
         return {"value": text, "variablesReference": 0}
+
+    def change(self, expression: str, text: str) -> None:
+        """Change what an expression names, as `set` does. Raises as it does."""
+        self._controller.edit(f"{expression} {_how(text)}")
 
     def maker(self, reference: int, name: str) -> str:
         """The name of the node whose output a variable is.
@@ -226,6 +249,6 @@ class Variables:
         return node.name
 
 
-def _is_change(text: str) -> bool:
+def _how(text: str) -> str:
     heads: Sequence[str] = ("=", "+=", "-=", "*=", "/=", "clip ", "noise ", "load ")
-    return text.strip().startswith(tuple(heads))
+    return text if text.strip().startswith(tuple(heads)) else f"= {text}"

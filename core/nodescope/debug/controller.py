@@ -25,8 +25,10 @@ from nodescope.debug.frames import ScopeFrame, frames
 from nodescope.debug.gate import Gate
 from nodescope.debug.looking_back import goal_of
 from nodescope.debug.moments import History, Moment, Seen
+from nodescope.debug.stack import user_stack
 from nodescope.debug.state import Goal
 from nodescope.debug.vocabulary import NAMES, Scene
+from nodescope.debug.watching import Watching
 from nodescope.errors import EditError, UsageError
 from nodescope.ir.graph import Node
 from nodescope.ir.scopes import ancestors
@@ -39,6 +41,7 @@ from nodescope.protocol import (
     SessionInfo,
     SetBreakpoints,
     SetValue,
+    SetWatches,
     Stop,
 )
 from nodescope.record.recording import Recording
@@ -81,6 +84,7 @@ class Controller:
         self._info = gate.info
         self._cursor: Moment | None = None
         self.listeners: tuple[Listener, ...] = ()
+        self.watching: Watching | None = None
 
     # ------------------------------------------------------------ the session
 
@@ -152,6 +156,9 @@ class Controller:
         Raises:
             NodescopeError: It cannot be carried out; nothing has changed.
         """
+        if isinstance(command, SetWatches) and self.watching is not None:
+            self.watching.replace(command.watches)
+            return None
         if self._cursor is not None:
             if isinstance(command, SetValue):
                 raise UsageError("what has happened cannot be changed",
@@ -200,6 +207,11 @@ class Controller:
         return self._cursor is not None
 
     @property
+    def cursor(self) -> Moment | None:
+        """What is looked back at; None while the cursor is where the program stands."""
+        return self._cursor
+
+    @property
     def moment(self) -> Moment:
         """Where the cursor is: where the program stands, or what is looked back at.
 
@@ -234,6 +246,23 @@ class Controller:
         """The name scopes around the cursor as frames, innermost first."""
         at = self.moment
         return frames(at.node, self.stop.stack if at.live else ())
+
+    def frames_of(self, thread: int) -> tuple[ScopeFrame, ...]:
+        """The frames of a thread that did not stop: where it is now, and at which node it is held.
+
+        What it waits for that is no node, such as a lock, it goes on with by itself.
+        """
+        stack = user_stack(thread)
+        node = self._gate.standing().get(thread)
+        if node is None:
+            return tuple(ScopeFrame("python", each.function, each.file, each.line, each.code)
+                         for each in stack)  # fmt: skip
+        first, *outer = frames(node, stack)
+        return (msgspec.structs.replace(first, kind="held"), *outer)
+
+    def held(self, thread: int) -> bool:
+        """Whether a thread is held at a node."""
+        return thread in self._gate.standing()
 
     def of_node(self, name: str) -> Moment:
         """The latest execution of a node as seen from the cursor.

@@ -103,6 +103,8 @@ def goal_of(command: Command, at: Moment) -> Goal | None:
     match command:
         case StepNode():
             return Goal("step_node", thread=at.thread)
+        case StepIn(scope=str() as scope) if scope:
+            return Goal("inside", scope=scope, thread=at.thread)
         case StepIn():
             return Goal("step_in", scope=at.node.scope, thread=at.thread)
         case StepOver(scope=str() as scope) if scope:

@@ -29,10 +29,14 @@ def is_ours(file: str) -> bool:
     return file.startswith(_OURS) or file.startswith(_MACHINERY)
 
 
-def user_stack() -> tuple[Frame, ...]:
-    """The user's frames of this thread, innermost first, at most `MAX_FRAMES`."""
+def user_stack(thread: int | None = None) -> tuple[Frame, ...]:
+    """The user's frames of this thread, or of another one, innermost first.
+
+    At most `MAX_FRAMES`; none of a thread that has ended.
+    """
     frames: list[Frame] = []
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None
+    frame = sys._getframe(1) if thread is None else sys._current_frames().get(thread)
     while frame is not None and len(frames) < MAX_FRAMES:
         code = frame.f_code
         if code.co_filename.startswith(_LAUNCHER):

@@ -25,7 +25,8 @@ from nodescope.protocol import (
 )
 
 GoalKind = Literal[
-    "entry", "pause", "step_node", "step_in", "outside", "shallow", "step", "run_to", "twin",
+    "entry", "pause", "step_node", "step_in", "inside", "outside", "shallow", "step", "run_to",
+    "twin",
 ]  # fmt: skip
 
 
@@ -33,9 +34,9 @@ class Goal(msgspec.Struct, frozen=True):
     """What the program is to run up to, once, besides breakpoints.
 
     Attributes:
-        kind: ``outside`` stops outside ``scope``, ``shallow`` at anything not deeper than it,
-            ``step`` in a training step later than ``step``, ``twin`` at the backward node of the
-            node whose id is ``of``; the others as their commands.
+        kind: ``outside`` stops outside ``scope``, ``inside`` in it, ``shallow`` at anything not
+            deeper than it, ``step`` in a training step later than ``step``, ``twin`` at the
+            backward node of the node whose id is ``of``; the others as their commands.
         thread: Only nodes of this thread count; None for any.
     """
 

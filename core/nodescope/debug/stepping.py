@@ -47,6 +47,8 @@ def meets(goal: Goal, node: Node, when: When, step: int, thread: int) -> bool:
             return True
         case "step_in":
             return not is_within(goal.scope, node.scope)
+        case "inside":
+            return is_within(node.scope, goal.scope)
         case "outside":
             return not is_within(node.scope, goal.scope)
         case "shallow":
@@ -108,6 +110,8 @@ def step_goal(command: Command, stop: Stop) -> Goal:
     match command:
         case StepNode():
             return Goal("step_node", thread=stop.thread)
+        case StepIn(scope=str() as scope) if scope:
+            return Goal("inside", scope=scope, thread=stop.thread)
         case StepIn():
             return Goal("step_in", scope=stop.scope, thread=stop.thread)
         case StepOver(scope=str() as scope) if scope:

@@ -1,0 +1,233 @@
+"""What the terminal debugger can ask of a run besides its values: why, what if, since when.
+
+Each function takes a controller that stands somewhere and what was typed, and gives lines.
+
+Invariant: nothing of the program changes; what takes longer than `PATIENCE_S` is given up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from nodescope.debug.controller import Controller
+from nodescope.debug.edit_text import parse_edit
+from nodescope.debug.edits import edited
+from nodescope.debug.moments import Seen
+from nodescope.debug.replay import Difference, Replay
+from nodescope.debug.replay.arrays import difference
+from nodescope.debug.why import Target, parse_target, render, render_spread, spread, why
+from nodescope.debug.words import clean, number, seen_line
+from nodescope.errors import ConditionError, UsageError
+from nodescope.protocol import SetWatches
+
+PATIENCE_S: Final = 30.0
+MAX_CHANGES: Final = 12
+_PORT: Final = re.compile(r"(?P<name>value|(?:inputs|outputs)\[\d+\])(?P<rest>.*)", re.DOTALL)
+_FIELD: Final = re.compile(r"(?P<name>.+)\.(?P<field>[A-Za-z_]\w*)")
+
+
+def seen_named(controller: Controller, name: str) -> Seen:
+    """A value by its port at the cursor, or by the name of its node.
+
+    Raises:
+        UsageError: There is none.
+    """
+    at = controller.moment
+    for each in (*controller.outputs(at), *controller.inputs(at)):
+        if name == each.role or (name == "value" and each.role == "outputs[0]"):
+            return each
+    node, _, field = name.rpartition(".")
+    if name == "grad" or (field == "grad" and node):
+        gradient = controller.gradient(at if name == "grad" else controller.of_node(node))
+        if gradient is None:
+            raise UsageError(f"no gradient is recorded for {node or at.node.name}")
+        return gradient
+    seen = controller.named(name)
+    if seen is None:
+        controller.find(name)  # says what is near
+        raise UsageError(f"{name} gives no value")
+    return seen
+
+
+def part_of(controller: Controller, text: str) -> Any:
+    """What is no expression: ``w``, ``w.grad``, ``loss/matmul[0, :2]``, ``mean.axis``.
+
+    Gives a `Seen` for a whole value, else an array, a number, or a text.
+
+    Raises:
+        NodescopeError: It is none of these.
+    """
+    found = _PORT.fullmatch(text)
+    head, rest = (found["name"], found["rest"]) if found else (text, "")
+    if not found and text.endswith("]"):
+        head, bracket, inside = text.partition("[")
+        rest = bracket + inside
+    head, rest = head.strip(), rest.strip()
+    field = _FIELD.fullmatch(rest.join(("x", "")) if found else head)
+    if field is not None and field["field"] != "grad":
+        return _attribute(controller, head if found else field["name"], field["field"])
+    if rest.startswith(".grad"):
+        raise UsageError("a gradient is that of a node's value", hint="grad, or NODE.grad")
+    seen = seen_named(controller, head)
+    if not rest:
+        return seen
+    if seen.array is None:
+        raise UsageError(f"{seen.name} is not there: {seen.missing}")
+    index = parse_target(f"x{rest}").index
+    if not isinstance(index, tuple):
+        raise UsageError(f"{rest} is no index", hint="numbers and slices, as in value[0, :3]")
+    try:
+        return seen.array[index]
+    except IndexError as error:
+        raise UsageError(f"{head} has shape {seen.array.shape}: {error}") from None
+
+
+def _attribute(controller: Controller, name: str, field: str) -> str:
+    seen = seen_named(controller, name)
+    if field in ("shape", "dtype", "ndim", "size") and seen.array is not None:
+        return str(getattr(seen.array, field))
+    at = controller.of_node(name) if name not in ("value",) and "[" not in name else None
+    node = at.node if at is not None else controller.moment.node
+    facts: dict[str, object] = {"op": node.op, "phase": node.phase, "scope": node.scope,
+                                "source": node.source, **node.attrs}  # fmt: skip
+    if field not in facts:
+        known = ", ".join(("shape", "dtype", "grad", *facts))
+        raise UsageError(f"{node.name} has no {field!r}", hint=f"it has {known}")
+    return clean(str(facts[field]))
+
+
+def target_at(controller: Controller, text: str) -> Target:
+    """An element as it is asked about where the cursor is: ``value[0]``, ``[nan]``, ``loss@2``."""
+    if not text or text.startswith("["):
+        text = f"value{text}"
+    if found := _PORT.fullmatch(text):
+        text = seen_named(controller, found["name"]).name + found["rest"]
+    return parse_target(text)
+
+
+def why_lines(controller: Controller, text: str) -> Iterator[str]:
+    """``why``: where an element comes from; ``why nan``: what NaN and Inf did in this step."""
+    at = controller.moment
+    recording = controller.history.recording
+    if text in ("nan", "inf"):
+        yield from clean(render_spread(spread(recording, at.step))).splitlines()
+        return
+    target = target_at(controller, text)
+    seq = None if target.step is not None else at.seq
+    replay = Replay(recording, target.step, seq=seq, patience_s=PATIENCE_S)
+    yield from clean(render(why(recording, target, seq=seq, replay=replay))).splitlines()
+
+
+def fork_lines(controller: Controller, text: str) -> Iterator[str]:
+    """``fork``: what would be now, had a value been another one."""
+    if not text:
+        raise UsageError("which value, and what had it been?", hint="fork w *= 0.5")
+    name, command = parse_edit(text)
+    at = controller.moment
+    recording = controller.history.recording
+    seen = seen_named(controller, name)
+    replay = Replay(recording, seq=at.seq, patience_s=PATIENCE_S)
+    old = replay.value(seen.value).array
+    branch = replay.fork({seen.value: edited(old, command)}, until=recording.last_seq())
+    changed = [each for each in branch.changes if not each.edited]
+    yield clean(f"had {seen.name} been so in step {replay.step}: {len(changed)} values are others, "
+                f"{len(branch.same)} are as they were")  # fmt: skip
+    shown = sorted(changed, key=lambda each: (each.new.size > 1, -each.seq))[:MAX_CHANGES]
+    for change in sorted(shown, key=lambda each: each.seq):
+        yield clean(f"  {change.node}: {_changed(change.difference)}")
+    if len(changed) > len(shown):
+        yield f"  and {len(changed) - len(shown)} more"
+    for each in branch.blocked[:MAX_CHANGES]:
+        yield clean(f"  {each.node} could not be run: {each.reason}")
+    if not changed and not branch.blocked:
+        yield "  nothing that has run so far depends on it; go on, then ask again"
+
+
+def _changed(found: Difference) -> str:
+    if found.note:
+        return found.note
+    if found.size == 1:
+        return f"{number(found.one)} became {number(found.other)}"
+    largest = f", by at most {found.largest:.4g}" if found.largest is not None else ""
+    at = ", ".join(map(str, found.at))
+    return (f"{found.count:,} of {found.size:,} elements differ{largest}; "
+            f"[{at}] {number(found.one)} became {number(found.other)}")  # fmt: skip
+
+
+def diff_lines(controller: Controller, text: str) -> Iterator[str]:
+    """``diff``: a value now and in the step before, or in two steps."""
+    words = text.split()
+    steps: list[int] = []
+    while words and words[-1].isdecimal():
+        steps.insert(0, int(words.pop()))
+    if len(steps) > 2 or len(words) > 1:
+        raise UsageError(f"{text!r} is no value and two steps", hint="diff loss/matmul 1 2")
+    here = seen_named(controller, words[0] if words else "value")
+    at = controller.moment
+    if not steps:
+        edits = [each for each in controller.history.recording.edits() if each.value == here.value]
+        if edits and edits[-1].step == at.step and not words:
+            yield clean(f"changed in this step: {edits[-1].how}")
+    later = here if len(steps) < 2 else _in_step(controller, here, steps[1])
+    earlier = _in_step(controller, here, steps[0] if steps else (later.step or at.step) - 1)
+    yield clean(f"step {earlier.step}: {seen_line(earlier)}")
+    yield clean(f"step {later.step or at.step}: {seen_line(later)}")
+    for each in (earlier, later):
+        if each.array is None:
+            raise UsageError(f"{each.name} of step {each.step} is not there: {each.missing}")
+    assert earlier.array is not None
+    assert later.array is not None
+    found = difference(earlier.array, later.array, here.name, here.value, later.seq)
+    yield "the same bits" if found is None else _changed(found)
+
+
+def _in_step(controller: Controller, seen: Seen, step: int) -> Seen:
+    """A value as it was at the end of a step."""
+    ended = [each for each in controller.history.recording.steps() if each.step == step]
+    until = ended[-1].end_seq if ended else controller.moment.seq
+    history = controller.history
+    known = history.recording.latest_at(seen.value, until)
+    if known is None or known.step != step:
+        raise UsageError(f"{seen.name} was not computed in step {step}")
+    array = history.recording.array(seen.value, known.seq) if known.summary.blob else None
+    missing = "" if array is not None else "its elements are not recorded"
+    return Seen(seen.value, seen.name, seen.role, array, known.summary, missing, known.seq, step)
+
+
+def rule_lines(controller: Controller, text: str) -> Iterator[str]:
+    """``rule``: watch rules; without, what they have found."""
+    now = controller.info.watches
+    word, _, rest = text.partition(" ")
+    if word == "off":
+        gone = [each for each in now if str(each.id) == rest.strip()]
+        if not gone:
+            raise UsageError(f"there is no rule {rest.strip() or '?'}", hint="rule lists them")
+        controller.command(SetWatches(tuple(each.text for each in now if each not in gone)))
+    elif text:
+        controller.command(SetWatches((*(each.text for each in now), text)))
+    now = controller.info.watches
+    for each in now:
+        found = f", {each.hits} hits, the last: {each.last}" if each.hits else ""
+        said = f"; {each.message}" if each.message else ""
+        yield clean(f"rule {each.id}: {each.text}{found}{said}")
+    if not now:
+        yield "no rules; docs/watches.md lists them, such as rule nan"
+
+
+def shown(controller: Controller, text: str) -> Any:
+    """An expression, else a value, a part, or an attribute; as `part_of`.
+
+    Raises:
+        NodescopeError: It is none of these.
+    """
+    seen = controller.named(text)
+    if seen is not None:
+        return seen
+    try:
+        return controller.evaluate(text)
+    except ConditionError:
+        if "(" in text or not (text.endswith("]") or "." in text):
+            raise
+    return part_of(controller, text)

@@ -1,0 +1,68 @@
+"""What the adapter says of itself, and which request each capability stands for.
+
+Invariant: what is said here is there, and nothing else; a test compares it with the handlers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+RAISING: Final = "node"
+OVERFLOW: Final = "nan"
+
+CAPABILITIES: Final[dict[str, Any]] = {
+    "supportsConfigurationDoneRequest": True,
+    "supportsFunctionBreakpoints": True,
+    "supportsConditionalBreakpoints": True,
+    "supportsHitConditionalBreakpoints": True,
+    "supportsLogPoints": True,
+    "supportsDataBreakpoints": True,
+    "supportsEvaluateForHovers": True,
+    "supportsClipboardContext": True,
+    "supportsStepBack": True,
+    "supportsStepInTargetsRequest": True,
+    "supportsSingleThreadExecutionRequests": True,
+    "supportsSetVariable": True,
+    "supportsSetExpression": True,
+    "supportsReadMemoryRequest": True,
+    "supportsCompletionsRequest": True,
+    "completionTriggerCharacters": ["/", "[", "(", ":"],
+    "supportsExceptionInfoRequest": True,
+    "supportsExceptionFilterOptions": True,
+    "supportsLoadedSourcesRequest": True,
+    "supportsTerminateRequest": True,
+    "supportTerminateDebuggee": True,
+    "supportsDelayedStackTraceLoading": True,
+    "exceptionBreakpointFilters": [
+        {
+            "filter": RAISING,
+            "label": "Nodes that raise",
+            "description": "Stop where an operation on tensors raises an exception",
+            "default": True,
+        },
+        {
+            "filter": OVERFLOW,
+            "label": "NaN and Inf",
+            "description": "Stop where a node makes NaN or Inf of finite inputs",
+            "default": False,
+            "supportsCondition": True,
+            "conditionDescription": "where, as in watches: scope:loss, op:log",
+        },
+    ],
+}
+
+# The requests that a capability announces; all others belong to every adapter.
+ANNOUNCED: Final[dict[str, tuple[str, ...]]] = {
+    "supportsConfigurationDoneRequest": ("configurationDone",),
+    "supportsFunctionBreakpoints": ("setFunctionBreakpoints",),
+    "supportsDataBreakpoints": ("dataBreakpointInfo", "setDataBreakpoints"),
+    "supportsStepBack": ("stepBack", "reverseContinue"),
+    "supportsStepInTargetsRequest": ("stepInTargets",),
+    "supportsSetVariable": ("setVariable",),
+    "supportsSetExpression": ("setExpression",),
+    "supportsReadMemoryRequest": ("readMemory",),
+    "supportsCompletionsRequest": ("completions",),
+    "supportsExceptionInfoRequest": ("exceptionInfo",),
+    "supportsLoadedSourcesRequest": ("loadedSources",),
+    "supportsTerminateRequest": ("terminate",),
+}
