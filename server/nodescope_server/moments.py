@@ -55,7 +55,9 @@ async def attributes(run: Run, request: moments.GetAttributes) -> moments.NodeAt
         defined = [each.node for each in rows if each.seq <= at.seq] or [rows[0].node]
         attrs = recording.calls(at.seq - 1, at.seq).get(at.seq, defined[-1].attrs)
         first = rows[0].node.attrs
-        changed = tuple(name for name in attrs if repr(attrs[name]) != repr(first.get(name)))
+        changed = {
+            name: first.get(name) for name in attrs if repr(attrs[name]) != repr(first.get(name))
+        }
         return moments.NodeAttributes(request.node, at.seq, at.step, attrs, changed)
 
     return await run.query.call(read)

@@ -109,14 +109,14 @@ class NodeAttributes(msgspec.Struct, frozen=True, tag="node_attributes"):
 
     Attributes:
         seq, step: The execution; 0 if it had not run by then.
-        changed: Names of those that are others than at its first execution.
+        changed: What those were at its first execution that are others now.
     """
 
     node: int
     seq: int
     step: int
     attrs: dict[str, Any]
-    changed: tuple[str, ...] = ()
+    changed: dict[str, Any] = {}
 
 
 Requests = CompareMoments | GetAttributes

@@ -145,7 +145,7 @@ def test_attributes_are_those_of_the_execution(opened: Callable[..., Opened]) ->
     node = run.nodes["net/sum"]
     told = [run.page.ask(wm.GetAttributes(run.id, node, run.last[step])) for step in (1, 2, 3)]
     assert [(each.step, each.attrs["axis"], each.changed) for each in told] == [
-        (1, 0, ()), (2, 1, ("axis",)), (3, 0, ()),
+        (1, 0, {}), (2, 1, {"axis": 0}), (3, 0, {}),
     ]  # fmt: skip
     assert run.page.ask(wm.GetAttributes(run.id, node, 0)).step == 0
     assert run.page.ask(wm.GetAttributes(run.id, 999)).attrs == {}
