@@ -5,19 +5,24 @@ Invariant: pure; an id names one breakpoint for the whole run, and its hits go w
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
 
-from nodescope.debug.breakpoints import Became, Catalog, covers, of_gradients, validate
+from nodescope.debug.breakpoints import Became, Catalog, covers, is_leaf, of_gradients, validate
 from nodescope.debug.spelling import describe
 from nodescope.debug.verdicts import Asked, asked_of
 from nodescope.errors import BreakpointError
 from nodescope.ir.graph import Node
+from nodescope.ir.scopes import is_within
 from nodescope.protocol import Breakpoint, BreakpointStatus, When
 
 MAX_BREAKPOINTS: Final = 1000
+# What is asked where nothing is: the step is none that comes.
+NEVER: Final = Asked(sys.maxsize, math.inf, None, None, False)
 
 Statuses = tuple[BreakpointStatus, ...]
 
@@ -106,7 +111,8 @@ def asked_at(
 ) -> dict[int, tuple[Asked, ...]]:
     """By node id, what breakpoints ask there: nothing at nodes that none is about.
 
-    Those that wait for gradients are about none: they are met by these.
+    Those that wait for gradients are about none: they are met by these. Inside of a scope that is
+    waited for something is asked after each node, if only `NEVER`: the thread is inside now.
 
     Args:
         active: The breakpoints that are armed.
@@ -116,10 +122,12 @@ def asked_at(
     """
     chosen = [(each, asked_of(each)) for each in active
               if each.when == when and not of_gradients(each)]  # fmt: skip
+    scopes = [each.target for each in active if each.kind == "scope" and when == "after"]
     found: dict[int, tuple[Asked, ...]] = {}
     for node in nodes:
         about = (node, *stands_for(node)) if chosen else ()
-        found[node.id] = tuple(
-            [asked for each, asked in chosen if any(covers(each, one) for one in about)]
-        )
+        asked = [asked for each, asked in chosen if any(covers(each, one) for one in about)]
+        if not asked and any(is_within(node.scope, each) for each in scopes) and not is_leaf(node):
+            asked = [NEVER]
+        found[node.id] = tuple(asked)
     return found
