@@ -75,23 +75,27 @@ class RegistryError(NodescopeError, LookupError):
     """A name is registered twice, or is not registered."""
 
 
-class ConditionError(NodescopeError, ValueError):
-    """A condition cannot be parsed or evaluated.
+class _Placed(NodescopeError):
+    """An error in a text that a person wrote.
 
     Attributes:
-        column: Zero-based column of the fault in the condition's text, or -1.
+        column: Zero-based column of the fault in the text, or -1.
     """
 
-    def __init__(self, message: str, *, column: int = -1, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
+    def __init__(self, message: str, *, column: int = -1, source: str = "", hint: str = "") -> None:
+        super().__init__(message, source=source, hint=hint)
         self.column = column
 
 
-class BreakpointError(NodescopeError, ValueError):
+class ConditionError(_Placed, ValueError):
+    """A condition cannot be parsed or evaluated."""
+
+
+class BreakpointError(_Placed, ValueError):
     """A breakpoint specification that cannot be understood."""
 
 
-class EditError(NodescopeError, ValueError):
+class EditError(_Placed, ValueError):
     """A value cannot be changed that way; nothing was changed."""
 
 
@@ -99,7 +103,7 @@ class RecordingError(NodescopeError, OSError):
     """A recording cannot be written, or a file is not a recording that this version reads."""
 
 
-class ReplayError(NodescopeError, RuntimeError):
+class ReplayError(_Placed, RuntimeError):
     """A recorded node cannot be run again; the message says which, and what is missing."""
 
 

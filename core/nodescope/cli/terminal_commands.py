@@ -19,7 +19,7 @@ from nodescope.debug.controller import Controller, Moved
 from nodescope.debug.moments import Moment, Seen
 from nodescope.debug.spelling import describe, parse_breakpoint
 from nodescope.debug.words import clean, numbers, result_line, seen_line
-from nodescope.errors import ConditionError, NodescopeError, UsageError
+from nodescope.errors import NodescopeError, UsageError
 from nodescope.protocol import (
     Breakpoint,
     Command,
@@ -88,11 +88,9 @@ class Console:
         self._again = line if spec.names[0] in REPEATED else ""
         try:
             return bool(spec.run(self, rest.strip()))
-        except ConditionError as error:
-            where = f" (column {error.column + 1})" if error.column >= 0 else ""
-            self._fault(f"{error}{where}")
         except NodescopeError as error:
-            self._fault(str(error))
+            column = getattr(error, "column", -1)
+            self._fault(f"{error}{f' (column {column + 1})' if column >= 0 else ''}")
         return False
 
     def stopped(self, stop: Stop) -> bool:

@@ -14,6 +14,7 @@ from typing import Final, get_args
 
 import msgspec
 
+from nodescope.debug.automaton import MAX_LENGTH, Pattern
 from nodescope.debug.conditions import Condition, compile_condition
 from nodescope.debug.messages import Message, compile_message
 from nodescope.errors import BreakpointError, ConditionError
@@ -27,10 +28,9 @@ LEAF_OPS: Final = frozenset({"parameter", "tensor", "constant"})
 
 KINDS: Final[tuple[BreakpointKind, ...]] = get_args(BreakpointKind)
 _MAX_TARGET: Final = 1000
-_MAX_PATTERN: Final = 200
+_MAX_HITS: Final = 40
 _LINE: Final = re.compile(r"(?P<file>.+):(?P<line>\d+)")
 _HITS: Final = re.compile(r"(?P<test>==|>=|%)\s*(?P<count>[1-9]\d{0,8})")
-_NESTED: Final = re.compile(r"[*+}]\s*\)\s*[*+{]|\(\?[^:]|\\\d")
 
 
 def is_leaf(node: Node) -> bool:
@@ -52,7 +52,7 @@ def covers(breakpoint: Breakpoint, node: Node) -> bool:
         case "glob":
             return _glob(breakpoint.target).match(node.name) is not None
         case "regex":
-            return _regex(breakpoint.target).fullmatch(node.name) is not None
+            return _regex(breakpoint.target).matches(node.name)
         case "source":
             return node.source is not None and not is_leaf(node) and _at(breakpoint.target, node)
 
@@ -86,18 +86,8 @@ def _glob(pattern: str) -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=256)
-def _regex(pattern: str) -> re.Pattern[str]:
-    if len(pattern) > _MAX_PATTERN:
-        raise BreakpointError(f"the pattern is longer than {_MAX_PATTERN} characters")
-    if _NESTED.search(pattern):
-        # Such a pattern can take longer over one name than the program over all its nodes.
-        raise BreakpointError(
-            f"{pattern!r} repeats a repetition, looks around or back", hint="write it plainly"
-        )
-    try:
-        return re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise BreakpointError(f"{pattern!r} is no regular expression: {error}") from None
+def _regex(pattern: str) -> Pattern:
+    return Pattern(pattern)
 
 
 @lru_cache(maxsize=256)
@@ -107,6 +97,8 @@ def hits_of(text: str) -> tuple[str, int] | None:
     Raises:
         BreakpointError: It is something else.
     """
+    if len(text) > _MAX_HITS:
+        raise BreakpointError(f"the hit count is longer than {_MAX_HITS} characters")
     text = text.strip()
     if not text:
         return None
@@ -169,6 +161,8 @@ def validate(breakpoint: Breakpoint) -> None:
         raise BreakpointError(f"the breakpoint's name is longer than {_MAX_TARGET} characters")
     if breakpoint.kind == "regex":
         _regex(breakpoint.target)
+    if breakpoint.kind == "glob" and len(breakpoint.target) > MAX_LENGTH:
+        raise BreakpointError(f"the pattern is longer than {MAX_LENGTH} characters")
     if breakpoint.kind == "source":
         line_of(breakpoint.target)
     first, last = breakpoint.first_step, breakpoint.last_step

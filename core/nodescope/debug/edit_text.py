@@ -10,12 +10,16 @@ Invariant: reads the text and, for ``load``, one file; whether it fits is decide
 from __future__ import annotations
 
 import re
+import stat
 from pathlib import Path
 from typing import Final
 
 from nodescope.errors import EditError
 from nodescope.protocol import EditKind, SetValue
 
+MAX_LENGTH: Final = 4000  # as long as a path may be
+MAX_FILE: Final = 1 << 30
+_SHOWN: Final = 60
 _EDIT: Final = re.compile(
     r"(?P<target>(?:inputs|outputs)\[\d+\]|[^\s\[\]=*+]+?)\s*"
     r"(?:\[(?P<index>[^\[\]]*)\])?\s*"
@@ -33,9 +37,19 @@ def parse_edit(text: str) -> tuple[str, SetValue]:
     Raises:
         EditError: It cannot be understood.
     """
+    if len(text) > MAX_LENGTH:
+        raise EditError(f"the change is longer than {MAX_LENGTH} characters", column=MAX_LENGTH)
     found = _EDIT.fullmatch(text.strip())
     if found is None:
-        raise EditError(f"{text.strip()!r} is no change of a value", hint=_HINT)
+        raise EditError(f"{_short(text.strip())} is no change of a value", hint=_HINT)
+    try:
+        return found["target"], _command(found)
+    except EditError as error:
+        error.column = text.index(text.strip()) + found.start("rest")
+        raise
+
+
+def _command(found: re.Match[str]) -> SetValue:
     index, rest = found["index"] or "", found["rest"].strip()
     match found["sign"] or found["word"]:
         case "clip":
@@ -59,13 +73,17 @@ def parse_edit(text: str) -> tuple[str, SetValue]:
             command = SetValue(
                 0, _SIGNS[str(sign)], number.real, index=index, imaginary=number.imag
             )
-    return found["target"], command
+    return command
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
 
 def _words(rest: str, least: int, most: int) -> list[str]:
     words = rest.split()
     if not least <= len(words) <= most:
-        raise EditError(f"{rest!r} is not what is needed here", hint=_HINT)
+        raise EditError(f"{_short(rest)} is not what is needed here", hint=_HINT)
     return words
 
 
@@ -74,8 +92,8 @@ def _number(text: str) -> complex:
         return complex(text == "True")
     try:
         return complex(text.replace(" ", ""))
-    except ValueError:
-        raise EditError(f"{text!r} is no number", hint=_HINT) from None
+    except (ValueError, OverflowError):
+        raise EditError(f"{_short(text)} is no number", hint=_HINT) from None
 
 
 def _bound(text: str) -> float | None:
@@ -83,13 +101,22 @@ def _bound(text: str) -> float | None:
 
 
 def _seed(text: str) -> int:
-    if not text.isdecimal():
-        raise EditError(f"{text!r} is no seed, which is a whole number")
+    if not text.isdecimal() or len(text) > 18:
+        raise EditError(f"{_short(text)} is no seed, which is a whole number of up to 18 digits")
     return int(text)
 
 
 def _file(path: str) -> bytes:
     try:
-        return Path(path).expanduser().read_bytes()
-    except OSError as error:
-        raise EditError(f"cannot read {path!r}: {error.strerror or error}") from None
+        file = Path(path).expanduser()
+        found = file.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise EditError(f"{_short(path)} is no file")
+        if found.st_size > MAX_FILE:
+            raise EditError(f"{_short(path)} is larger than {MAX_FILE >> 20} MiB")
+        return file.read_bytes()
+    except EditError:
+        raise
+    except (OSError, RuntimeError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else "") or str(error)
+        raise EditError(f"cannot read {_short(path)}: {why}") from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -28,6 +29,8 @@ _CHOICES: Final[dict[str, Callable[[Array], Array]]] = {
     "negative": lambda array: array < 0,
     "positive": lambda array: array > 0,
 }
+# Numbers, slices and dots; Python's parser sees nothing else.
+_PLAIN: Final = re.compile(r"[-0-9,:. ]*")
 _INDEX_HINT: Final = "such as 3, or 0, 2:5, or :, -1; or isnan"
 
 
@@ -203,6 +206,9 @@ def index_of(text: str, array: Array) -> Any:
         if array.dtype.kind == "c" and text in ("negative", "positive"):
             raise EditError(f"complex numbers are not {text}")
         return _CHOICES[text](array)
+    if not _PLAIN.fullmatch(text):
+        at = next(each for each, char in enumerate(text) if not _PLAIN.fullmatch(char))
+        raise EditError(f"{text!r} is no index: {text[at]!r}", column=at, hint=_INDEX_HINT)
     try:
         tree = ast.parse(f"x[{text}]", mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -27,6 +28,8 @@ FOLDER: Final = ".nodescope"
 VARIABLE: Final = "NODESCOPE_PROJECT"
 _FILE: Final = "breakpoints.json"
 _VERSION: Final = 1
+_MAX_BYTES: Final = 1 << 20
+_MAX_EACH: Final = 1000  # of breakpoints or watches of a script
 
 _Kind = Literal["breakpoints", "watches"]
 _KINDS: Final[tuple[_Kind, ...]] = ("breakpoints", "watches")
@@ -104,12 +107,18 @@ class Saved:
     def _read(self) -> tuple[_Known, str]:
         none: _Known = {kind: {} for kind in _KINDS}
         try:
-            content = json.loads(self.path.read_text(encoding="utf-8"))
+            if not stat.S_ISREG(self.path.stat().st_mode):
+                return none, f"{self.path} is no file"
+            with self.path.open("rb") as file:
+                text = file.read(_MAX_BYTES + 1)
+            if len(text) > _MAX_BYTES:
+                return none, f"{self.path} is larger than {_MAX_BYTES >> 20} MiB"
+            content = json.loads(text)
             if content["version"] != _VERSION:
                 raise ValueError
             found = {kind: content.get(kind, {}) for kind in _KINDS}
             return {
-                kind: {str(k): v for k, v in each.items() if isinstance(v, list)}
+                kind: {str(k): v[:_MAX_EACH] for k, v in each.items() if isinstance(v, list)}
                 for kind, each in found.items()
             }, ""
         except (FileNotFoundError, NotADirectoryError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nodescope.debug.breakpoints import covers
-from nodescope.debug.spelling import parse_breakpoint
+from nodescope.debug.spelling import MAX_LENGTH, parse_breakpoint
 from nodescope.errors import UsageError
 from nodescope.events import LEVELS, Level
 from nodescope.ir.graph import Node
@@ -28,6 +28,8 @@ def parse_selection(spec: str) -> Selection:
         UsageError: There is no level, or what stands before it says more than which nodes.
         BreakpointError: The name cannot be understood.
     """
+    if len(spec) > MAX_LENGTH:
+        raise UsageError(f"the selection is longer than {MAX_LENGTH} characters")
     head, equals, level = spec.rpartition("=")
     level = level.strip()
     if not equals or not head.strip():

@@ -17,12 +17,14 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from nodescope.debug.breakpoints import KINDS, validate
-from nodescope.errors import BreakpointError
+from nodescope.debug.breakpoints import KINDS, condition_of, validate
+from nodescope.errors import BreakpointError, ConditionError
 from nodescope.ir.graph import Phase
 from nodescope.protocol import Breakpoint, BreakpointKind
 from nodescope.registry import did_you_mean
 
+# As long as a name, a condition and a message may be.
+MAX_LENGTH: Final = 4000
 _WORD: Final = re.compile(r"(?:^|\s+)(?P<word>if|log)(?=\s|$)")
 _NAMED: Final = re.compile(r":\s+\w+$|^(?:before\s+)?log$")
 _LOG: Final = re.compile(r"(?:^|\s+)log(?:\s+|$)")
@@ -40,8 +42,13 @@ def parse_breakpoint(spec: str) -> Breakpoint:
     A bare name is an exact node, a glob if it has one of ``*?[``, a line if it ends in ``.py:42``.
 
     Raises:
-        BreakpointError, ConditionError: It cannot be understood.
+        BreakpointError, ConditionError: It cannot be understood; ``column`` points at the fault
+            where one place can be named.
     """
+    if len(spec) > MAX_LENGTH:
+        raise BreakpointError(
+            f"the breakpoint is longer than {MAX_LENGTH} characters", column=MAX_LENGTH
+        )
     head, condition, log = _parts(spec)
     head, options = _options(spec, head)
     if head.startswith("before "):
@@ -51,8 +58,31 @@ def parse_breakpoint(spec: str) -> Breakpoint:
         kind=msgspec.convert(kind, BreakpointKind), target=target, condition=condition, log=log,
         **options,
     )  # fmt: skip
-    validate(breakpoint)
+    try:
+        validate(breakpoint)
+    except (BreakpointError, ConditionError) as error:
+        if error.column >= 0:
+            error.column += _place(spec, breakpoint, error)
+        raise
     return breakpoint
+
+
+def _place(spec: str, breakpoint: Breakpoint, error: BreakpointError | ConditionError) -> int:
+    """Where the part begins that an error is about."""
+    if isinstance(error, BreakpointError):
+        return max(0, spec.find(breakpoint.target))
+    if breakpoint.log and _faulty(breakpoint):
+        return len(spec.rstrip()) - len(breakpoint.log)
+    return spec.rindex(breakpoint.condition, 0, len(spec.rstrip()) - len(breakpoint.log))
+
+
+def _faulty(breakpoint: Breakpoint) -> bool:
+    """Whether the message is what is wrong, rather than the condition."""
+    try:
+        condition_of(breakpoint)
+    except ConditionError:
+        return False
+    return True
 
 
 def _parts(spec: str) -> tuple[str, str, str]:

@@ -125,7 +125,7 @@ def test_nothing_is_asked_of_gradients_without_need() -> None:
         ("op:log [hits < 3]", "is no hit count"),
         ("op:log [bakward]", "no option 'bakward'.*did you mean 'backward'"),
         ("source:model.py", "is no line of a file"),
-        ("regex:(a+)+", "repeats a repetition"),
+        ("regex:a++", "possessive"),
         ("regex:(", "no regular expression"),
         ("regex:" + "a" * 201, "longer than 200"),
         ("op:log log", "no message after 'log'"),
@@ -141,10 +141,21 @@ def test_what_makes_no_sense_is_said(spec: str, said: str) -> None:
         parse_breakpoint(spec)
 
 
-def test_the_column_of_a_fault_counts_from_the_message() -> None:
-    with pytest.raises(ConditionError) as raised:
-        parse_breakpoint("op:log log a {1 + valu} b")
-    assert raised.value.column == "a {1 + valu} b".index("valu")
+@pytest.mark.parametrize(
+    ("spec", "fault"),
+    [
+        ("op:log log a {1 + valu} b", "valu"),
+        ("  op:log if step > 1 and valu > 3 ", "valu"),
+        ("op:log if step > 1 log a {valu} step > 1", "valu"),
+        ("op:log if 9**9**9 log 9**9**9", "9**9**9"),
+        ("regex:net/(a|b", "(a"),
+        ("before op:log [step 3..] if any(value)", "value"),
+    ],
+)
+def test_the_column_of_a_fault_counts_from_the_beginning(spec: str, fault: str) -> None:
+    with pytest.raises((BreakpointError, ConditionError)) as raised:
+        parse_breakpoint(spec)
+    assert raised.value.column == spec.index(fault)
 
 
 def test_hits_and_lines() -> None:

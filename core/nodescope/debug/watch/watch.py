@@ -26,6 +26,7 @@ from nodescope.registry import did_you_mean
 Action = Literal["stop", "log", "mark", "save", "end"]
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 MAX_LENGTH: Final = 4000
+MAX_WATCHES: Final = 1000
 
 
 class Watch(msgspec.Struct, frozen=True):
@@ -214,6 +215,8 @@ def parse_watches(spec: str) -> tuple[Watch, ...]:
     for part in re.finditer(pattern, spec):
         if not part[0].strip():
             continue
+        if len(watches) == MAX_WATCHES:
+            raise WatchError(f"more than {MAX_WATCHES} watches", column=part.start())
         try:
             watches.append(parse_watch(part[0]))
         except WatchError as error:

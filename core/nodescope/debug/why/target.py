@@ -20,7 +20,8 @@ from nodescope.registry import did_you_mean
 
 Which = Literal["nan", "inf", "nonfinite", "zero", "max", "min"]
 WHICH: tuple[Which, ...] = ("nan", "inf", "nonfinite", "zero", "max", "min")
-_TARGET = re.compile(r"(?P<name>[^\[\]@]+)(\[(?P<index>[^\[\]]*)\])?(@(?P<step>\d+))?")
+MAX_LENGTH = 1000
+_TARGET = re.compile(r"(?P<name>[^\[\]@]+)(\[(?P<index>[^\[\]]*)\])?(@(?P<step>\d{1,18}))?")
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,10 @@ def parse_target(text: str) -> Target:
     Raises:
         ReplayError: It is not of that form; the message says which part.
     """
+    if len(text) > MAX_LENGTH:
+        raise ReplayError(
+            f"what is asked about is longer than {MAX_LENGTH} characters", column=MAX_LENGTH
+        )
     found = _TARGET.fullmatch(text.strip())
     if found is None:
         raise ReplayError(f"{text!r} names no element", hint="write it as loss[0] or loss[0]@12")
@@ -74,12 +79,16 @@ def _part(part: str, text: str) -> int | slice:
         if ":" not in part:
             return int(part)
         ends = [int(each) if each.strip() else None for each in part.split(":")]
-        if len(ends) <= 3:
+        if len(ends) <= 3 and ends[2:] != [0]:
             return slice(*ends)
     except ValueError:
         pass
     words = ", ".join(WHICH)
-    raise ReplayError(f"{text!r}: {part!r} is no index", hint=f"numbers, slices, or one of {words}")
+    raise ReplayError(
+        f"{text!r}: {part!r} is no index",
+        column=text.find(part),
+        hint=f"numbers, slices, or one of {words}",
+    )
 
 
 def _text(part: int | slice) -> str:

@@ -1,0 +1,255 @@
+"""Regular expressions over names of nodes, matched in time linear in the name.
+
+A subset of Python's syntax: characters, ``.``, ``[classes]``, ``\\d \\w \\s`` and their opposites,
+groups, ``|``, ``* + ? {m,n}`` (also lazy), ``^`` and ``$``. What a pattern is made into has at most
+`MAX_STATES` states, all of which are followed at once; nothing is ever tried twice.
+
+Invariant: says of a name what ``re.fullmatch`` says, or refuses the pattern with its column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from nodescope.errors import BreakpointError
+
+MAX_LENGTH: Final = 200
+MAX_STATES: Final = 400
+MAX_DEPTH: Final = 20
+_MAX_KNOWN: Final = 256  # steps that are remembered
+_SETS: Final = ("[", "--", "&&", "~~", "||")
+_COUNT: Final = re.compile(r"\{(?P<low>\d{0,4})(?P<comma>,)?(?P<high>\d{0,4})\}")
+_CLASSES: Final = "dDwWsS"
+_CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v"}
+
+Test = Callable[[str], bool]
+# A state reads a character and goes on, or goes on to several without reading. ``^`` and ``$`` go
+# on only at the ends.
+_State = tuple[Test | str | None, tuple[int, ...]]
+# Adds states before those that are given, and says where to begin.
+_Build = Callable[[int], int]
+
+
+class Pattern:
+    """A compiled pattern. Raises `BreakpointError` if it is none, or too large."""
+
+    def __init__(self, text: str) -> None:
+        self._states: list[_State] = [(None, ())]
+        self._begin = _Reader(text, self._states).whole()(0)
+        self._known: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+
+    def matches(self, name: str) -> bool:
+        """Whether the whole name is of this form."""
+        at = self._spread({self._begin}, start=True, end=not name)
+        last = len(name) - 1
+        for index, char in enumerate(name):
+            at = self._step(at, char, end=index == last)
+            if not at:
+                return False
+        return 0 in at
+
+    def _step(self, at: frozenset[int], char: str, *, end: bool) -> frozenset[int]:
+        key = (at, char)
+        found = None if end else self._known.get(key)
+        if found is None:
+            reached: set[int] = set()
+            for each in at:
+                test, to = self._states[each]
+                if callable(test) and test(char):
+                    reached.update(to)
+            found = self._spread(reached, start=False, end=end)
+            if not end and len(self._known) < _MAX_KNOWN:
+                self._known[key] = found
+        return found
+
+    def _spread(self, states: set[int], *, start: bool, end: bool) -> frozenset[int]:
+        """Those, and all that are reached from them without reading."""
+        found, todo = set(states), list(states)
+        while todo:
+            test, to = self._states[todo.pop()]
+            if test is None or (test == "^" and start) or (test == "$" and end):
+                fresh = [each for each in to if each not in found]
+                found.update(fresh)
+                todo += fresh
+        return frozenset(found)
+
+
+class _Reader:
+    """Reads a pattern from left to right."""
+
+    def __init__(self, text: str, states: list[_State]) -> None:
+        self.text, self.states = text, states
+        self.at = self.depth = 0
+
+    def whole(self) -> _Build:
+        if len(self.text) > MAX_LENGTH:
+            raise BreakpointError(
+                f"the pattern is longer than {MAX_LENGTH} characters", column=MAX_LENGTH
+            )
+        build = self.either()
+        if self.at < len(self.text):
+            raise self.error("this parenthesis was never opened")
+        return build
+
+    def error(self, message: str, hint: str = "") -> BreakpointError:
+        return BreakpointError(
+            f"{self.text!r} is no regular expression at character {self.at + 1}: {message}",
+            column=self.at, hint=hint,
+        )  # fmt: skip
+
+    def next(self, sign: str) -> bool:
+        found = self.text.startswith(sign, self.at)
+        self.at += len(sign) * found
+        return found
+
+    def new(self, test: Test | str | None, to: tuple[int, ...]) -> int:
+        if len(self.states) >= MAX_STATES:
+            raise self.error(f"it repeats too much (more than {MAX_STATES} states)")
+        self.states.append((test, to))
+        return len(self.states) - 1
+
+    def either(self) -> _Build:
+        parts = [self.row()]
+        while self.next("|"):
+            parts.append(self.row())
+        if len(parts) == 1:
+            return parts[0]
+        return lambda to: self.new(None, tuple(build(to) for build in parts))
+
+    def row(self) -> _Build:
+        parts: list[_Build] = []
+        while self.at < len(self.text) and self.text[self.at] not in "|)":
+            parts.append(self.repeated())
+
+        def build(to: int) -> int:
+            if not parts:
+                return self.new(None, (to,))  # so that repeating nothing is counted, too
+            for each in reversed(parts):
+                to = each(to)
+            return to
+
+        return build
+
+    def repeated(self) -> _Build:
+        start = self.at
+        one = self.one()
+        counts = self.counts()
+        if counts is None:
+            return one
+        if self.text[start] in "^$":
+            raise self.error("an end of the name cannot be repeated")
+        if self.text.startswith("+", self.at):
+            raise self.error("possessive repetitions are not part of the language")
+        self.next("?")  # Lazy or not, the whole name matches or does not.
+        if self.text[self.at : self.at + 1] in ("*", "+", "?") or self.counts() is not None:
+            raise self.error("a repetition of a repetition", "group the first one")
+        low, high = counts
+
+        def build(to: int) -> int:
+            if high is None:
+                again = self.new(None, ())
+                self.states[again] = (None, (one(again), to))
+                to = again
+            else:
+                for _ in range(high - low):
+                    to = self.new(None, (one(to), to))
+            for _ in range(low):
+                to = one(to)
+            return to
+
+        return build
+
+    def counts(self) -> tuple[int, int | None] | None:
+        """How often the part before is repeated: at least, at most."""
+        for sign, counts in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
+            if self.next(sign):
+                return counts
+        found = _COUNT.match(self.text, self.at)
+        if found is None or not (found["low"] or found["high"]):
+            if found is not None and found["comma"]:
+                self.at = found.end()
+                return 0, None
+            return None  # A brace that counts nothing is a brace.
+        low = int(found["low"] or 0)
+        high = int(found["high"]) if found["high"] else None if found["comma"] else low
+        if high is not None and high < low:
+            raise self.error(f"{found[0]} counts down")
+        if max(low, high or 0) > MAX_STATES:
+            raise self.error(f"{found[0]} repeats too often, at most {MAX_STATES} times")
+        self.at = found.end()
+        return low, high
+
+    def one(self) -> _Build:
+        char = self.text[self.at]
+        if char in "*+?" or (char == "{" and self.counts() is not None):
+            raise self.error("nothing to repeat")
+        if char in "^$":
+            self.at += 1
+            return lambda to: self.new(char, (to,))
+        if char == "(":
+            return self.group()
+        test = self.test(char)
+        return lambda to: self.new(test, (to,))
+
+    def group(self) -> _Build:
+        start = self.at
+        self.at += 1
+        if not self.next("?:") and self.text.startswith("?", self.at):
+            raise self.error("a group neither looks around nor has a name or flags", "write (...)")
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise self.error(f"groups are nested more than {MAX_DEPTH} deep")
+        build = self.either()
+        self.depth -= 1
+        if not self.next(")"):
+            self.at = start
+            raise self.error("this parenthesis is never closed")
+        return build
+
+    def test(self, char: str) -> Test:
+        if char == "[":
+            return self.set()
+        if char == "\\":
+            return self.escape()
+        self.at += 1
+        if char == ".":
+            return lambda each: each != "\n"
+        return lambda each: each == char
+
+    def escape(self) -> Test:
+        char = self.text[self.at + 1 : self.at + 2]
+        if char in _CONTROLS or (char and not char.isalnum()):
+            plain = _CONTROLS.get(char, char)
+            self.at += 2
+            return lambda each: each == plain
+        if char and char in _CLASSES:
+            self.at += 2
+            match = re.compile(f"\\{char}").match
+            return lambda each: match(each) is not None
+        raise self.error(f"\\{char} is not part of the language", "known are \\d \\w \\s")
+
+    def set(self) -> Test:
+        """A class in brackets: read here, then left to ``re``, which looks at one character."""
+        start = self.at
+        self.at += 1
+        self.next("^")
+        self.next("]")  # A bracket that closes nothing yet is a character.
+        while self.text[self.at : self.at + 1] != "]":
+            if self.at >= len(self.text):
+                self.at = start
+                raise self.error("this bracket is never closed")
+            if self.text[self.at] == "\\":
+                self.escape()
+            elif self.text.startswith(_SETS, self.at):
+                raise self.error("a class is no set of sets", "write a backslash before the sign")
+            else:
+                self.at += 1
+        self.at += 1
+        try:
+            match = re.compile(self.text[start : self.at]).match
+        except re.error as error:
+            self.at = start
+            raise self.error(str(error.msg)) from None
+        return lambda each: match(each) is not None
