@@ -212,3 +212,42 @@ def test_the_inner_value_of_a_kernel_is_that_of_its_own_inputs() -> None:
     values = [each for each in seen.live[0].values() if each.size == 40_000]
     x = np.linspace(0.0, 2.0, 40_000)
     assert any(np.array_equal(each, np.tanh(np.linspace(-1.0, 1.0, 40_000) * x)) for each in values)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("net/tanh if value > 1", "any"),
+        ("op:tanh if value.any() and inputs[3] > 1", "out of range"),
+        ("before op:tanh if inputs[3] > 1", "out of range"),
+        ("glob:net/t* if 1 / (step - step) > 1", "division by zero"),
+        ("regex:net/t.* if step ** 5000.0 > 1 or value", "any"),
+        ("scope:loss if value[7] > 1", "out of range"),
+        (f"{HERE}:{TANH_LINE} [forward] if value > 1", "any"),
+        ("op:tanh if grad > 1", "any"),
+        ("op:tanh [hits % 2, step 1..] if shape(value) > 1", "a tuple"),
+        ("op:multiply [backward] if inputs > 1", "a tuple"),
+        ("op:tanh if value > 1 log {value}", "any"),
+        ("op:tanh if grad[9] > 1 log {grad}", "out of range"),
+    ],
+)
+def test_a_condition_that_fails_disables_its_breakpoint_and_says_so(spec: str, said: str) -> None:
+    with debugged(spec, "op:mean") as seen:
+        steps(2)
+    failed, other = seen.statuses
+    assert seen.names == ["loss/mean"] * 2
+    assert other.breakpoint.enabled
+    assert not failed.breakpoint.enabled
+    assert failed.message.startswith("disabled at ")
+    assert said in failed.message
+    (line,) = seen.logged
+    assert failed.message in line
+
+
+def test_a_part_of_a_message_that_fails_says_why_in_its_place() -> None:
+    with debugged("op:mean log {inputs[3]}; {value > inputs[0][0]}; {1 / (step - step)}") as seen:
+        steps(2)
+    assert seen.statuses[0].breakpoint.enabled
+    assert len(seen.logged) == 2
+    assert all("<the index is out of range>" in each for each in seen.logged)
+    assert all("<division by zero>" in each for each in seen.logged)
