@@ -22,6 +22,7 @@ import { toggled } from "@/store/breakpoints";
 import { PANES, type Pane, type Preferences } from "@/store/preferences";
 import { createChanges } from "@/store/changes_query";
 import { createBranches } from "@/store/branches";
+import { createMoments } from "@/store/moments";
 import { createReasons } from "@/store/reasons";
 import { createWatches } from "@/store/watches";
 import type { Store } from "@/store/store";
@@ -64,7 +65,6 @@ export function App(props: AppProps): JSX.Element {
   const { store, ui, preferences } = props;
   const [view, setView] = createSignal<GraphView | undefined>();
   const [slice, setSlice] = createSignal<{ node: number; slice: ValueSlice | undefined }>();
-  const [adding, setAdding] = createSignal(false);
   const [timelineWords, setTimelineWords] = createSignal("");
   const problems = createProblems(store);
   const compiled = createMemo(() =>
@@ -74,6 +74,7 @@ export function App(props: AppProps): JSX.Element {
   const reasons = createReasons(store, ui);
   const branches = createBranches(store, ui);
   const watches = createWatches(store, ui);
+  const moments = createMoments(store, ui);
   let root!: HTMLDivElement;
   let searchField!: HTMLInputElement;
 
@@ -98,8 +99,8 @@ export function App(props: AppProps): JSX.Element {
   };
   const toggle = (target: string | undefined, kind: "node" | "scope"): void => {
     if (target === undefined) return;
-    if (store.model()?.info.state !== "live") {
-      store.notify("info", "This run is over: nothing stops any more.");
+    if (!store.breakable()) {
+      store.notify("info", "Nothing is recorded of this run, and it does not run any more.");
       return;
     }
     void store.setBreakpoints(toggled(store.session()?.breakpoints ?? [], target, kind));
@@ -119,6 +120,7 @@ export function App(props: AppProps): JSX.Element {
     preferences,
     reasons,
     watches,
+    moments,
     view,
     changes,
     go,
@@ -177,8 +179,15 @@ export function App(props: AppProps): JSX.Element {
         { keys: "← → ↑ ↓", does: "Along the edges; through the outline" },
         { keys: "Enter", does: "Fold or open the selected scope" },
         { keys: "+ −", does: "Zoom" },
+        { keys: "⇧Click", does: "On a line over executions: hold that moment as A" },
         { keys: "Esc", does: "Close what is open" },
       ],
+    },
+    {
+      title: "By name, in the palette",
+      keys: commands
+        .filter((each) => each.keys === "")
+        .map((each) => ({ keys: "", does: each.title })),
     },
   ];
   const measure = (selector: string, axis: "width" | "height") => (): number =>
@@ -272,6 +281,7 @@ export function App(props: AppProps): JSX.Element {
               store={store}
               ui={ui}
               changes={ui.showChanges() || ui.peekChanges() ? changes() : undefined}
+              marked={watches.marked()}
               toggleBreakpoint={toggleBreakpoint}
               toggleScopeBreakpoint={(path) => toggle(path, "scope")}
               reveal={(row) =>
@@ -303,6 +313,7 @@ export function App(props: AppProps): JSX.Element {
           theme={preferences.theme()}
           slice={slice()}
           changes={changes()}
+          marked={watches.marked()}
           path={reasons.path() ?? branches.cone()}
           toggleBreakpoint={toggleBreakpoint}
           onView={(made) => {
@@ -327,6 +338,12 @@ export function App(props: AppProps): JSX.Element {
           ui={ui}
           reasons={reasons}
           branches={branches}
+          moments={moments}
+          marked={watches.marked()}
+          askWatch={(text) => {
+            ui.setDockTab("watches");
+            void watches.ask(text);
+          }}
           theme={preferences.theme()}
           go={go}
           visit={visit}
@@ -400,13 +417,13 @@ export function App(props: AppProps): JSX.Element {
                 type="button"
                 class="btn"
                 data-testid="breakpoint-new"
-                disabled={store.model()?.info.state !== "live"}
-                onClick={() => setAdding(!adding())}
+                disabled={!store.breakable()}
+                onClick={() => ui.setAdding(!ui.adding())}
               >
                 Add…
               </button>
             </div>
-            <Breakpoints store={store} adding={adding()} onAdding={setAdding} />
+            <Breakpoints store={store} adding={ui.adding()} onAdding={ui.setAdding} />
           </div>
         </div>
       </section>

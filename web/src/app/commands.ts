@@ -4,9 +4,11 @@
  * Invariant: a key is bound once.
  */
 
+import { tabCommands } from "@/app/tab_commands";
 import type { GraphView } from "@/render/types";
 import type { StepChanges } from "@/store/changes";
 import type { Preferences } from "@/store/preferences";
+import type { Moments } from "@/store/moments";
 import type { Reasons } from "@/store/reasons";
 import type { Watches } from "@/store/watches";
 import type { Store } from "@/store/store";
@@ -29,6 +31,7 @@ export interface CommandScope {
   readonly preferences: Preferences;
   readonly reasons: Reasons;
   readonly watches: Watches;
+  readonly moments: Moments;
   view(): GraphView | undefined;
   /** Of the step shown; undefined if there are none. */
   changes(): StepChanges | undefined;
@@ -108,6 +111,27 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       run: () => page.reasons.askSelected(),
     },
     {
+      title: "Hold this moment as A, to compare others with it",
+      keys: "M",
+      group: "Debugger",
+      enabled: here,
+      run: () => page.moments.hold(),
+    },
+    {
+      title: "What differs between A, or the execution before, and this moment",
+      keys: "D",
+      group: "Debugger",
+      enabled: () => here() && selected() !== undefined,
+      run: () => page.moments.show(),
+    },
+    {
+      title: "Swap the moments: go to A, and hold this one",
+      keys: "X",
+      group: "Debugger",
+      enabled: () => here() && page.moments.held() !== undefined,
+      run: () => page.moments.swap(),
+    },
+    {
       title: "Show what was tried",
       keys: "T",
       group: "Debugger",
@@ -145,11 +169,18 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       title: "Set or remove a breakpoint here",
       keys: "F9",
       group: "Debugger",
-      enabled: () => live() && selected() !== undefined,
+      enabled: () => store.breakable() && selected() !== undefined,
       run: () => {
         const node = selected();
         if (node !== undefined) page.toggleBreakpoint(node);
       },
+    },
+    {
+      title: "Add a breakpoint: with a condition, hit counts, a message, and more",
+      keys: "Ctrl F9",
+      group: "Debugger",
+      enabled: () => store.breakable(),
+      run: () => void ui.setAdding(!ui.adding()),
     },
     debug("Detach", "", { type: "detach" }, live),
     {
@@ -225,6 +256,7 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       enabled: ALWAYS,
       run: () => void ui.setOverlay("palette"),
     },
+    ...tabCommands(ui),
     {
       title: "Back to live",
       keys: "L",

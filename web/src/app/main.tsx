@@ -10,6 +10,7 @@ import "@/app/styles/shell.css";
 import "@/app/styles/panes.css";
 import "@/app/styles/why.css";
 import "@/app/styles/watch.css";
+import "@/app/styles/moments.css";
 import "@/app/styles/compare.css";
 import { createRoot } from "solid-js";
 import { render } from "solid-js/web";

@@ -18,6 +18,7 @@ import type {
   GraphItem,
   NodeBadge,
   Tints,
+  WatchMarks,
 } from "@/render/types";
 
 /** A shape beside an edge, where there is room. */
@@ -63,6 +64,7 @@ export interface Marks {
   readonly current: CurrentMark | undefined;
   readonly badge: NodeBadge | undefined;
   readonly breakpoints: ReadonlyMap<number, BreakpointMark>;
+  readonly watchMarks: WatchMarks;
   readonly selection: GraphItem | undefined;
   readonly hover: GraphItem | undefined;
   /** Ids of nodes that belong to what is selected or pointed at elsewhere. */

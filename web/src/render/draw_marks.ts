@@ -18,6 +18,7 @@ import {
   type Marks,
 } from "@/render/draw";
 import { coversBox, drawSaved, edgeRoute, edgeWidth, edgeWords } from "@/render/draw_edges";
+import { drawWatches } from "@/render/draw_watches";
 import { formatTime } from "@/render/format";
 import { HAS_NAN, isNotFinite } from "@/render/live";
 import { nodeColour } from "@/render/box_look";
@@ -34,6 +35,7 @@ export function drawMarks(drawing: Drawing, marks: Marks): void {
   if (marks.edge !== undefined) drawHoveredEdge(drawing, marks.edge.edge);
   drawCurrent(drawing, marks);
   drawNotFinite(drawing);
+  drawWatches(drawing, marks);
   drawBreakpoints(drawing, marks);
   if (marks.edge !== undefined) drawEdgeWords(drawing, marks.edge);
 }

@@ -58,6 +58,7 @@ export function renderSvg(json: string): string {
       current: undefined,
       badge: undefined,
       breakpoints: new Map(),
+      watchMarks: new Map(),
       selection: undefined,
       hover: undefined,
       linked: new Set(),

@@ -58,6 +58,7 @@ import type {
   NodeBadge,
   NodeStates,
   Tints,
+  WatchMarks,
 } from "@/render/types";
 
 type Layer = "still" | "overlay" | "overview";
@@ -168,6 +169,10 @@ class CanvasGraphView implements GraphView {
 
   setBreakpoints(marks: ReadonlyMap<number, BreakpointMark>): void {
     this.set({ breakpoints: marks }, "overlay");
+  }
+
+  setWatchMarks(marks: WatchMarks): void {
+    this.set({ watchMarks: marks }, "overlay");
   }
 
   setCurrent(mark: CurrentMark | undefined, follow: boolean): void {

@@ -26,6 +26,7 @@ import type {
   NodeBadge,
   NodeStates,
   Tints,
+  WatchMarks,
 } from "@/render/types";
 
 export interface Look {
@@ -35,6 +36,7 @@ export interface Look {
   readonly current: CurrentMark | undefined;
   readonly badge: NodeBadge | undefined;
   readonly breakpoints: ReadonlyMap<number, BreakpointMark>;
+  readonly watchMarks: WatchMarks;
   readonly selection: GraphItem | undefined;
   readonly colourBy: ColourBy;
   readonly tints: Tints;
@@ -52,6 +54,7 @@ export function plainLook(palette: Palette): Look {
     current: undefined,
     badge: undefined,
     breakpoints: new Map(),
+    watchMarks: new Map(),
     selection: undefined,
     colourBy: "family",
     tints: new Map(),
@@ -115,8 +118,8 @@ export function drawingOf(
 }
 
 export function marksOf(look: Look, pointed: Pointed): Marks {
-  const { current, badge, breakpoints, selection, linked } = look;
-  return { current, badge, breakpoints, selection, linked, ...pointed };
+  const { current, badge, breakpoints, watchMarks, selection, linked } = look;
+  return { current, badge, breakpoints, watchMarks, selection, linked, ...pointed };
 }
 
 /** All of the scene, as an SVG document. */

@@ -39,6 +39,8 @@ export const TOKENS = [
   "break-text",
   "ok",
   "warn",
+  "watch",
+  "watch-text",
   "change",
   "op-matmul",
   "op-elementwise",

@@ -84,6 +84,9 @@ export type ColourBy = "family" | "time" | "memory" | "finite" | "tint";
 /** A token by node id: colours that the canvas does not know the meaning of. */
 export type Tints = ReadonlyMap<number, Token>;
 
+/** How often a watch found something, by node id. */
+export type WatchMarks = ReadonlyMap<number, number>;
+
 /** The amber mark: where the program stands (or the moment looked at). */
 export interface CurrentMark {
   readonly node: number;
@@ -152,6 +155,7 @@ export interface GraphView {
   setExpanded(open: ReadonlySet<string>): void;
   setStates(states: NodeStates, step: number): void;
   setBreakpoints(marks: ReadonlyMap<number, BreakpointMark>): void;
+  setWatchMarks(marks: WatchMarks): void;
   /** Marks the current node; with `follow` the camera keeps it in view (moving as little as it can). */
   setCurrent(mark: CurrentMark | undefined, follow: boolean): void;
   setBadge(badge: NodeBadge | undefined): void;

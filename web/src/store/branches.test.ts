@@ -30,6 +30,7 @@ function info(id: number, parent = 0): BranchInfo {
     name: `branch ${id}`,
     parent,
     step: 1,
+    last_step: 1,
     seq: 9,
     edit: "n2 set to 0",
     node: 2,
@@ -65,6 +66,7 @@ function changed(id: number, change: Partial<ChangedValue> = {}): ChangedValue {
     node: id,
     value: id,
     seq: id,
+    step: 1,
     phase: "forward",
     old: summary(),
     new: summary({ norm: 3 }),
@@ -122,7 +124,7 @@ beforeEach(async () => {
 });
 
 test("a fork is listed, chosen and shown", async () => {
-  expect(await branches.fork(EDIT, 0)).toBe("");
+  expect(await branches.fork(EDIT, 0, 0)).toBe("");
   expect(asked.at(-2)).toEqual({
     type: "fork",
     run: RUN,
@@ -130,6 +132,7 @@ test("a fork is listed, chosen and shown", async () => {
     edit: EDIT,
     name: "",
     parent: 0,
+    steps: 0,
   });
   expect(ui.dockTab()).toBe("branches");
   expect(branches.chosen()).toBe(1);
@@ -144,14 +147,14 @@ test("a fork is listed, chosen and shown", async () => {
 });
 
 test("a refused fork says why, and leaves the rest as it was", async () => {
-  expect(await branches.fork({ ...EDIT, index: "9" }, 0)).toBe("points outside");
+  expect(await branches.fork({ ...EDIT, index: "9" }, 0, 0)).toBe("points outside");
   expect(branches.rows()).toEqual([]);
   expect(ui.dockTab()).toBe("timeline");
 });
 
 test("another branch is fetched when it is chosen, and dropping one shows what is left", async () => {
-  await branches.fork(EDIT, 0);
-  await branches.fork(EDIT, 1);
+  await branches.fork(EDIT, 0, 0);
+  await branches.fork(EDIT, 1, 0);
   branches.choose(1);
   await settled();
   expect(asked.at(-1)).toEqual({ type: "get_branch", run: RUN, branch: 1 });

@@ -35,7 +35,7 @@ export interface Branches {
   readonly cone: Accessor<Path | undefined>;
   choose(id: number): void;
   /** Forks; "" when it was done, else why not, for a person. */
-  fork(edit: SetValue, parent: number): Promise<string>;
+  fork(edit: SetValue, parent: number, steps: number | null): Promise<string>;
   rename(id: number, name: string): void;
   drop(id: number): void;
 }
@@ -108,12 +108,12 @@ export function createBranches(store: Store, ui: Ui): Branches {
         : coneOf(now, store.model()?.graph.nodes ?? []);
     }),
     choose: (id) => void setChosen(id),
-    fork: async (edit, parent) => {
+    fork: async (edit, parent, steps) => {
       const run = store.runId();
       if (run === undefined) return "There is no run.";
       const seq = store.seq() ?? store.stop()?.seq ?? null;
       try {
-        const body = { type: "fork", run, seq, edit, name: "", parent } as const;
+        const body = { type: "fork", run, seq, edit, name: "", parent, steps } as const;
         const found = await store.request(body, "branch", FORK_TIMEOUT_MS);
         const next = await store.request({ type: "get_branches", run }, "branches");
         batch(() => {

@@ -5,7 +5,7 @@
  */
 
 import { ancestors, isWithin } from "@/base/scopes";
-import type { Stop } from "@/wire/types.gen";
+import type { SessionInfo, Stop } from "@/wire/types.gen";
 import type { RunGraph } from "@/store/run_model";
 import type { Item } from "@/store/url";
 
@@ -46,4 +46,17 @@ export function followStop(
     folds: open === folds.open ? folds : { open, shut: folds.shut },
     selection: stop.node > 0 ? { kind: "node", id: stop.node } : undefined,
   };
+}
+
+/** Whether a session stood where a stop is. */
+export function sameStop(session: SessionInfo | undefined, stop: Stop): boolean {
+  const before = session?.stop;
+  return (
+    before !== undefined &&
+    before !== null &&
+    before.seq === stop.seq &&
+    before.node === stop.node &&
+    before.when === stop.when &&
+    before.text === stop.text
+  );
 }

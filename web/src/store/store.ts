@@ -22,7 +22,7 @@ import type {
   WatchStatus,
 } from "@/wire/types.gen";
 import { ExecutionRing, NodeColumns } from "@/store/columns";
-import { type FoldState, folded, followStop, unfolded } from "@/store/follow";
+import { type FoldState, folded, followStop, sameStop, unfolded } from "@/store/follow";
 import { type Notice, NoticeBoard } from "@/store/notices";
 import { type RunModel, update } from "@/store/run_model";
 import { type Item, type PageAddress, readAddress } from "@/store/url";
@@ -32,6 +32,13 @@ import { buildTree, firstOpen, type Tree } from "@/store/tree";
 export type Cursor =
   | { readonly kind: "live" }
   | { readonly kind: "past"; readonly seq: number; readonly step: number; readonly timeNs: number };
+
+/** A moment at which a breakpoint would have stopped. */
+export interface Reached {
+  readonly seq: number;
+  readonly node: number;
+  readonly text: string;
+}
 
 export type Requests = Pick<Wire, "request">;
 
@@ -51,6 +58,8 @@ export class Store {
   readonly tick: Accessor<number>;
   /** Grows with each stop, so that views can bring it into sight. */
   readonly stops: Accessor<number>;
+  /** Where a search through the recording came to, and why there. */
+  readonly reached: Accessor<Reached | undefined>;
 
   readonly live = new NodeColumns();
   readonly past = new NodeColumns();
@@ -67,6 +76,7 @@ export class Store {
     folds(folds: FoldState): void;
     tick(count: number): void;
     stops(count: number): void;
+    reached(found: Reached | undefined): void;
   };
   private wire: Requests | undefined;
   private treeOf: RunModel["graph"] | undefined;
@@ -91,6 +101,7 @@ export class Store {
     });
     const [tick, setTick] = createSignal(0);
     const [stops, setStops] = createSignal(0);
+    const [reached, setReached] = createSignal<Reached | undefined>();
     this.link = link;
     this.runs = runs;
     this.runId = runId;
@@ -101,6 +112,7 @@ export class Store {
     this.folds = folds;
     this.tick = tick;
     this.stops = stops;
+    this.reached = reached;
     this.opened = start.open !== undefined;
     this.start = start;
     this.set = {
@@ -114,6 +126,7 @@ export class Store {
       folds: setFolds,
       tick: setTick,
       stops: setStops,
+      reached: setReached,
     };
   }
 
@@ -236,8 +249,7 @@ export class Store {
   watchHere(): WatchStatus | undefined {
     const stop = this.stop();
     if (stop?.reason !== "watch") return undefined;
-    const id = Number(/^Watch (\d+),/.exec(stop.text)?.[1] ?? 0);
-    return this.session()?.watches.find((each) => each.id === id);
+    return this.session()?.watches.find((each) => each.id === stop.watch);
   }
 
   /** Whether the program stands where this value can be changed: it was just taken or given. */
@@ -247,6 +259,20 @@ export class Store {
     const node = this.model()?.graph.nodes[stop.node];
     if (node == null) return false;
     return node.inputs.includes(value) || (stop.when === "after" && node.outputs.includes(value));
+  }
+
+  /** Whether breakpoints can be set: they stop the program, or are found in the recording. */
+  breakable(): boolean {
+    const model = this.model();
+    if (this.link().kind !== "open" || model === undefined) return false;
+    return model.info.state === "live" || (model.info.recording !== "" && model.seq > 0);
+  }
+
+  /** Why the page came to the moment shown, where it was looked for. */
+  found(): Reached | undefined {
+    const cursor = this.cursor();
+    const reached = this.reached();
+    return cursor.kind === "past" && cursor.seq === reached?.seq ? reached : undefined;
   }
 
   /** Whether a recorded moment is shown: something else may be tried there. */
@@ -385,6 +411,11 @@ export class Store {
         return;
       }
       await this.seek(found.seq);
+      this.set.reached(
+        command.type === "continue"
+          ? { seq: found.seq, node: found.node, text: sentence(found.text) }
+          : undefined,
+      );
       const item = { kind: "node", id: found.node } as const;
       this.set.selection(item);
       this.disclose(item);
@@ -447,18 +478,6 @@ export class Store {
   complain(error: unknown): void {
     this.notify("error", inWords(error));
   }
-}
-
-function sameStop(session: SessionInfo | undefined, stop: Stop): boolean {
-  const before = session?.stop;
-  return (
-    before !== undefined &&
-    before !== null &&
-    before.seq === stop.seq &&
-    before.node === stop.node &&
-    before.when === stop.when &&
-    before.text === stop.text
-  );
 }
 
 function sentence(text: string): string {

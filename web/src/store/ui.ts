@@ -7,7 +7,7 @@
 import { type Accessor, createSignal, type Setter } from "solid-js";
 
 export type OutlineTab = "outline" | "runs";
-export type InspectorTab = "value" | "gradient" | "inputs" | "steps" | "why";
+export type InspectorTab = "value" | "gradient" | "inputs" | "steps" | "diff" | "why";
 export type DockTab = "timeline" | "console" | "problems" | "watches" | "branches";
 export type Overlay = "none" | "palette" | "keys";
 export type ColourMode = "family" | "time" | "memory" | "finite";
@@ -36,6 +36,8 @@ interface UiState {
   peekChanges: boolean;
   /** Whether the form that changes a value is open. */
   editing: boolean;
+  /** Whether the form that adds a breakpoint is. */
+  adding: boolean;
 }
 
 export type Ui = Signals<UiState> & Setters<UiState>;
@@ -57,6 +59,7 @@ export function createUi(tab: string | undefined, changes = false): Ui {
   const [showChanges, setShowChanges] = createSignal(changes);
   const [peekChanges, setPeekChanges] = createSignal(false);
   const [editing, setEditing] = createSignal(false);
+  const [adding, setAdding] = createSignal(false);
   return {
     outlineTab,
     setOutlineTab,
@@ -86,5 +89,7 @@ export function createUi(tab: string | undefined, changes = false): Ui {
     setPeekChanges,
     editing,
     setEditing,
+    adding,
+    setAdding,
   };
 }

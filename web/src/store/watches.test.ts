@@ -13,6 +13,8 @@ const status = (text: string, id = 1): WatchStatus => ({
   seq: 0,
   step: 0,
   message: "",
+  marks: false,
+  recent: [],
 });
 
 const rule = (name: string, origin: string, alias = ""): RuleInfo => ({

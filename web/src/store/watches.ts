@@ -7,6 +7,7 @@
 import { type Accessor, batch, createEffect, createMemo, createSignal, on } from "solid-js";
 import type { Store } from "@/store/store";
 import type { Ui } from "@/store/ui";
+import { type MarkedNodes, markedNodes } from "@/store/watch_marks";
 import { inWords } from "@/wire/socket";
 import type { RuleInfo, RuleList, WatchAnswer, WatchStatus } from "@/wire/types.gen";
 
@@ -23,6 +24,8 @@ export interface Watches {
   readonly gallery: Accessor<boolean>;
   readonly rules: Accessor<RuleList | undefined>;
   readonly asked: Accessor<Asked | undefined>;
+  /** What is marked on the canvas and in the outline. */
+  readonly marked: Accessor<MarkedNodes>;
   /** What stands in the text field. */
   readonly draft: Accessor<string>;
   setDraft(text: string): void;
@@ -87,6 +90,7 @@ export function createWatches(store: Store, ui: Ui): Watches {
     return store.model()?.info.state === "live" && (phase === "running" || phase === "stopped");
   });
   const shown = createMemo(() => ui.dockTab() === "watches" && gallery());
+  const marked = createMemo(() => markedNodes(statuses(), asked()));
   createEffect(
     on(store.runId, (_, before) => {
       if (before === undefined) return;
@@ -130,6 +134,7 @@ export function createWatches(store: Store, ui: Ui): Watches {
     gallery,
     rules,
     asked,
+    marked,
     draft,
     setDraft,
     setGallery: (open) => {

@@ -87,7 +87,7 @@ export function DebuggerBar(props: { readonly store: Store }): JSX.Element {
   const why = (): string => {
     if (!linked()) return "not connected";
     const state = props.store.model()?.info.state;
-    if (state === "recorded") return "this is a recording; start the program to debug it";
+    if (state === "recorded") return "this is a recording: no program runs";
     if (state === "lost") return "the program is gone";
     if (!live()) return "the program has ended";
     return running() ? "the program is running" : "not now";

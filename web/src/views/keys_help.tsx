@@ -54,7 +54,9 @@ export function KeysHelp(props: {
                     {(each) => (
                       <div>
                         <dt>
-                          <For each={each.keys.split(" ")}>{(key) => <kbd>{key}</kbd>}</For>
+                          <For each={each.keys.split(" ").filter(Boolean)}>
+                            {(key) => <kbd>{key}</kbd>}
+                          </For>
                         </dt>
                         <dd>{each.does}</dd>
                       </div>

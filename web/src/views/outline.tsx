@@ -12,6 +12,7 @@ import type { Store } from "@/store/store";
 import { throttled } from "@/store/throttled";
 import { parseQuery, type Row, search, visibleRows } from "@/store/tree";
 import type { Ui } from "@/store/ui";
+import type { MarkedNodes } from "@/store/watch_marks";
 import { HAS_INF, HAS_NAN } from "@/wire/types.gen";
 import { ChangeSign } from "@/widgets/change_sign";
 import { Icon } from "@/widgets/icon";
@@ -22,6 +23,8 @@ export interface OutlineProps {
   readonly ui: Ui;
   /** The step's changes, while they are marked. */
   readonly changes: StepChanges | undefined;
+  /** What watches have found, by node. */
+  readonly marked: MarkedNodes;
   toggleBreakpoint(node: number): void;
   toggleScopeBreakpoint(path: string): void;
   /** Brings an item into sight on the canvas. */
@@ -214,6 +217,14 @@ export function Outline(props: OutlineProps): JSX.Element {
           const entry = row().entry;
           return entry.kind === "node" ? marks().get(entry.id) : scopeMarks().get(entry.path);
         };
+        const hits = createMemo(() => {
+          const entry = row().entry;
+          if (props.marked.size === 0) return [];
+          const ids = entry.kind === "node" ? [entry.id] : row().open ? [] : entry.members;
+          return ids.flatMap((id) => props.marked.get(id)?.hits ?? []);
+        });
+        const found = () => hits().length;
+        const foundTitle = () => hits()[0]?.text ?? "";
         const here = () => node() > 0 && node() === current();
         const holds = () => {
           const entry = row().entry;
@@ -300,6 +311,16 @@ export function Outline(props: OutlineProps): JSX.Element {
                 </span>
               )}
             </For>
+            <Show when={found() > 0}>
+              <span
+                class="tr-watch mi"
+                data-testid="outline-marked"
+                title={`Watches found something here: ${foundTitle()}`}
+              >
+                <span class="wmark" />
+                {found() > 1 ? formatCount(found()) : ""}
+              </span>
+            </Show>
             <Show when={(flags() & HAS_NAN) !== 0}>
               <span class="mi nan">NaN</span>
             </Show>

@@ -48,6 +48,12 @@ export function WhatIf(props: WhatIfProps): JSX.Element {
   );
 }
 
+function stepsWords(info: BranchInfo): string {
+  return info.last_step > info.step
+    ? `steps ${formatCount(info.step)} to ${formatCount(info.last_step)}`
+    : `step ${formatCount(info.step)}`;
+}
+
 function BranchLine(props: { readonly branches: Branches; readonly row: BranchRow }): JSX.Element {
   const [editing, setEditing] = createSignal(false);
   const info = () => props.row.info;
@@ -65,7 +71,7 @@ function BranchLine(props: { readonly branches: Branches; readonly row: BranchRo
             type="button"
             class="branch-name"
             aria-pressed={props.branches.chosen() === info().id}
-            title={`${info().edit}, in step ${info().step}: ${plural(info().changed, "node")} differ`}
+            title={`${info().edit}, ${stepsWords(info())}: ${plural(info().changed, "node")} differ`}
             onClick={() => props.branches.choose(info().id)}
             onDblClick={() => setEditing(true)}
           >
@@ -124,6 +130,9 @@ function Changes(props: WhatIfProps & { readonly detail: BranchAnswer }): JSX.El
         <thead>
           <tr>
             <th>Node</th>
+            <Show when={info().last_step > info().step}>
+              <th class="r branch-step">step</th>
+            </Show>
             <th class="r">before</th>
             <th class="r">now</th>
             <th class="r" title="The largest difference of an element">
@@ -134,7 +143,9 @@ function Changes(props: WhatIfProps & { readonly detail: BranchAnswer }): JSX.El
         </thead>
         <tbody>
           <For each={props.detail.changes}>
-            {(each) => <Row change={each} visit={props.visit} />}
+            {(each) => (
+              <Row change={each} step={info().last_step > info().step} visit={props.visit} />
+            )}
           </For>
           <For each={props.detail.blocked}>
             {(each) => (
@@ -148,7 +159,7 @@ function Changes(props: WhatIfProps & { readonly detail: BranchAnswer }): JSX.El
                 <td class="ell" title={each.name}>
                   {printable(each.name, 120)}
                 </td>
-                <td colspan={4} class="t2" title={each.reason}>
+                <td colspan={info().last_step > info().step ? 5 : 4} class="t2" title={each.reason}>
                   not run again: {printable(each.reason, 300)}
                 </td>
               </tr>
@@ -165,6 +176,8 @@ function Changes(props: WhatIfProps & { readonly detail: BranchAnswer }): JSX.El
 
 function Row(props: {
   readonly change: ChangedValue;
+  /** Whether the training step is told. */
+  readonly step: boolean;
   visit(node: number, seq: number): void;
 }): JSX.Element {
   const told = () => numbersOf(props.change);
@@ -184,6 +197,9 @@ function Row(props: {
         {printable(props.change.name, 160)}{" "}
         <span class="t3 small">{props.change.edited ? `${told().what}, edited` : told().what}</span>
       </td>
+      <Show when={props.step}>
+        <td class="r m t3 branch-step">{formatCount(props.change.step)}</td>
+      </Show>
       <td class="r m t2" classList={{ nan: told().old === "NaN" }}>
         {told().old}
       </td>

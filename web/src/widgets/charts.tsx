@@ -102,6 +102,8 @@ export interface SparklineProps {
   /** Index to mark in amber; usually the last or the moment shown. */
   readonly marked?: number | undefined;
   onPick?(index: number): void;
+  /** Picked with Shift held. */
+  onHold?(index: number): void;
 }
 
 export function Sparkline(props: SparklineProps): JSX.Element {
@@ -153,7 +155,9 @@ export function Sparkline(props: SparklineProps): JSX.Element {
       events={{
         onPointerDown: (event: PointerEvent & { currentTarget: HTMLCanvasElement }) => {
           const part = event.offsetX / Math.max(1, event.currentTarget.clientWidth);
-          props.onPick?.(Math.round(part * (props.values.length - 1)));
+          const at = Math.round(part * (props.values.length - 1));
+          if (event.shiftKey && props.onHold !== undefined) props.onHold(at);
+          else props.onPick?.(at);
         },
       }}
     />

@@ -128,6 +128,7 @@ export function stopAt(id: number, name: string, change: Partial<Stop> = {}): St
     text: "",
     stack: [],
     edits: [],
+    watch: 0,
     ...change,
   };
 }

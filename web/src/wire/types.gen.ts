@@ -68,9 +68,15 @@ export interface StepNode {
   readonly alone?: boolean;
 }
 
-/** Go into the next scope: stop after the first node in none of this scope and those around. */
+/**
+ * Go into the next scope: stop after the first node in none of this scope and those around.
+ *
+ * Attributes:
+ *     scope: Go into this one instead: stop after the first node inside it.
+ */
 export interface StepIn {
   readonly type: "step_in";
+  readonly scope?: string | null;
   readonly thread?: number | null;
   readonly alone?: boolean;
 }
@@ -765,7 +771,7 @@ export interface HealedValue {
  * The branches of a run, each after the one that it was forked from.
  *
  * Attributes:
- *     notes: Which branches were thrown away to make room, in words.
+ *     notes: Why branches could not be read or kept, in words.
  */
 export interface BranchList {
   readonly type: "branches";
@@ -784,7 +790,7 @@ export interface BranchList {
  *     node: Id of the node whose value was changed.
  *     changed, same, blocked: Nodes that give something else, the same bits as before, and that
  *         could not be run again.
- *     forkable: Its arrays are kept, so that a branch can be forked from it.
+ *     nbytes: Of the arrays that are others.
  */
 export interface BranchInfo {
   readonly id: number;
@@ -799,7 +805,6 @@ export interface BranchInfo {
   readonly same: number;
   readonly blocked: number;
   readonly nbytes: number;
-  readonly forkable: boolean;
 }
 
 /**
@@ -1047,7 +1052,7 @@ export interface ElementPair {
  *
  * Attributes:
  *     seq, step: The execution; 0 if it had not run by then.
- *     changed: Names of those that are others than at its first execution.
+ *     changed: What those were at its first execution that are others now.
  */
 export interface NodeAttributes {
   readonly type: "node_attributes";
@@ -1055,7 +1060,7 @@ export interface NodeAttributes {
   readonly seq: number;
   readonly step: number;
   readonly attrs: Readonly<Record<string, unknown>>;
-  readonly changed: readonly string[];
+  readonly changed: Readonly<Record<string, unknown>>;
 }
 
 /** The request could not be carried out; `message` is for a person. */
@@ -1173,13 +1178,19 @@ export interface GradientRow {
   readonly gradient: number;
 }
 
-/** A training step. `end_ns` and `end_seq` are None while it runs. */
+/**
+ * A training step. `end_ns` and `end_seq` are None while it runs.
+ *
+ * Attributes:
+ *     observed: False if the governor left the step out: nothing is known of what ran in it.
+ */
 export interface StepRow {
   readonly step: number;
   readonly start_seq: number;
   readonly start_ns: number;
   readonly end_seq: number | null;
   readonly end_ns: number | null;
+  readonly observed: boolean;
 }
 
 /** A line that the program wrote. */
@@ -1232,6 +1243,8 @@ export interface SessionInfo {
  *     text: One line for a person: `Breakpoint 1: value > 3 on loss/mean`.
  *     stack: The user's Python stack, innermost first.
  *     edits: What was changed at this stop, in words.
+ *     error: What the program raises outside of operations, `ValueError: no`: the node is the
+ *         one that ran last before. `""` at other stops.
  */
 export interface Stop {
   readonly reason: StopReason;
@@ -1247,6 +1260,7 @@ export interface Stop {
   readonly stack: readonly Frame[];
   readonly edits: readonly string[];
   readonly watch: number;
+  readonly error: string;
 }
 
 /** One frame of the user's Python stack, innermost first in a list. */

@@ -23,6 +23,7 @@ export function Breakpoints(props: {
 }): JSX.Element {
   const statuses = () => props.store.session()?.breakpoints ?? [];
   const live = () => props.store.model()?.info.state === "live";
+  const breakable = () => props.store.breakable();
   const send = (set: readonly Breakpoint[]): void => void props.store.setBreakpoints(set);
   const [editing, setEditing] = createSignal(0);
   const groups = () => {
@@ -71,7 +72,7 @@ export function Breakpoints(props: {
                 <input
                   type="checkbox"
                   checked={group.on}
-                  disabled={!live()}
+                  disabled={!breakable()}
                   onChange={(event) =>
                     send(switched(statuses(), group.name, event.currentTarget.checked))
                   }
@@ -89,11 +90,18 @@ export function Breakpoints(props: {
             <p class="empty">
               {live()
                 ? "No breakpoints. Click the left edge of a node, press F9, or Add…"
-                : "No breakpoints. This run is over: nothing stops any more."}
+                : breakable()
+                  ? "No breakpoints. Set some: F5 and R find them in the recording."
+                  : "No breakpoints. Nothing is recorded of this run, and it is over."}
             </p>
           </Show>
         }
       >
+        <Show when={!live() && breakable()}>
+          <p class="bp-note t3 small" data-testid="breakpoints-recorded">
+            Found in the recording: F5 onwards, R backwards.
+          </p>
+        </Show>
         <table class="bp-table">
           <thead>
             <tr>
@@ -126,7 +134,7 @@ export function Breakpoints(props: {
                       <input
                         type="checkbox"
                         checked={status.breakpoint.enabled}
-                        disabled={!live()}
+                        disabled={!breakable()}
                         aria-label={`Enable the breakpoint on ${status.breakpoint.target}`}
                         onChange={(event) =>
                           send(
@@ -142,7 +150,7 @@ export function Breakpoints(props: {
                   <td
                     class="ell"
                     title={status.message || status.breakpoint.target}
-                    onDblClick={() => live() && setEditing(status.breakpoint.id)}
+                    onDblClick={() => breakable() && setEditing(status.breakpoint.id)}
                   >
                     <Show when={status.breakpoint.kind !== "node"}>
                       <span class="t3">{status.breakpoint.kind} </span>
@@ -156,16 +164,23 @@ export function Breakpoints(props: {
                     </Show>
                   </td>
                   <td>
-                    <ConditionField store={props.store} status={status} live={live()} />
+                    <ConditionField store={props.store} status={status} live={breakable()} />
                   </td>
-                  <td class="r m bp-hits">{status.hits}</td>
+                  <td
+                    class="r m bp-hits"
+                    title={
+                      live() ? "" : "Hits while the program ran; in a recording none are counted"
+                    }
+                  >
+                    {live() || status.hits > 0 ? status.hits : "–"}
+                  </td>
                   <td class="bp-x">
                     <span class="bp-acts">
                       <IconButton
                         small
                         icon="edit"
                         testid="breakpoint-edit"
-                        disabled={!live()}
+                        disabled={!breakable()}
                         label={`Edit the breakpoint on ${status.breakpoint.target}`}
                         onClick={() => setEditing(status.breakpoint.id)}
                       />
@@ -173,7 +188,7 @@ export function Breakpoints(props: {
                         small
                         icon="close"
                         testid="breakpoint-remove"
-                        disabled={!live()}
+                        disabled={!breakable()}
                         label={`Remove the breakpoint on ${status.breakpoint.target}`}
                         onClick={() => send(removed(statuses(), status.breakpoint.id))}
                       />

@@ -26,9 +26,11 @@ import type { Store } from "@/store/store";
 import { throttled } from "@/store/throttled";
 import { parseQuery, search } from "@/store/tree";
 import type { Ui } from "@/store/ui";
+import type { MarkedNodes } from "@/store/watch_marks";
 import { graphModel } from "@/views/graph/graph_model";
 import type { ValueSlice } from "@/wire/types.gen";
 import { ChangesChip } from "@/views/graph/changes_chip";
+import { MarkTip } from "@/views/graph/mark_tip";
 import { Legend } from "@/views/graph/legend";
 import { Segmented } from "@/widgets/controls";
 import { IconButton } from "@/widgets/icon";
@@ -43,6 +45,8 @@ export interface GraphPaneProps {
   readonly changes: StepChanges | undefined;
   /** A chain of causes, or what depends on an edit. */
   readonly path: GraphPath | undefined;
+  /** What watches have found, by node. */
+  readonly marked: MarkedNodes;
   toggleBreakpoint(node: number): void;
   onView(view: GraphView | undefined): void;
 }
@@ -58,6 +62,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
   let host!: HTMLDivElement;
   let strip!: HTMLDivElement;
   const [view, setView] = createSignal<GraphView | undefined>();
+  const [hovered, setHovered] = createSignal<number | undefined>();
   const marked = () =>
     props.ui.showChanges() || props.ui.peekChanges() ? props.changes : undefined;
   onMount(() => {
@@ -65,7 +70,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
       select: (item) => props.store.select(item),
       toggleScope: (path) => props.store.toggleScope(path),
       toggleBreakpoint: (node) => props.toggleBreakpoint(node),
-      hover: () => undefined,
+      hover: (item) => setHovered(item?.kind === "node" ? item.id : undefined),
       camera: (zoom) => props.ui.setZoom(zoom),
       layout: (busy) => props.ui.setLayoutBusy(busy),
     });
@@ -108,13 +113,17 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
             <span class="wide"> ops</span>
           </span>
         </div>
+        <Show when={view()}>
+          {(now) => <MarkTip view={now()} node={hovered()} marked={props.marked} />}
+        </Show>
         <Legend
+          watched={props.marked.size > 0}
           mode={props.ui.colourBy()}
           store={props.store}
           changes={marked()}
           path={props.path}
         />
-        <Show when={view()}>{(now) => <Feed {...props} marked={marked()} view={now()} />}</Show>
+        <Show when={view()}>{(now) => <Feed {...props} changed={marked()} view={now()} />}</Show>
       </div>
     </>
   );
@@ -124,7 +133,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
 function Feed(
   props: GraphPaneProps & {
     readonly view: GraphView;
-    readonly marked: StepChanges | undefined;
+    readonly changed: StepChanges | undefined;
   },
 ): JSX.Element {
   const { store, ui } = props;
@@ -146,6 +155,11 @@ function Feed(
       nodeMarks(store.session()?.breakpoints ?? [], model()?.byName ?? new Map()),
     );
   });
+  createEffect(() => {
+    view.setWatchMarks(
+      new Map([...props.marked].map(([node, marked]) => [node, marked.hits.length])),
+    );
+  });
   const mark = createMemo(
     (): CurrentMark | undefined => {
       store.tick();
@@ -163,7 +177,7 @@ function Feed(
   );
   createEffect(on([mark, store.stops], ([now]) => view.setCurrent(now, true)));
   createEffect(() => view.setSelection(store.selection()));
-  createEffect(() => view.setChanges(props.marked));
+  createEffect(() => view.setChanges(props.changed));
   createEffect(() => view.setPath(props.path));
   createEffect(() => view.setColourBy(ui.colourBy()));
   createEffect(

@@ -21,6 +21,8 @@ export function Legend(props: {
   /** What is marked on the canvas. */
   readonly changes: StepChanges | undefined;
   readonly path: GraphPath | undefined;
+  /** Whether watches have marked nodes. */
+  readonly watched: boolean;
 }): JSX.Element {
   const families = createMemo(
     () => {
@@ -118,6 +120,12 @@ export function Legend(props: {
           <span class="bdot enabled" />
           breakpoint
         </div>
+        <Show when={props.watched}>
+          <div>
+            <span class="wmark" />
+            found by a watch
+          </div>
+        </Show>
         <Show when={props.changes}>{(changes) => <ChangesKey changes={changes()} />}</Show>
         <Show when={props.path}>{(path) => <PathKey path={path()} />}</Show>
       </aside>

@@ -1,16 +1,18 @@
 /**
  * What an op was given, and where it belongs.
  *
- * Invariant: shows the node as it was defined last; values over time are elsewhere.
+ * Invariant: shows what the execution at the moment shown was given; what of it is another than at
+ * the first execution says so.
  */
 
-import { createMemo, For, type JSX, Show } from "solid-js";
+import { type Accessor, createMemo, For, type JSX, Show } from "solid-js";
 import { printable } from "@/base/printable";
 import { attributeText } from "@/store/node_words";
+import { createQuery } from "@/store/query";
 import { stepAt } from "@/store/run_model";
 import type { Store } from "@/store/store";
 import type { Item } from "@/store/url";
-import type { Node } from "@/wire/types.gen";
+import type { GetAttributes, Node } from "@/wire/types.gen";
 
 /** Longer texts, such as a nested graph, get lines of their own. */
 const LONG = 24;
@@ -32,13 +34,38 @@ function isLong(text: string): boolean {
 export function Attributes(props: {
   readonly node: Node;
   readonly store: Store;
+  /** Changes when it ran again. */
+  readonly refresh: Accessor<unknown>;
   go(item: Item): void;
 }): JSX.Element {
+  const answer = createQuery(
+    props.store,
+    "node_attributes",
+    (): GetAttributes | undefined => {
+      const run = props.store.runId();
+      if (run === undefined || Object.keys(props.node.attrs).length === 0) return undefined;
+      return { type: "get_attributes", run, node: props.node.id, seq: props.store.seq() };
+    },
+    props.refresh,
+    (before, after) =>
+      before.type === "get_attributes" &&
+      after.type === "get_attributes" &&
+      before.node === after.node,
+  );
+  const given = createMemo(() => {
+    const now = answer();
+    return now.kind === "ready" && now.value.node === props.node.id ? now.value : undefined;
+  });
   const attributes = createMemo(() =>
-    Object.entries(props.node.attrs).map(
+    Object.entries(given()?.attrs ?? props.node.attrs).map(
       ([name, value]) => [name, shown(attributeText(value))] as const,
     ),
   );
+  const first = (name: string): string | undefined =>
+    name in (given()?.changed ?? {}) ? attributeText(given()?.changed[name] ?? "none") : undefined;
+  /** Levels that keep no values keep no attributes of later executions either. */
+  const only = () =>
+    attributes().length > 0 && ["graph", "timing"].includes(props.store.model()?.info.level ?? "");
   const met = () => {
     const model = props.store.model();
     return stepAt(model?.steps ?? [], model?.graph.history.met[props.node.id] ?? 0)?.step;
@@ -55,13 +82,21 @@ export function Attributes(props: {
     <section class="sec">
       <div class="h">
         <span class="lab">Attributes</span>
+        <span class="sp" />
+        <span class="mi t3">{only() ? "of the first execution" : ""}</span>
       </div>
       <dl class="kv wide2">
         <For each={rows()}>
           {([name, text]) => (
-            <div>
+            <div
+              classList={{ changed: first(name) !== undefined }}
+              data-testid={first(name) === undefined ? undefined : "attribute-changed"}
+            >
               <dt>{name}</dt>
-              <dd class="ell" title={text}>
+              <dd
+                class="ell"
+                title={first(name) === undefined ? text : `${text}; at first ${first(name)}`}
+              >
                 {text}
               </dd>
             </div>

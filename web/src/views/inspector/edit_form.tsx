@@ -6,6 +6,7 @@
  */
 
 import { createSignal, For, type JSX, Match, Show, Switch } from "solid-js";
+import { plural } from "@/base/numbers";
 import type { Branches } from "@/store/branches";
 import type { Store } from "@/store/store";
 import type { SetValue } from "@/wire/types.gen";
@@ -46,12 +47,29 @@ export function EditForm(props: {
   const live = () => props.store.editable(props.value);
   /** Branches of this step, from which this one may be forked. */
   const bases = () =>
-    props.branches.rows().filter((row) => row.info.step === props.store.step());
+    props.branches
+      .rows()
+      .filter(
+        (row) => row.info.step <= props.store.step() && props.store.step() <= row.info.last_step,
+      );
   const shownBase = () => {
     const chosen = props.branches.chosen();
     return bases().some((row) => row.info.id === chosen) ? (chosen ?? 0) : 0;
   };
+  const [far, setFar] = createSignal<number | null>(0);
   const [base, setBase] = createSignal<number | undefined>();
+  /** How many recorded steps follow the moment's own. */
+  const after = () => {
+    const steps = props.store.model()?.steps ?? [];
+    return steps.filter((each) => each.step > props.store.step()).length;
+  };
+  const fars = (): readonly { readonly steps: number | null; readonly title: string }[] => [
+    { steps: 0, title: "to the end of this step" },
+    ...[1, 10, 100]
+      .filter((each) => each < after())
+      .map((each) => ({ steps: each, title: `${plural(each, "step")} on` })),
+    ...(after() > 0 ? [{ steps: null, title: `to the end, ${plural(after(), "step")} on` }] : []),
+  ];
   const apply = async (whatIf: boolean): Promise<void> => {
     const numbers = [number(), low(), high(), seed()].map(read);
     if (numbers.some((each) => each === undefined)) {
@@ -80,7 +98,7 @@ export function EditForm(props: {
     } as const;
     setBusy(true);
     const why = whatIf
-      ? await props.branches.fork(edit, base() ?? shownBase())
+      ? await props.branches.fork(edit, base() ?? shownBase(), far())
       : await props.store.refusal(edit);
     setBusy(false);
     setFault(why);
@@ -153,6 +171,23 @@ export function EditForm(props: {
           </For>
         </select>
       </Show>
+      <Show when={fars().length > 1}>
+        <select
+          class="edit-base"
+          aria-label="What if: how far"
+          title="What if: how far it is run again"
+          value={String(far())}
+          data-testid="edit-far"
+          onChange={(event) => {
+            const text = event.currentTarget.value;
+            setFar(text === "null" ? null : Number(text));
+          }}
+        >
+          <For each={fars()}>
+            {(each) => <option value={String(each.steps)}>{each.title}</option>}
+          </For>
+        </select>
+      </Show>
       <Show when={live()}>
         <button type="submit" class="btn" data-testid="edit-apply" disabled={busy()}>
           Apply
@@ -172,10 +207,7 @@ export function EditForm(props: {
       </button>
       <IconButton small icon="close" label="Cancel" onClick={() => props.onClose()} />
       <p class="t3">
-        <Show
-          when={live()}
-          fallback="What depends on it in this step is run again, beside the recording. "
-        >
+        <Show when={live()} fallback="What depends on it is run again, beside the recording. ">
           Apply: the program goes on with it; gradients flow as if the operation had given it. What
           if: what was recorded after it is run again.{" "}
         </Show>

@@ -7,10 +7,11 @@
 import { type Accessor, createMemo, For, type JSX, Show } from "solid-js";
 import { elementCount } from "@/base/dtypes";
 import { formatCount, formatDuration, formatNumber, median, plural } from "@/base/numbers";
+import type { Moment } from "@/store/moments";
 import { type Answer, createQuery } from "@/store/query";
 import type { Store } from "@/store/store";
 import { decodeExecutions } from "@/wire/decode";
-import type { GetHistory, History } from "@/wire/types.gen";
+import type { EditRow, GetHistory, History } from "@/wire/types.gen";
 import { Sparkline } from "@/widgets/charts";
 
 const LIMIT = 400;
@@ -27,6 +28,15 @@ export interface HistoryData {
   readonly notFinite: readonly number[];
   /** What `measure` is: the value itself of a scalar, the norm of a tensor. */
   readonly measured: "value" | "norm";
+  /** What a person set its outputs to. */
+  readonly edits: readonly EditRow[];
+}
+
+/** The execution before the last one that is known. */
+export function executionBefore(history: HistoryData | undefined): Moment | undefined {
+  const seq = history?.seq.at(-2);
+  const step = history?.step.at(-2);
+  return seq === undefined || step === undefined ? undefined : { seq, step };
 }
 
 /** The history of a node, asked again when it ran again. */
@@ -71,6 +81,7 @@ function historyData(answer: Answer<History>): HistoryData | undefined {
     mean: summaries.map((each) => each?.mean),
     notFinite: summaries.map((each) => (each ? each.nan_count + each.inf_count : 0)),
     measured: scalar ? "value" : "norm",
+    edits: answer.value.edits,
   };
 }
 
@@ -78,6 +89,7 @@ export function TimePanel(props: {
   readonly history: HistoryData | undefined;
   readonly theme: string;
   onPick(seq: number): void;
+  onHold(seq: number, step: number): void;
 }): JSX.Element {
   return (
     <Show when={(props.history?.total ?? 0) > 0 ? props.history : undefined}>
@@ -97,6 +109,7 @@ export function TimePanel(props: {
               theme={props.theme}
               marked={now().durationNs.length - 1}
               onPick={(i) => props.onPick(now().seq[i] ?? 0)}
+              onHold={(i) => props.onHold(now().seq[i] ?? 0, now().step[i] ?? 0)}
             />
             <span class="m spark-last">
               {formatDuration(now().durationNs.at(-1) ?? Number.NaN)}
@@ -112,7 +125,10 @@ export function StepsPanel(props: {
   readonly history: HistoryData | undefined;
   readonly theme: string;
   readonly seq: number | null;
+  /** The moment that is held, as A. */
+  readonly held: number | undefined;
   onPick(seq: number): void;
+  onHold(seq: number, step: number): void;
 }): JSX.Element {
   const order = createMemo(() => {
     const count = props.history?.seq.length ?? 0;
@@ -137,6 +153,7 @@ export function StepsPanel(props: {
             theme={props.theme}
             marked={now().measure.length - 1}
             onPick={(i) => props.onPick(now().seq[i] ?? 0)}
+            onHold={(i) => props.onHold(now().seq[i] ?? 0, now().step[i] ?? 0)}
           />
           <table class="steps-table">
             <thead>
@@ -150,6 +167,9 @@ export function StepsPanel(props: {
                   <th class="r">NaN, Inf</th>
                 </Show>
                 <th class="r">Time</th>
+                <th class="steps-a">
+                  <span class="sr">Compare</span>
+                </th>
               </tr>
             </thead>
             <tbody>
@@ -177,6 +197,23 @@ export function StepsPanel(props: {
                       </td>
                     </Show>
                     <td class="r m">{formatDuration(now().durationNs[i] ?? Number.NaN)}</td>
+                    <td class="steps-a">
+                      <button
+                        type="button"
+                        class="moment-a"
+                        classList={{ off: now().seq[i] !== props.held }}
+                        title="Hold this moment as A, to compare others with it"
+                        aria-label={`Hold step ${now().step[i] ?? 0} as A`}
+                        data-testid="step-hold"
+                        onClick={(event) => {
+                          event.stopPropagation();
+                          props.onHold(now().seq[i] ?? 0, now().step[i] ?? 0);
+                        }}
+                        onKeyDown={(event) => event.stopPropagation()}
+                      >
+                        A
+                      </button>
+                    </td>
                   </tr>
                 )}
               </For>

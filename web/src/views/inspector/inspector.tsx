@@ -18,15 +18,24 @@ import { printable } from "@/base/printable";
 import { leafName } from "@/base/scopes";
 import { gradientOf } from "@/store/run_model";
 import type { Branches } from "@/store/branches";
+import type { Moments } from "@/store/moments";
 import type { Reasons } from "@/store/reasons";
 import type { Store } from "@/store/store";
 import { throttled } from "@/store/throttled";
 import type { InspectorTab, Ui } from "@/store/ui";
+import type { MarkedNodes } from "@/store/watch_marks";
 import type { Item } from "@/store/url";
 import { familyColour } from "@/store/node_words";
 import { Attributes } from "@/views/inspector/attributes_panel";
-import { createHistory, StepsPanel, TimePanel } from "@/views/inspector/history_panel";
+import { DiffPanel } from "@/views/inspector/diff_panel";
+import {
+  createHistory,
+  executionBefore,
+  StepsPanel,
+  TimePanel,
+} from "@/views/inspector/history_panel";
 import { InputsPanel } from "@/views/inspector/inputs_panel";
+import { MarkedNote } from "@/views/inspector/marked_note";
 import { RewiredNote } from "@/views/inspector/rewired_note";
 import { ScopeInspector } from "@/views/inspector/scope_inspector";
 import { SourcePanel } from "@/views/inspector/source_panel";
@@ -41,11 +50,15 @@ export interface InspectorProps {
   readonly ui: Ui;
   readonly reasons: Reasons;
   readonly branches: Branches;
+  readonly moments: Moments;
   readonly theme: string;
   /** Selects a node and brings it into sight. */
   go(item: Item): void;
   /** Shows a node at a moment. */
   visit(node: number, seq: number): void;
+  readonly marked: MarkedNodes;
+  /** Asks the recording for all hits of a watch. */
+  askWatch(text: string): void;
   /** Rings a node on the canvas, or none. */
   point(node: number | undefined): void;
   onSlice(node: number, slice: ValueSlice | undefined): void;
@@ -105,6 +118,7 @@ const TABS: readonly { readonly id: InspectorTab; readonly title: string }[] = [
   { id: "gradient", title: "Gradient" },
   { id: "inputs", title: "Inputs" },
   { id: "steps", title: "Steps" },
+  { id: "diff", title: "Diff" },
   { id: "why", title: "Why" },
 ];
 
@@ -236,6 +250,22 @@ function NodeInspector(
           </div>
         )}
       </Show>
+      <Show when={props.store.found()?.node === id() ? props.store.found() : undefined}>
+        {(found) => (
+          <div class="stop found" data-testid="inspector-found">
+            <span class="bdot enabled" />
+            <span class="stop-text">
+              <b>Found in the recording.</b> {printable(found().text, 2000)}
+            </span>
+          </div>
+        )}
+      </Show>
+      <MarkedNote
+        node={id()}
+        marked={props.marked.get(id())}
+        visit={props.visit}
+        ask={props.askWatch}
+      />
       <RewiredNote store={props.store} node={props.node} go={props.go} />
       <div class="head insp-tabs">
         <Tabs
@@ -278,6 +308,7 @@ function NodeInspector(
                     ui={props.ui}
                     reasons={props.reasons}
                     branches={props.branches}
+                    moments={props.moments}
                     theme={props.theme}
                     value={at()}
                     refresh={refresh}
@@ -315,6 +346,7 @@ function NodeInspector(
                       ui={props.ui}
                       reasons={props.reasons}
                       branches={props.branches}
+                      moments={props.moments}
                       theme={props.theme}
                       value={at()}
                       refresh={gradientRefresh}
@@ -342,8 +374,27 @@ function NodeInspector(
                 history={history()}
                 theme={props.theme}
                 seq={props.store.seq()}
+                held={props.moments.held()?.seq}
                 onPick={(seq) => void props.store.seek(seq)}
+                onHold={(seq, step) => props.moments.hold({ seq, step })}
               />
+            </section>
+          </Match>
+          <Match when={props.ui.inspectorTab() === "diff"}>
+            <section class="sec" data-testid="inspector-diff">
+              <Show when={value()} fallback={<p class="empty">It has no output.</p>}>
+                {(at) => (
+                  <DiffPanel
+                    store={props.store}
+                    moments={props.moments}
+                    theme={props.theme}
+                    value={at()}
+                    refresh={refresh}
+                    before={executionBefore(history())}
+                    edits={(history()?.edits ?? []).filter((each) => each.value === at())}
+                  />
+                )}
+              </Show>
             </section>
           </Match>
           <Match when={props.ui.inspectorTab() === "why"}>
@@ -362,14 +413,15 @@ function NodeInspector(
           source={props.node.source}
           stack={stop()?.stack ?? NO_FRAMES}
         />
-        <Show when={!["steps", "why"].includes(props.ui.inspectorTab())}>
+        <Show when={!["steps", "diff", "why"].includes(props.ui.inspectorTab())}>
           <TimePanel
             history={history()}
             theme={props.theme}
             onPick={(seq) => void props.store.seek(seq)}
+            onHold={(seq, step) => props.moments.hold({ seq, step })}
           />
         </Show>
-        <Attributes node={props.node} go={props.go} store={props.store} />
+        <Attributes node={props.node} go={props.go} store={props.store} refresh={calm} />
       </div>
     </>
   );

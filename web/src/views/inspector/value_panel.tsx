@@ -10,21 +10,21 @@ import {
   createEffect,
   createMemo,
   createSignal,
-  For,
   type JSX,
   on,
   Show,
 } from "solid-js";
 import { elementCount, tensorBytes } from "@/base/dtypes";
-import { shownPlane } from "@/base/fold";
-import { formatBytes, formatCount, formatNumber, formatShape } from "@/base/numbers";
+import { formatBytes, formatCount, formatNumber } from "@/base/numbers";
 import type { Branches } from "@/store/branches";
 import { createQuery } from "@/store/query";
+import { type Moments, momentWords } from "@/store/moments";
 import type { Reasons } from "@/store/reasons";
 import type { Store } from "@/store/store";
 import type { Ui } from "@/store/ui";
 import { decodeElements } from "@/wire/decode";
 import { EditForm } from "@/views/inspector/edit_form";
+import { IndexChips, Pager, VECTOR_WINDOW, WINDOW } from "@/views/inspector/slicing";
 import { Statistics } from "@/views/inspector/statistics";
 import type { GetValue, TensorSummary, ValueSlice } from "@/wire/types.gen";
 import { Segmented } from "@/widgets/controls";
@@ -33,9 +33,6 @@ import { Histogram } from "@/widgets/charts";
 import { IconButton } from "@/widgets/icon";
 import { NumberGrid } from "@/widgets/number_grid";
 
-const WINDOW = 128;
-/** Of a vector, as many elements at once as the server gives. */
-const VECTOR_WINDOW = 512;
 /** Up to this many elements the numbers come first. */
 const SMALL = 64;
 
@@ -44,6 +41,7 @@ export interface ValuePanelProps {
   readonly ui: Ui;
   readonly reasons: Reasons;
   readonly branches: Branches;
+  readonly moments: Moments;
   readonly theme: string;
   readonly value: number;
   /** Changes when the value may have changed. */
@@ -119,6 +117,7 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
                     : ""
               }
               onEdit={() => props.ui.setEditing(!props.ui.editing())}
+              moments={props.moments}
             />
             <Show
               when={
@@ -188,7 +187,9 @@ function Head(props: {
   /** What the pencil does; "" for none. */
   readonly edit: string;
   onEdit(): void;
+  readonly moments: Moments;
 }): JSX.Element {
+  const held = () => props.moments.held();
   const dtype = () => props.slice.spec?.dtype ?? props.slice.summary?.spec.dtype ?? "";
   return (
     <div class="row value-head">
@@ -201,6 +202,26 @@ function Head(props: {
       <span class="m t2">
         {formatBytes(props.slice.summary?.nbytes ?? tensorBytes(props.slice.shape, dtype()))}
       </span>
+      <Show when={held()}>
+        {(moment) => (
+          <button
+            type="button"
+            class="btn moment-chip"
+            data-testid="moment-chip"
+            title={`What differs from ${momentWords(moment())} (D)`}
+            onClick={() => props.moments.show()}
+          >
+            <b class="moment-a">A</b> {momentWords(moment())}
+          </button>
+        )}
+      </Show>
+      <IconButton
+        small
+        icon="hold"
+        testid="moment-hold"
+        label="Hold this moment as A, to compare others with it (M)"
+        onClick={() => props.moments.hold()}
+      />
       <Show when={props.edit}>
         <IconButton
           small
@@ -210,50 +231,6 @@ function Head(props: {
           onClick={() => props.onEdit()}
         />
       </Show>
-    </div>
-  );
-}
-
-function IndexChips(props: {
-  readonly shape: readonly number[];
-  readonly index: readonly number[];
-  onChange(index: readonly number[]): void;
-}): JSX.Element {
-  const leading = () => props.shape.slice(0, -2);
-  const move = (axis: number, by: number): void => {
-    const next = leading().map((size, i) => {
-      const at = props.index[i] ?? 0;
-      return i === axis ? (at + by + size) % size : at;
-    });
-    props.onChange(next);
-  };
-  return (
-    <div class="chips" role="group" aria-label="Index of the leading axes">
-      <For each={leading()}>
-        {(size, axis) => (
-          <span class="stepper">
-            <i>axis {axis()}</i>
-            <button
-              type="button"
-              aria-label={`Axis ${axis()}: back`}
-              onClick={() => move(axis(), -1)}
-            >
-              ‹
-            </button>
-            <b class="m">{props.index[axis()] ?? 0}</b>
-            <button type="button" aria-label={`Axis ${axis()}: on`} onClick={() => move(axis(), 1)}>
-              ›
-            </button>
-            <i>of {size}</i>
-          </span>
-        )}
-      </For>
-      <span class="stepper">
-        <i>
-          axes {props.shape.length - 2}, {props.shape.length - 1}
-        </i>{" "}
-        :
-      </span>
     </div>
   );
 }
@@ -394,55 +371,4 @@ function scalarText(value: number | undefined, summary: TensorSummary | null): s
 function nameless(summary: TensorSummary): string {
   if (summary.nan_count > 0) return "NaN";
   return summary.inf_count > 0 ? "Inf" : "not kept";
-}
-
-function Pager(props: {
-  readonly slice: ValueSlice;
-  readonly quiet: boolean;
-  /** Elements of a full window, along either axis. */
-  readonly stride: number;
-  onWindow(row: number, col: number): void;
-}): JSX.Element {
-  const parts = () => {
-    const [row, col, rows, cols] = props.slice.window;
-    const [allRows, allCols] = props.slice.grid;
-    return { row, col, rows, cols, allRows, allCols };
-  };
-  const whole = () => parts().rows >= parts().allRows && parts().cols >= parts().allCols;
-  const step = (rows: number, cols: number): void => {
-    const now = parts();
-    const turn = (at: number, by: number, all: number): number => {
-      const next = at + by * props.stride;
-      return next >= all
-        ? 0
-        : next < 0
-          ? Math.floor((all - 1) / props.stride) * props.stride
-          : next;
-    };
-    props.onWindow(turn(now.row, rows, now.allRows), turn(now.col, cols, now.allCols));
-  };
-  const words = () => {
-    const { rows, cols, allRows, allCols } = parts();
-    if (allRows !== 1 && allCols !== 1) return formatShape(props.slice.grid);
-    const plane = shownPlane(rows, cols);
-    const folded = plane.rows > 1 && !props.quiet;
-    return `${formatCount(allRows * allCols)} elements${
-      folded ? `, shown as ${plane.rows}×${plane.cols}` : ""
-    }`;
-  };
-  return (
-    <Show when={!props.quiet && !whole()} fallback={<span class="mi t3">{words()}</span>}>
-      <Show when={parts().allRows > parts().rows}>
-        <button type="button" class="btn" title="Further rows" onClick={() => step(1, 0)}>
-          rows {parts().row}–{parts().row + parts().rows - 1} of {formatCount(parts().allRows)} ›
-        </button>
-      </Show>
-      <Show when={parts().allCols > parts().cols}>
-        <button type="button" class="btn" title="Further columns" onClick={() => step(0, 1)}>
-          {parts().allRows === 1 ? "elements" : "cols"} {parts().col}–
-          {parts().col + parts().cols - 1} of {formatCount(parts().allCols)} ›
-        </button>
-      </Show>
-    </Show>
-  );
 }

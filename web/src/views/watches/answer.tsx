@@ -7,6 +7,7 @@
 import { For, type JSX, Show } from "solid-js";
 import { formatCount, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
+import { foundWords } from "@/store/watch_marks";
 import type { Asked } from "@/store/watches";
 import type { WatchAnswer } from "@/wire/types.gen";
 import { IconButton } from "@/widgets/icon";
@@ -45,7 +46,7 @@ export function AnswerPane(props: {
                 >
                   <span class="mi t3">step {formatCount(hit.step)}</span>
                   <span class="ell">{printable(hit.name, 120)}</span>
-                  <span class="ell t2">{printable(found(hit.text), 300)}</span>
+                  <span class="ell t2">{printable(foundWords(hit.text), 300)}</span>
                 </button>
               )}
             </For>
@@ -66,9 +67,4 @@ function words(answer: WatchAnswer): string {
   return answer.looked > 0
     ? `No hit: asked ${plural(answer.looked, "time")}`
     : "Nothing that it is asked of";
-}
-
-/** What was found, without rule, node, step and line, which stand beside it or above. */
-function found(text: string): string {
-  return /^\w+: .*? in step \d+(?: \([^()]*\))?: (.*)$/s.exec(text)?.[1] ?? text;
 }

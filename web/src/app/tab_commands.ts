@@ -1,0 +1,62 @@
+/**
+ * Commands that show a tab: of the inspector by its place, of the dock by a letter.
+ *
+ * Invariant: one for each tab that has no command of its own.
+ */
+
+import type { PageCommand } from "@/app/commands";
+import type { DockTab, InspectorTab, OutlineTab, Ui } from "@/store/ui";
+
+const INSPECTOR: readonly (readonly [InspectorTab, string])[] = [
+  ["value", "its value"],
+  ["gradient", "its gradient"],
+  ["inputs", "its inputs"],
+  ["steps", "its steps"],
+  ["diff", "the difference of two moments"],
+  ["why", "why it is so"],
+];
+const DOCK: readonly (readonly [DockTab, string, string])[] = [
+  ["timeline", "Y", "Show the timeline"],
+  ["console", "O", "Show the console: output of the program"],
+  ["problems", "P", "Show the problems: NaN and Inf"],
+];
+const OUTLINE: readonly (readonly [OutlineTab, string])[] = [
+  ["outline", "Show the outline"],
+  ["runs", "Show the list of runs"],
+];
+
+export function tabCommands(ui: Ui): readonly PageCommand[] {
+  const always = (): boolean => true;
+  return [
+    ...INSPECTOR.map(
+      ([tab, what], place): PageCommand => ({
+        title: `Inspector: ${what}`,
+        keys: String(place + 1),
+        group: "Page",
+        enabled: always,
+        run: () => void ui.setInspectorTab(tab),
+      }),
+    ),
+    ...DOCK.map(
+      ([tab, keys, title]): PageCommand => ({
+        title,
+        keys,
+        group: "Page",
+        enabled: always,
+        run: () => void ui.setDockTab(tab),
+      }),
+    ),
+    ...OUTLINE.map(
+      ([tab, title]): PageCommand => ({
+        title,
+        keys: "",
+        group: "Page",
+        enabled: always,
+        run: () => {
+          ui.setOutlineTab(tab);
+          ui.setOutlineOpen(true);
+        },
+      }),
+    ),
+  ];
+}

@@ -1,0 +1,380 @@
+/**
+ * One value at two moments: what differs, how far, where, and how the differences are spread.
+ *
+ * Invariant: all elements are compared where both are to be had; where they are not, the statistics
+ * are, and the reason is said.
+ */
+
+import {
+  type Accessor,
+  createEffect,
+  createMemo,
+  createSignal,
+  For,
+  type JSX,
+  on,
+  Show,
+} from "solid-js";
+import { formatCount, formatNumber } from "@/base/numbers";
+import { printable } from "@/base/printable";
+import {
+  missing,
+  type Moment,
+  type Moments,
+  momentWords,
+  statisticRows,
+  verdict,
+} from "@/store/moments";
+import { createQuery } from "@/store/query";
+import type { Store } from "@/store/store";
+import { IndexChips, Pager, VECTOR_WINDOW, WINDOW } from "@/views/inspector/slicing";
+import { decodeElements } from "@/wire/decode";
+import type { CompareMoments, EditRow, ElementPair, MomentsCompared } from "@/wire/types.gen";
+import { Histogram } from "@/widgets/charts";
+import { HeatMap } from "@/widgets/heat_map";
+import { IconButton } from "@/widgets/icon";
+
+export interface DiffPanelProps {
+  readonly store: Store;
+  readonly moments: Moments;
+  readonly theme: string;
+  readonly value: number;
+  readonly refresh: Accessor<unknown>;
+  /** The execution before the one shown: A, unless a moment is held. */
+  readonly before: Moment | undefined;
+  /** What a person set this value to. */
+  readonly edits: readonly EditRow[];
+}
+
+export function DiffPanel(props: DiffPanelProps): JSX.Element {
+  const [index, setIndex] = createSignal<readonly number[]>([]);
+  const [corner, setCorner] = createSignal<readonly [number, number]>([0, 0]);
+  createEffect(
+    on(
+      () => props.value,
+      () => {
+        setIndex([]);
+        setCorner([0, 0]);
+      },
+      { defer: true },
+    ),
+  );
+  const one = (): Moment | undefined => props.moments.held() ?? props.before;
+  const answer = createQuery(
+    props.store,
+    "moments_compared",
+    (): CompareMoments | undefined => {
+      const run = props.store.runId();
+      const from = one();
+      if (run === undefined || from === undefined) return undefined;
+      const rank = props.store.model()?.graph.values.get(props.value)?.value.spec.shape.length ?? 2;
+      const size = rank < 2 ? VECTOR_WINDOW : WINDOW;
+      const [row, col] = corner();
+      return {
+        type: "compare_moments",
+        run,
+        value: props.value,
+        one: from.seq,
+        other: props.moments.other()?.seq ?? props.store.seq(),
+        index: index(),
+        row,
+        col,
+        rows: size,
+        cols: size,
+      };
+    },
+    props.refresh,
+    (before, after) =>
+      before.type === "compare_moments" &&
+      after.type === "compare_moments" &&
+      before.value === after.value,
+  );
+  const found = createMemo(() => {
+    const now = answer();
+    return now.kind === "ready" ? now.value : undefined;
+  });
+  const failure = () => {
+    const now = answer();
+    return now.kind === "failed" ? now.message : undefined;
+  };
+  return (
+    <div class="diff" data-testid="diff">
+      <Sides {...props} one={one()} found={found()} />
+      <Show when={props.edits.length > 0}>
+        <div class="diff-edits">
+          <For each={props.edits.slice(-4)}>
+            {(edit) => (
+              <button
+                type="button"
+                class="btn diff-edit"
+                data-testid="diff-edit"
+                title={`Before and after: ${edit.how}`}
+                onClick={() => props.moments.edited(edit)}
+              >
+                <span class="ell">
+                  edited in step {formatCount(edit.step)}: {printable(edit.how, 120)}
+                </span>
+              </button>
+            )}
+          </For>
+        </div>
+      </Show>
+      <Show
+        when={one() !== undefined}
+        fallback={
+          <p class="empty">
+            There is no execution before this one. Press <kbd>M</kbd> to hold this moment as A, then
+            go elsewhere: the slider, <kbd>F8</kbd>, or a row of Steps.
+          </p>
+        }
+      >
+        <Show when={failure()}>{(text) => <p class="empty">{text()}</p>}</Show>
+        <Show when={found()}>
+          {(now) => (
+            <Compared
+              found={now()}
+              theme={props.theme}
+              onIndex={setIndex}
+              onWindow={(row, col) => setCorner([row, col])}
+            />
+          )}
+        </Show>
+      </Show>
+    </div>
+  );
+}
+
+/** A and B, and what can be done to them. */
+function Sides(
+  props: DiffPanelProps & {
+    readonly one: Moment | undefined;
+    readonly found: MomentsCompared | undefined;
+  },
+): JSX.Element {
+  const other = (): Moment => props.moments.other() ?? props.moments.here();
+  const held = () => props.moments.held() !== undefined;
+  const note = (side: MomentsCompared["one"] | undefined, moment: Moment | undefined): string => {
+    if (side === undefined || moment === undefined) return "";
+    if (!side.found) return "not computed yet";
+    return side.step === moment.step ? "" : `from step ${formatCount(side.step)}`;
+  };
+  return (
+    <div class="diff-sides">
+      <div class="diff-side">
+        <b class="moment-a">A</b>
+        <Show when={props.one} fallback={<span class="t3">none</span>}>
+          {(moment) => (
+            <>
+              <button
+                type="button"
+                class="link ell"
+                title="Go to this moment"
+                onClick={() => void props.store.seek(moment().seq)}
+              >
+                {momentWords(moment())}
+              </button>
+              <span class="t3 small ell">
+                {[held() ? "" : "the execution before", note(props.found?.one, moment())]
+                  .filter(Boolean)
+                  .join(", ")}
+              </span>
+            </>
+          )}
+        </Show>
+      </div>
+      <div class="diff-side">
+        <b class="moment-b">B</b>
+        <span class="ell">{momentWords(other())}</span>
+        <span class="t3 small ell">
+          {[props.moments.other() === undefined ? "shown" : "", note(props.found?.other, other())]
+            .filter(Boolean)
+            .join(", ")}
+        </span>
+      </div>
+      <span class="diff-acts">
+        <IconButton
+          small
+          icon="hold"
+          testid="diff-hold"
+          label="Hold the moment shown as A (M)"
+          onClick={() => props.moments.hold()}
+        />
+        <IconButton
+          small
+          icon="swap"
+          testid="diff-swap"
+          label="Swap: go to A, and hold what is shown (X)"
+          disabled={!held()}
+          onClick={() => props.moments.swap()}
+        />
+        <IconButton
+          small
+          icon="close"
+          testid="diff-clear"
+          label="Let go of A"
+          disabled={!held()}
+          onClick={() => props.moments.clear()}
+        />
+      </span>
+    </div>
+  );
+}
+
+function Compared(props: {
+  readonly found: MomentsCompared;
+  readonly theme: string;
+  onIndex(index: readonly number[]): void;
+  onWindow(row: number, col: number): void;
+}): JSX.Element {
+  const measure = () => props.found.measure;
+  const facts = (): readonly (readonly [string, string])[] => [
+    ["max abs", formatNumber(measure().max_abs)],
+    ["max rel", formatNumber(measure().max_rel)],
+    ["ULP", formatNumber(measure().ulp)],
+    [
+      "beyond tolerance",
+      measure().mismatched === null
+        ? "–"
+        : `${formatNumber(100 * (measure().mismatched ?? 0), 3)}\u202f%`,
+    ],
+  ];
+  return (
+    <>
+      <p class="diff-verdict" data-testid="diff-verdict">
+        {verdict(props.found)}
+      </p>
+      <Show when={missing(props.found)}>{(text) => <p class="t3 small">{text()}</p>}</Show>
+      <Show when={measure().source !== "none" && !props.found.same}>
+        <dl class="kv wide2" data-testid="diff-facts">
+          <For each={facts()}>
+            {([name, text]) => (
+              <div>
+                <dt>{name}</dt>
+                <dd>{text}</dd>
+              </div>
+            )}
+          </For>
+        </dl>
+        <Place name="first" pair={props.found.first} />
+        <Place name="largest" pair={props.found.largest} />
+      </Show>
+      <Show when={(props.found.differ ?? 0) > 0 && measure().elements > 1}>
+        <Gap {...props} />
+      </Show>
+      <Show when={!props.found.same && statisticRows(props.found).length > 0}>
+        <table class="diff-table">
+          <thead>
+            <tr>
+              <th>
+                <span class="sr">Statistic</span>
+              </th>
+              <th class="r">A</th>
+              <th class="r">B</th>
+              <th class="r">B − A</th>
+            </tr>
+          </thead>
+          <tbody>
+            <For each={statisticRows(props.found)}>
+              {(row) => (
+                <tr>
+                  <td class="t3">{row.name}</td>
+                  <td class="r m">{row.one}</td>
+                  <td class="r m">{row.other}</td>
+                  <td class="r m" classList={{ t3: row.difference === "=" }}>
+                    {row.difference}
+                  </td>
+                </tr>
+              )}
+            </For>
+          </tbody>
+        </table>
+      </Show>
+    </>
+  );
+}
+
+function Place(props: { readonly name: string; readonly pair: ElementPair | null }): JSX.Element {
+  return (
+    <Show when={props.pair}>
+      {(pair) => (
+        <p class="diff-place m" data-testid={`diff-${props.name}`}>
+          <span class="t3 diff-place-name">{props.name}</span>
+          <Show when={pair().at.length > 0}>
+            <span class="t3">[{pair().at.join(", ")}]</span>
+          </Show>
+          {pair().one} <span class="t3">→</span> {pair().other}
+        </p>
+      )}
+    </Show>
+  );
+}
+
+/** The differences as a picture, and their distribution. */
+function Gap(props: {
+  readonly found: MomentsCompared;
+  readonly theme: string;
+  onIndex(index: readonly number[]): void;
+  onWindow(row: number, col: number): void;
+}): JSX.Element {
+  const window = createMemo(() => {
+    const [row, col, rows, cols] = props.found.window;
+    const data =
+      props.found.data.byteLength > 0
+        ? decodeElements(props.found.data, rows * cols)
+        : new Float64Array(0);
+    return { row, col, rows, cols, data };
+  });
+  const summary = () => props.found.difference;
+  /** Zero is the middle of the scale. */
+  const range = (): readonly [number, number] | undefined => {
+    const { min, max } = summary() ?? { min: null, max: null };
+    if (min === null || max === null) return undefined;
+    const most = Math.max(Math.abs(min), Math.abs(max));
+    return most > 0 ? [-most, most] : undefined;
+  };
+  return (
+    <div class="diff-gap">
+      <div class="h">
+        <span class="lab">B − A, element by element</span>
+        <span class="sp" />
+        <Pager
+          slice={props.found}
+          onWindow={props.onWindow}
+          stride={props.found.shape.length < 2 ? VECTOR_WINDOW : WINDOW}
+          quiet={false}
+        />
+      </div>
+      <Show when={props.found.shape.length > 2}>
+        <IndexChips shape={props.found.shape} index={props.found.index} onChange={props.onIndex} />
+      </Show>
+      <div class="diff-pictures">
+        <HeatMap
+          data={window().data}
+          rows={window().rows}
+          cols={window().cols}
+          row={window().row}
+          col={window().col}
+          index={props.found.index}
+          rank={props.found.shape.length}
+          range={range()}
+          theme={props.theme}
+        />
+        <Show when={summary()}>
+          {(spread) => (
+            <div class="diff-spread">
+              <Histogram
+                counts={spread().histogram}
+                min={spread().min}
+                max={spread().max}
+                nan={spread().nan_count}
+                inf={spread().inf_count}
+                colour="--change"
+              />
+              <p class="mi t3">of {formatCount(props.found.measure.elements)}, log count</p>
+            </div>
+          )}
+        </Show>
+      </div>
+    </div>
+  );
+}

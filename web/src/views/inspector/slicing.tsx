@@ -1,0 +1,111 @@
+/**
+ * Where in a tensor one looks: the index of its leading axes, and the window of the last two.
+ *
+ * Invariant: asks for nothing; whoever shows a slice asks for the one that was chosen.
+ */
+
+import { For, type JSX, Show } from "solid-js";
+import { shownPlane } from "@/base/fold";
+import { formatCount, formatShape } from "@/base/numbers";
+import type { ValueSlice } from "@/wire/types.gen";
+
+export const WINDOW = 128;
+/** Of a vector, as many elements at once as the server gives. */
+export const VECTOR_WINDOW = 512;
+
+export type Sliced = Pick<ValueSlice, "window" | "grid">;
+
+export function IndexChips(props: {
+  readonly shape: readonly number[];
+  readonly index: readonly number[];
+  onChange(index: readonly number[]): void;
+}): JSX.Element {
+  const leading = () => props.shape.slice(0, -2);
+  const move = (axis: number, by: number): void => {
+    const next = leading().map((size, i) => {
+      const at = props.index[i] ?? 0;
+      return i === axis ? (at + by + size) % size : at;
+    });
+    props.onChange(next);
+  };
+  return (
+    <div class="chips" role="group" aria-label="Index of the leading axes">
+      <For each={leading()}>
+        {(size, axis) => (
+          <span class="stepper">
+            <i>axis {axis()}</i>
+            <button
+              type="button"
+              aria-label={`Axis ${axis()}: back`}
+              onClick={() => move(axis(), -1)}
+            >
+              ‹
+            </button>
+            <b class="m">{props.index[axis()] ?? 0}</b>
+            <button type="button" aria-label={`Axis ${axis()}: on`} onClick={() => move(axis(), 1)}>
+              ›
+            </button>
+            <i>of {size}</i>
+          </span>
+        )}
+      </For>
+      <span class="stepper">
+        <i>
+          axes {props.shape.length - 2}, {props.shape.length - 1}
+        </i>{" "}
+        :
+      </span>
+    </div>
+  );
+}
+
+export function Pager(props: {
+  readonly slice: Sliced;
+  readonly quiet: boolean;
+  /** Elements of a full window, along either axis. */
+  readonly stride: number;
+  onWindow(row: number, col: number): void;
+}): JSX.Element {
+  const parts = () => {
+    const [row, col, rows, cols] = props.slice.window;
+    const [allRows, allCols] = props.slice.grid;
+    return { row, col, rows, cols, allRows, allCols };
+  };
+  const whole = () => parts().rows >= parts().allRows && parts().cols >= parts().allCols;
+  const step = (rows: number, cols: number): void => {
+    const now = parts();
+    const turn = (at: number, by: number, all: number): number => {
+      const next = at + by * props.stride;
+      return next >= all
+        ? 0
+        : next < 0
+          ? Math.floor((all - 1) / props.stride) * props.stride
+          : next;
+    };
+    props.onWindow(turn(now.row, rows, now.allRows), turn(now.col, cols, now.allCols));
+  };
+  const words = () => {
+    const { rows, cols, allRows, allCols } = parts();
+    if (allRows !== 1 && allCols !== 1) return formatShape(props.slice.grid);
+    const plane = shownPlane(rows, cols);
+    const folded = plane.rows > 1 && !props.quiet;
+    return `${formatCount(allRows * allCols)} elements${
+      folded ? `, shown as ${plane.rows}×${plane.cols}` : ""
+    }`;
+  };
+  return (
+    <Show when={!props.quiet && !whole()} fallback={<span class="mi t3">{words()}</span>}>
+      <Show when={parts().allRows > parts().rows}>
+        <button type="button" class="btn" title="Further rows" onClick={() => step(1, 0)}>
+          rows {parts().row}–{parts().row + parts().rows - 1} of {formatCount(parts().allRows)} ›
+        </button>
+      </Show>
+      <Show when={parts().allCols > parts().cols}>
+        <button type="button" class="btn" title="Further columns" onClick={() => step(0, 1)}>
+          {parts().allRows === 1 ? "elements" : "cols"} {parts().col}–
+          {parts().col + parts().cols - 1} of {formatCount(parts().allCols)} ›
+        </button>
+      </Show>
+    </Show>
+  );
+}
