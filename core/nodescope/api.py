@@ -25,6 +25,7 @@ from nodescope.debug.controller import Controller
 from nodescope.debug.gate import Gate
 from nodescope.debug.saved import Saved
 from nodescope.debug.selecting import parse_selection
+from nodescope.debug.uncaught import Uncaught
 from nodescope.debug.vocabulary import Scene
 from nodescope.debug.watching import Watching
 from nodescope.engine import modes, tracer
@@ -139,6 +140,7 @@ class Run:
         )
         self.gate: Gate | None = None
         self.watching: Watching | None = None
+        self.uncaught = Uncaught(self.recorder.thread_seq, self._readable, self._say)
         self.bus.add(self.recorder)
         if debugger:
             self.gate = Gate(
@@ -164,6 +166,7 @@ class Run:
                 keep=self.recorder.keep, recording=self._readable,
             )  # fmt: skip
             self._watch(watches, saved)
+            self.uncaught.gate = self.gate
             if isinstance(self.recorder, GovernedRecorder):
                 self.bus.add(Passed(self.recorder))
 
@@ -276,6 +279,7 @@ class Run:
         """
         global _current
         tracer.observe(self.bus)
+        self.uncaught.begin()
         _current = self
         self._active = True
         self.bus.emit(
@@ -298,6 +302,7 @@ class Run:
             self._active = False
             tracer.unobserve()
             self.bus.emit(RunFinished(status, error, self.bus.now_ns()))
+        self.uncaught.end()
         self.recorder.close()
         if self._link is not None:
             self._link.committed(self.recorder.last_seq)
@@ -367,6 +372,7 @@ def attach(
         _say(f"not attached: {error}")
         return None
     atexit.register(_finish_at_exit, run)
+    run.uncaught.begin_main()
     return run
 
 
@@ -479,6 +485,7 @@ def _go_inert_in_child() -> None:
     if _current is not None:
         modes.set_observer(None)
         _current.bus.probes = ()
+        _current.uncaught.forked()
         _current._active = False
         _current = None
 

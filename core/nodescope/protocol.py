@@ -96,6 +96,8 @@ class Stop(msgspec.Struct, frozen=True):
         text: One line for a person: ``Breakpoint 1: value > 3 on loss/mean``.
         stack: The user's Python stack, innermost first.
         edits: What was changed at this stop, in words.
+        error: What the program raises outside of operations, ``ValueError: no``: the node is the
+            one that ran last before. ``""`` at other stops.
     """
 
     reason: StopReason
@@ -111,6 +113,7 @@ class Stop(msgspec.Struct, frozen=True):
     stack: tuple[Frame, ...] = ()
     edits: tuple[str, ...] = ()
     watch: int = 0
+    error: str = ""
 
 
 class WatchSeen(msgspec.Struct, frozen=True):

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         server = _serve(observed, options)
         observed.start()
-        ending = run_script(code, script, options.args, observed.log)
+        ending = run_script(code, script, options.args, observed.log, observed.uncaught.raised)
     except BaseException as error:
         observed.finish(1, api.last_line(error))
         if server is not None:
@@ -111,7 +111,9 @@ def _in_terminal(
     try:
         terminal.start()
         observed.start()
-        status, error = run_script(code, options.script, options.args, observed.log)
+        status, error = run_script(
+            code, options.script, options.args, observed.log, observed.uncaught.raised
+        )
     except BaseException as raised:
         error = api.last_line(raised)
         raise
@@ -129,7 +131,9 @@ def _in_editor(
     try:
         debuggee = reached(observed, where)
         observed.start()
-        status, error = run_script(code, options.script, options.args, observed.log)
+        status, error = run_script(
+            code, options.script, options.args, observed.log, observed.uncaught.raised
+        )
     except BaseException as raised:
         error = api.last_line(raised)
         raise

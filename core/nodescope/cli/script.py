@@ -56,7 +56,11 @@ def load(path: Path) -> types.CodeType | Ending:
 
 
 def run_script(
-    code: types.CodeType, path: Path, args: list[str], log: Callable[[str, str], None]
+    code: types.CodeType,
+    path: Path,
+    args: list[str],
+    log: Callable[[str, str], None],
+    raised: Callable[[BaseException], None] = lambda error: None,
 ) -> Ending:
     """Run the script in this thread as ``__main__``.
 
@@ -65,6 +69,7 @@ def run_script(
         path: The script, as it was written on the command line.
         args: Its arguments.
         log: Takes ``("stdout" or "stderr", line)`` for each line that it writes.
+        raised: Called with an exception that ends it, before that is shown.
     """
     module = types.ModuleType("__main__")
     file = str(path.absolute())
@@ -85,7 +90,7 @@ def run_script(
     err = Tee(sys.stderr, lambda line: log("stderr", line))
     sys.stdout, sys.stderr = out, err
     try:
-        ending = _guarded(code, module)
+        ending = _guarded(code, module, raised)
         for tee in (out, err):
             tee.finish()
         return ending
@@ -93,7 +98,9 @@ def run_script(
         sys.stdout, sys.stderr = streams
 
 
-def _guarded(code: types.CodeType, module: types.ModuleType) -> Ending:
+def _guarded(
+    code: types.CodeType, module: types.ModuleType, raised: Callable[[BaseException], None]
+) -> Ending:
     try:
         exec(code, module.__dict__)
     except SystemExit as error:
@@ -102,6 +109,7 @@ def _guarded(code: types.CodeType, module: types.ModuleType) -> Ending:
         show(error)
         return Ending(INTERRUPTED, last_line(error))
     except BaseException as error:
+        raised(error)
         show(error)
         sys.last_type, sys.last_value = type(error), error
         return Ending(1, last_line(error))

@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from nodescope.debug.breakpoints import covers
+from nodescope.debug.state import Raised
 from nodescope.debug.verdicts import Reached
 from nodescope.events import Array, GradientReached, NodeFinished
 from nodescope.ir.graph import Node
 from nodescope.protocol import Breakpoint
 
 
-def arrays_of(event: Reached) -> dict[int, Array]:
+def arrays_of(event: Reached | Raised) -> dict[int, Array]:
     """The arrays that are at hand there, by value id."""
+    if isinstance(event, Raised):
+        return {}
     if isinstance(event, GradientReached):
         return {event.gradient: event.array}
     found = dict(zip(event.node.inputs, event.inputs, strict=False))

@@ -226,7 +226,7 @@ class Controller:
         if node is None:
             raise UsageError(f"{stop.node_name} is not in the recording yet")
         error = ""
-        if stop.reason == "exception":
+        if stop.reason == "exception" and not stop.error:
             error = stop.text.removeprefix(f"{stop.node_name} raises ")
         return Moment(node, stop.seq, stop.step, stop.thread, stop.when, True, error)
 

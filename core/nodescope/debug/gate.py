@@ -25,12 +25,12 @@ from nodescope.debug.arming import asked_at
 from nodescope.debug.arrivals import arrays_of, made_by
 from nodescope.debug.breakpoints import (
     Catalog,
-    covers,
     is_leaf,
     of_gradients,
 )
 from nodescope.debug.compilations import Compilations
 from nodescope.debug.edits import edited, told
+from nodescope.debug.openings import Openings, Opens
 from nodescope.debug.session import armed, candidates, info_of, may_go, may_stop, transition
 from nodescope.debug.stack import user_stack
 from nodescope.debug.state import (
@@ -48,6 +48,7 @@ from nodescope.debug.state import (
     Log,
     NodeReached,
     ProgramFinished,
+    Raised,
     Release,
     SessionState,
     StackRead,
@@ -89,8 +90,6 @@ from nodescope.protocol import (
 # How long a waiting thread sleeps at most before it looks at the clock again.
 TICK_S: Final = 0.25
 
-Opens = Callable[[Node], bool]
-
 
 class Gate:
     """Stops the program where the session says so.
@@ -119,7 +118,7 @@ class Gate:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._bus = bus
-        self._opened = bus.opened
+        self._openings = Openings(bus)
         self._seq_source = seq_source
         self._flush = flush
         self._on_change = on_change
@@ -220,9 +219,13 @@ class Gate:
     def open_also(self, wanted: Opens) -> None:
         """Open compiled kernels in which this wants to see a node, too."""
         with self._turn.lock:
-            before = self._opened
-            self._opened = (*before, wanted)
-            self._bus.opened = (*self._opened, *self._bus.opened[len(before) :])
+            self._openings.also(wanted)
+
+    def raised(self, given: Raised) -> None:
+        """Stop at an exception that nobody has caught; returns when it may go its way."""
+        while not self._arrive(given, given):
+            self._wait(given)
+        self._say()
 
     def _reach(self, event: Reached, when: When) -> None:
         if getattr(self._inside, "held", False) or self._turn.mine:
@@ -285,23 +288,27 @@ class Gate:
         reached = msgspec.structs.replace(
             reached, seq=self._seq_source(), now_s=self._clock(), verdicts=verdicts
         )
+        return self._arrive(reached, event)
+
+    def _arrive(self, given: NodeReached | Raised, event: Reached | Raised) -> bool:
+        """Give it to the session, and hold this thread if that stops it; False as of `_offer`."""
         try:
             with self._turn.lock:
                 if not may_go(self._state, event.thread):
                     return False
-                held = self._give(reached)
+                held = self._give(given)
             if held:
-                self._places[event.thread] = (node.scope, event.step)
+                self._places[event.thread] = (given.node.scope, event.step)
                 self._hold(event)
         except BaseException:
             self._let_go(event.thread)
             raise
         return True
 
-    def _hold(self, event: Reached) -> None:
+    def _hold(self, event: Reached | Raised) -> None:
         live = self._live = arrays_of(event)
         try:
-            stack = user_stack()
+            stack = event.stack if isinstance(event, Raised) else user_stack()
             self._flush()
             with self._turn.lock:
                 self._give(StackRead(stack))
@@ -321,7 +328,7 @@ class Gate:
                 self._bus.edits.pop(thread, None)  # it does not go on from there
                 self._give(Interrupted())
 
-    def _wait(self, event: Reached) -> None:
+    def _wait(self, event: Reached | Raised) -> None:
         thread = event.thread
         if may_go(self._state, thread):
             return
@@ -382,19 +389,16 @@ class Gate:
         stop, array = self._state.stop, self._live.get(command.value)
         if stop is None or array is None:
             self._give(Commanded(command, self._catalog))  # says what is wrong
-            raise EditError(
-                "this value is not at the node at which the program stands",
-                hint="its inputs and outputs can be changed here",
-            )
+            raise EditError("this value is not at the node at which the program stands",
+                            hint="its inputs and outputs can be changed here")  # fmt: skip
         found = edited(array, command)
         maker = self._makers.get(command.value)
         how = told(command, maker.name if maker is not None else f"value {command.value}")
         self._give(Edited(how))
         self._live[command.value] = found
         self._bus.edits.setdefault(stop.thread, {})[command.value] = found
-        return ValueEdited(
-            command.value, found.copy(), stop.seq, stop.step, how, self._bus.now_ns()
-        )
+        now_ns = self._bus.now_ns()
+        return ValueEdited(command.value, found.copy(), stop.seq, stop.step, how, now_ns)
 
     def controllers(self, count: int) -> None:
         """So many pages follow this run now."""
@@ -479,15 +483,12 @@ class Gate:
             stands_for = self._compilations.stands_for
             self._before = asked_at(active, "before", nodes, stands_for)
             self._after = asked_at(active, "after", nodes, stands_for)
-            wanted = tuple(each for each in active if each.kind != "scope")
-            opens: Opens = lambda node: any(covers(each, node) for each in wanted)  # noqa: E731
-            self._bus.opened = (*self._opened, opens) if wanted else self._opened
+            self._openings.of(active)
             self._active = active  # last: what is interrupted here is done again
         self._bus.gradients = bool(self._gradients)
         entry = state.goal is not None and state.goal.kind == "entry"
-        self._bus.starts = may_stop(state) and (
-            entry or any(each.when == "before" for each in active)
-        )
+        starts = entry or any(each.when == "before" for each in active)
+        self._bus.starts = may_stop(state) and starts
 
     def _say(self) -> None:
         """Emit what the session had to say, outside the lock and as an ordinary event."""

@@ -11,6 +11,7 @@ first node: the one that is about to run).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 import msgspec
@@ -41,6 +42,7 @@ from nodescope.debug.state import (
     Log,
     NodeReached,
     ProgramFinished,
+    Raised,
     Release,
     Result,
     SessionState,
@@ -162,6 +164,8 @@ def _take(state: SessionState, given: Input) -> Result:
     match given:
         case NodeReached():
             return _reach(_expire(state, given.now_s), given)
+        case Raised():
+            return _raised(state, given)
         case Commanded(command=command, catalog=catalog, standing=standing):
             return _command(state, command, catalog, standing)
         case GraphKnown(nodes=nodes, became=became):
@@ -244,6 +248,26 @@ def _reach(state: SessionState, at: NodeReached) -> Result:
     )
     after = msgspec.structs.replace(state, phase="stopped", stop=stop, goal=None, alone=())
     return after, (*effects, Hold(stop))
+
+
+def _raised(state: SessionState, at: Raised) -> Result:
+    if state.phase != "running" or not may_stop(state) or not state.stop_on_exception:
+        return state, ()
+    where = f" at {os.path.basename(at.stack[0].file)}:{at.stack[0].line}" if at.stack else ""
+    stop = Stop(
+        reason="exception",
+        node=at.node.id,
+        node_name=at.node.name,
+        scope=at.node.scope,
+        when="after",
+        step=at.step,
+        seq=at.seq,
+        thread=at.thread,
+        text=f"The program raises {at.error}{where}; {at.node.name} ran last",
+        error=at.error,
+    )
+    after = msgspec.structs.replace(state, phase="stopped", stop=stop, goal=None, alone=())
+    return after, (Hold(stop),)
 
 
 def _why(breakpoint: Breakpoint, at: NodeReached) -> str:

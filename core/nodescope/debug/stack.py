@@ -29,6 +29,11 @@ def is_ours(file: str) -> bool:
     return file.startswith(_OURS) or file.startswith(_MACHINERY)
 
 
+def error_line(error: BaseException) -> str:
+    """An exception in words, as the engine tells of those that operations raise."""
+    return f"{type(error).__name__}: {error}"
+
+
 def user_stack(thread: int | None = None) -> tuple[Frame, ...]:
     """The user's frames of this thread, or of another one, innermost first.
 

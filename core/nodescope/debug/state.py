@@ -140,6 +140,23 @@ class NodeReached(msgspec.Struct, frozen=True):
     gradient_of: Node | None = None
 
 
+class Raised(msgspec.Struct, frozen=True):
+    """A thread ends by an exception that no operation raised, or that nobody has caught.
+
+    Attributes:
+        node, step, seq: What ran last before it.
+        error: In words, ``ValueError: no``.
+        stack: Where it was raised, innermost frame first.
+    """
+
+    node: Node
+    step: int
+    seq: int
+    thread: int
+    error: str
+    stack: tuple[Frame, ...] = ()
+
+
 class StackRead(msgspec.Struct, frozen=True):
     """The Python stack at the current stop, innermost frame first."""
 
@@ -227,6 +244,7 @@ class ProgramFinished(msgspec.Struct, frozen=True):
 
 Input = (
     NodeReached
+    | Raised
     | StackRead
     | Commanded
     | Edited

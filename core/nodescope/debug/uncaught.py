@@ -1,0 +1,132 @@
+"""Uncaught: exceptions that end the program, or one of its threads, outside of operations.
+
+By then Python has unwound the stack: what is shown is the line that raised, from the traceback, and
+the node that ran last before it, from the recording.
+
+Invariant: the exception goes its way unchanged, whatever happens here.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import threading
+from collections.abc import Callable
+from itertools import islice
+from types import TracebackType
+from typing import Any, Final
+
+from nodescope.debug.gate import Gate
+from nodescope.debug.moments import History, Moment
+from nodescope.debug.stack import MAX_CODE, MAX_FRAMES, error_line, is_ours
+from nodescope.debug.state import Raised
+from nodescope.protocol import Frame
+from nodescope.record.recording import Recording
+
+_OVER: Final = ("finished", "detached")
+_MOST: Final = 10_000  # executions, to find one of the thread that raises
+
+
+class Uncaught:
+    """Stops a program where it would end by an exception of its own.
+
+    Attributes:
+        gate: Of the run; None if it cannot be stopped.
+
+    Args:
+        seq_source: Gives the calling thread's last recorded seq.
+        recording: Opens the recording, with all that was met so far; None if there is none.
+        say: Takes a line for the person.
+    """
+
+    def __init__(
+        self,
+        seq_source: Callable[[], int],
+        recording: Callable[[], Recording | None],
+        say: Callable[[str], None],
+    ) -> None:
+        self.gate: Gate | None = None
+        self._seq_source, self._recording, self._say = seq_source, recording, say
+        self._hooks: list[tuple[Any, str, Any, Any]] = []
+
+    def raised(self, error: BaseException | None) -> None:
+        """Stop, if somebody is there to see it; returns when the exception may go its way.
+
+        Whoever interrupts the stop wants the program to end, which it does.
+        """
+        gate = self.gate
+        if gate is None or not isinstance(error, Exception) or gate.info.phase in _OVER:
+            return
+        thread = threading.get_ident()
+        try:
+            seq = self._seq_source()
+            last = self._last(seq, thread)
+            if last is None or last.error == error_line(error):
+                return  # nothing that could be shown, or the node that raised it has stopped
+            gate.raised(
+                Raised(last.node, last.step, last.seq, thread, error_line(error), frames_of(error))
+            )
+        except KeyboardInterrupt:
+            pass
+        except Exception as fault:
+            self._say(f"cannot stop at {type(error).__name__}: {type(fault).__name__}: {fault}")
+
+    def _last(self, seq: int, thread: int) -> Moment | None:
+        """What ran last on a thread; if it ran nothing, what ran last at all."""
+        recording = self._recording()
+        if recording is None:
+            return None
+        with recording:
+            history = History(recording)
+            history.refresh()
+            moments = list(islice(history.backwards(seq + 1), _MOST))
+        mine = (each for each in moments if each.thread == thread)
+        return next(mine, next(iter(moments), None))
+
+    # ------------------------------------------------------------ hooks
+
+    def begin(self) -> None:
+        """Be asked by Python where a thread ends by an exception."""
+        if self.gate is not None:
+            self._hook(threading, "excepthook", lambda given: given.exc_value)
+
+    def begin_main(self) -> None:
+        """The same for the main thread, where nobody who runs the program calls `raised`."""
+        self._hook(sys, "excepthook", lambda kind, error, trace: error)
+
+    def end(self) -> None:
+        """Be asked no more. A hook that the program has set meanwhile stays."""
+        for module, name, before, mine in self._hooks:
+            if getattr(module, name) is mine:
+                setattr(module, name, before)
+        self._hooks = []
+
+    def forked(self) -> None:
+        """In a forked child nothing stops."""
+        if self.gate is not None:
+            self.gate.forked()
+
+    def _hook(self, module: Any, name: str, of: Callable[..., BaseException | None]) -> None:
+        before = getattr(module, name)
+
+        def hook(*given: Any) -> None:
+            self.raised(of(*given))
+            before(*given)
+
+        setattr(module, name, hook)
+        self._hooks.append((module, name, before, hook))
+
+
+def frames_of(error: BaseException) -> tuple[Frame, ...]:
+    """The user's frames of a traceback, innermost first, at most `MAX_FRAMES`."""
+    found: list[Frame] = []
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not is_ours(code.co_filename):
+            text = linecache.getline(code.co_filename, trace.tb_lineno, trace.tb_frame.f_globals)
+            found.append(
+                Frame(code.co_filename, trace.tb_lineno, code.co_qualname, text.strip()[:MAX_CODE])
+            )
+        trace = trace.tb_next
+    return tuple(reversed(found))[:MAX_FRAMES]
