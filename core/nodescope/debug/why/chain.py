@@ -195,7 +195,7 @@ class Follower:
             candidates = [*same, *candidates]
         if state == "finite":
             ranked = followed = weighing.ranked(op.name, candidates)
-            words = weighing.made_words(op.name, ranked, made, total)
+            words = weighing.made_words(op.name, ranked, opened, made, total)
         elif same:
             first, ranked = same[0], [*same, *(each for each in candidates if each not in same)]
             where = _told_at(self._named(opened, first), opened, first)

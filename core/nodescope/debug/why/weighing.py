@@ -22,6 +22,7 @@ MOST_CANDIDATES = 1024
 """Operands of one port that are weighed one by one; of more, those that stand out."""
 
 _BY_SIZE = {"add", "subtract"}
+_BY_EXP = {"softmax", "log_softmax", "logsumexp"}
 _BY_FACTOR = {"multiply", "divide", "power"}
 _KEEPS_ZERO = {
     "multiply", "divide", "sqrt", "square", "abs", "fabs", "negative", "positive", "sin", "tan",
@@ -156,6 +157,8 @@ def ranked(op: str, candidates: Sequence[Candidate]) -> list[Candidate]:
         size = size if math.isfinite(size) else math.inf
         if each.share is not None:
             return -each.share, -size
+        if op in _BY_EXP:
+            return -float(each.number), -size
         if op in _BY_FACTOR and size:
             return -abs(math.log(size)) if math.isfinite(size) else -math.inf, -size
         return 0.0, -size
@@ -163,18 +166,32 @@ def ranked(op: str, candidates: Sequence[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=key)
 
 
-def made_words(op: str, ranked: list[Candidate], made: Made, total: int) -> str:
+def made_words(op: str, ranked: list[Candidate], opened: Opened, made: Made, total: int) -> str:
     """What a finite number was made of."""
     if not ranked:
         return f"{op} makes it of no operand"
     first = ranked[0]
+    where = along(opened, made)
     if made.how == "sum" and made.terms is not None and made.terms.size > 2:
         share = f", the largest makes up {first.share:.0%}" if first.share is not None else ""
-        return f"{op} of {made.terms.size:,} terms{share}"
-    if total > 4:
-        return f"{op} of {total:,} elements"
+        return f"{op} of {made.terms.size:,} terms{where}{share}"
     numbers = {each.port: told(each.number) for each in reversed(ranked)}
+    if total > max(len(numbers), 1):
+        return f"{op} of {total:,} elements{where}"
     return f"{op} of {' and '.join(numbers[port] for port in sorted(numbers))}"
+
+
+def along(opened: Opened, made: Made) -> str:
+    """Which way the elements of the one operand lie: `` along axis 0 of (6, 4)``, or ``""``."""
+    reads = [each for each in made.reads if not each.selects and each.at.size > 1]
+    if len(reads) != 1:
+        return ""
+    shape = np.shape(opened.args[reads[0].port])
+    places = np.unravel_index(reads[0].at, shape)
+    axes = [str(axis) for axis, each in enumerate(places) if (each != each[0]).any()]
+    if len(axes) == len(shape):
+        return ""
+    return f" along {'axis' if len(axes) == 1 else 'axes'} {' and '.join(axes)} of {shape}"
 
 
 def range_of(array: Array) -> str:

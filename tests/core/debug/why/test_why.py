@@ -220,6 +220,31 @@ def test_finite_numbers_are_followed_by_share(tmp_path: Path) -> None:
         assert found.root.words == "matmul of 3 terms, the largest makes up 99%"
 
 
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda x: ns.softmax(x, axis=0), "softmax of 5 elements along axis 0 of (5, 2, 3)"),
+        (lambda x: ns.softmax(x, axis=-1), "softmax of 3 elements along axis 2 of (5, 2, 3)"),
+        (lambda x: np.sum(x, axis=(0, 2)), "sum of 15 terms along axes 0 and 2 of (5, 2, 3)"),
+        (np.sum, "sum of 30 terms, the largest"),
+    ],
+)
+def test_the_axis_is_said(ask: Callable[..., ns.Tensor], words: str, tmp_path: Path) -> None:
+    data = np.random.default_rng(0).normal(size=(5, 2, 3))
+    with run(lambda: ask(ns.tensor(data)), tmp_path) as recording:
+        last = [row.value for row in recording.values()][-1]
+        assert words in why(recording, last.id, (0,) * len(last.spec.shape)).root.words
+
+
+def test_the_largest_exponent_leads_a_softmax(tmp_path: Path) -> None:
+    def program() -> None:
+        ns.softmax(ns.tensor(np.array([-9.0, -1.0, -4.0])))
+
+    with run(program, tmp_path) as recording:
+        operands = why(recording, "softmax", 0).root.operands
+        assert [each.number for each in operands] == [-1.0, -4.0, -9.0]
+
+
 def test_what_does_not_exist(tmp_path: Path) -> None:
     with run(broken.zero_by_zero, tmp_path) as recording:
         with pytest.raises(ReplayError, match=r"no node is called 'los'"):
