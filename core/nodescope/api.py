@@ -28,7 +28,7 @@ from nodescope.debug.selecting import parse_selection
 from nodescope.debug.uncaught import Uncaught
 from nodescope.debug.vocabulary import Scene
 from nodescope.debug.watching import Watching
-from nodescope.engine import modes, tracer
+from nodescope.engine import calibration, modes, tracer
 from nodescope.errors import (
     ConditionError,
     LinkError,
@@ -121,7 +121,8 @@ class Run:
             Path(recording),
             max_slowdown,
             tell=self._tell,
-            origin_ns=self.bus.origin_ns,
+            bus=self.bus,
+            prices=calibration.prices,
             level=level,
             chosen=chosen,
             budget_bytes=budget_bytes,
@@ -231,7 +232,7 @@ class Run:
     @property
     def step(self) -> int:
         """The training step that the engine is in; 0 before the first."""
-        return int(getattr(modes.observer(), "step", 0))
+        return int(getattr(modes.attending(), "step", 0))
 
     def controller(self) -> Controller:
         """A controller in this process, for which the run stops from now on."""

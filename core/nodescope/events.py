@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 import numpy as np
 
-from nodescope.ir.graph import Graph, Node, Value
+from nodescope.ir.graph import Graph, Node, Phase, Value
 
 Level = Literal["graph", "timing", "summary", "values"]
 LEVELS: tuple[Level, ...] = ("graph", "timing", "summary", "values")
@@ -98,17 +98,23 @@ class Compiled(msgspec.Struct, frozen=True, tag=True):
 
 
 class StepStarted(msgspec.Struct, frozen=True, tag=True):
-    """A training step begins. Steps count from 1; what runs before the first step is step 0."""
+    """A training step begins. Steps count from 1; what runs before the first step is step 0.
+
+    Attributes:
+        observed: False if the step is left out: nothing is emitted of what runs in it.
+    """
 
     step: int
     time_ns: int
+    observed: bool = True
 
 
 class StepFinished(msgspec.Struct, frozen=True, tag=True):
-    """A training step ended."""
+    """A training step ended; ``observed`` as of `StepStarted`."""
 
     step: int
     time_ns: int
+    observed: bool = True
 
 
 class NodeStarted(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -236,6 +242,21 @@ Event = (
 )
 
 
+class Prices(msgspec.Struct, frozen=True):
+    """What making the events of a node takes, by its phase, in nanoseconds, and defining one."""
+
+    forward_ns: float = 3000.0
+    backward_ns: float = 6000.0
+    optimizer_ns: float = 6000.0
+    defining_ns: float = 60_000.0
+
+    def of(self, phase: Phase) -> float:
+        """Of one execution."""
+        if phase == "backward":
+            return self.backward_ns
+        return self.optimizer_ns if phase == "optimizer" else self.forward_ns
+
+
 class Probe(Protocol):
     """An observer of a run."""
 
@@ -256,6 +277,11 @@ class Bus:
             them out of `NodeFinished`, and say only when each ran.
         opened: Say of a node whether somebody wants to see it. Compiled kernels that are wanted, or
             cover a node that is, are run node by node besides. Replaced as a whole.
+        leaves_out: Asked at the start of a step whether it is to go unobserved as a whole, so that
+            the run keeps its pace; None if none is. Told with step 0 when steps end for now.
+        stops: Why the gate has to see every node now, such as a breakpoint, or ``""``; the gate
+            sets it. No step is left out then, and arrays are wanted.
+        whole: Each says the same of somebody else. Replaced as a whole.
         origin_ns: `time.perf_counter_ns` at the start of the run.
         on_fault: Called with the probe and its exception when a probe was removed.
     """
@@ -264,21 +290,27 @@ class Bus:
         "_lock",
         "edits",
         "gradients",
+        "leaves_out",
         "on_fault",
         "opened",
         "origin_ns",
         "probes",
         "starts",
+        "stops",
         "values",
+        "whole",
     )
 
     def __init__(self) -> None:
         self.probes: tuple[Probe, ...] = ()
         self.starts = False
+        self.stops = ""
         self.edits: dict[int, dict[int, Array]] = {}
         self.gradients = False
         self.values = True
         self.opened: tuple[Callable[[Node], bool], ...] = ()
+        self.leaves_out: Callable[[int], bool] | None = None
+        self.whole: tuple[Callable[[], str], ...] = ()
         self.origin_ns = time.perf_counter_ns()
         self.on_fault: Callable[[Probe, Exception], None] = _report_fault
         self._lock = threading.Lock()
@@ -286,6 +318,22 @@ class Bus:
     def now_ns(self) -> int:
         """Nanoseconds since the run began."""
         return time.perf_counter_ns() - self.origin_ns
+
+    def seen_whole(self) -> str:
+        """Why no step may be left out now, in words, or ``""``."""
+        return self.stops or next((why for each in self.whole if (why := each())), "")
+
+    def leave_out(self, step: int) -> bool:
+        """Ask `leaves_out`, which is taken out if it raises. Never raises an `Exception`."""
+        asked = self.leaves_out
+        try:
+            return asked is not None and asked(step)
+        except Exception as error:
+            self.leaves_out = None
+            probe = getattr(asked, "__self__", None)
+            if probe is not None:
+                self.failed(probe, error)
+            return False
 
     def add(self, probe: Probe, *, before: Probe | None = None) -> None:
         """Append a probe, or put it before another one."""

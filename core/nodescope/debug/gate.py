@@ -31,6 +31,7 @@ from nodescope.debug.breakpoints import (
 from nodescope.debug.compilations import Compilations
 from nodescope.debug.edits import edited, told
 from nodescope.debug.openings import Openings, Opens
+from nodescope.debug.seeing import seen
 from nodescope.debug.session import armed, candidates, info_of, may_go, may_stop, transition
 from nodescope.debug.stack import user_stack
 from nodescope.debug.state import (
@@ -486,9 +487,7 @@ class Gate:
             self._openings.of(active)
             self._active = active  # last: what is interrupted here is done again
         self._bus.gradients = bool(self._gradients)
-        entry = state.goal is not None and state.goal.kind == "entry"
-        starts = entry or any(each.when == "before" for each in active)
-        self._bus.starts = may_stop(state) and starts
+        self._bus.starts, self._bus.stops = seen(state, active)
 
     def _say(self) -> None:
         """Emit what the session had to say, outside the lock and as an ordinary event."""

@@ -87,6 +87,7 @@ class Watching:
             self._present = True
             self._bus.add(self, before=self._gate)
             self._gate.open_also(self._watcher.wants)
+            self._bus.whole = (*self._bus.whole, self._sees_all)
             self._tell_what_was_met()
         self._watcher.replace(wanted)
         with self._lock:
@@ -118,6 +119,9 @@ class Watching:
         self.add(each for each in given if each.strip() != RECOMMENDED)
         if RECOMMENDED in map(str.strip, given):
             self._bus.add(Recommending(self._recommend))
+
+    def _sees_all(self) -> str:
+        return "watches are set" if self._watcher.watches else ""
 
     def _tell_what_was_met(self) -> None:
         recording = self._recording()

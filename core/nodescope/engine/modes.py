@@ -19,6 +19,8 @@ _lock = threading.Lock()
 _tapes_off = 0
 _builders = 0
 _observer: Any = None
+_resting: Any = None
+_unrolled = False  # the operators between tensors are the observer's own
 
 
 def set_observer(observer: Any) -> None:
@@ -26,13 +28,50 @@ def set_observer(observer: Any) -> None:
 
     Operators between tensors are replaced by the observer's own, so that they need not ask.
     """
-    global _observer
+    global _observer, _resting
     with _lock:
-        _observer = observer
+        _observer, _resting = observer, None
         _choose()
-        for method, op in run.operators.items():
-            made = run.operator_of(op) if observer is None else observer.operator(op)
-            setattr(Tensor, method, made)
+        _operators(observer)
+
+
+def rest() -> None:
+    """Take the observer out of the engine for a while: ops run as if nobody observed.
+
+    From then on it has the plain operators too, which cost it a little: each change of a method
+    makes Python forget what it knows of all of them.
+    """
+    global _observer, _resting
+    with _lock:
+        if _observer is None:
+            return
+        _observer, _resting = None, _observer
+        _choose()
+        if _unrolled:
+            _operators(None)
+
+
+def wake() -> None:
+    """Let the observer that rests see every op again."""
+    global _observer, _resting
+    with _lock:
+        if _resting is not None:
+            _observer, _resting = _resting, None
+            _choose()
+
+
+def attending() -> Any:
+    """What counts this thread's steps: as `observer`, or the tracer that rests."""
+    found = observer()
+    return _resting if found is None else found
+
+
+def _operators(observer: Any) -> None:
+    global _unrolled
+    _unrolled = observer is not None
+    for method, op in run.operators.items():
+        made = run.operator_of(op) if observer is None else observer.operator(op)
+        setattr(Tensor, method, made)
 
 
 def observer() -> Any:

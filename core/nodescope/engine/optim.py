@@ -173,6 +173,7 @@ class Optimizer:
                     new = self.update(ops.RAW, current, uphill, arrays, rates)
                     for target, array in zip((value, *state), new, strict=True):
                         target.data = _ASSIGN.impl(target.data, np.asarray(array))
+                        target._vid = 0  # no node that was seen made it
                     changed(value)
                 else:
                     if builder is not None:

@@ -85,22 +85,29 @@ def steps(items: Iterable[T]) -> Iterator[T]:
     Nodes keep their identity from step to step, and what happens after the loop still counts to the
     last step.
     """
-    for item in items:
-        step()
-        try:
-            yield item
-        finally:
-            _finish()
+    begun = False
+    try:
+        for item in items:
+            step()
+            begun = True
+            try:
+                yield item
+            finally:
+                _finish()
+    finally:
+        tracer = modes.attending()
+        if begun and tracer is not None:
+            tracer.end_of_steps()
 
 
 def step() -> None:
     """Begin the next training step; the one before, if any, ends here."""
-    tracer = modes.observer()
+    tracer = modes.attending()
     if tracer is not None:
         tracer.start_step()
 
 
 def _finish() -> None:
-    tracer = modes.observer()
+    tracer = modes.attending()
     if tracer is not None:
         tracer.finish_step()

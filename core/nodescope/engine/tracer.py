@@ -61,7 +61,7 @@ def observe(bus: Bus) -> None:
 
 def unobserve() -> None:
     """Stop observing; a step that is open ends. Without an observer, nothing happens."""
-    tracer = modes.observer()
+    tracer = modes.attending()
     if tracer is not None:
         modes.set_observer(None)
         tracer.finish_step()
@@ -81,8 +81,9 @@ class Tracer:
         self.step = 0
         self.epoch = object()  # of this step: a cursor that holds another counts from zero
         self._step_open = False
+        self._observed = True  # this step
         self._lock = threading.Lock()
-        self._used: list[Tensor] = []  # parameters that were read in this step
+        self._used: list[tuple[Tensor, Entry]] = []  # parameters that were read in this step
         self._pairs: dict[int, int] = {}
         self.graph_id = itertools.count(1).__next__
         """Gives ids of captured graphs."""
@@ -90,22 +91,46 @@ class Tracer:
     # Steps
 
     def start_step(self) -> None:
-        """Begin the next step, ending the one before."""
+        """Begin the next step, ending the one before. It may be left out: see `Bus.leaves_out`."""
         self.finish_step()
+        bus = self.bus
+        self._observed = not bus.leave_out(self.step + 1)
         with self._lock:
-            for parameter in self._used:
-                parameter._vid = 0
-            self._used = []
+            if self._observed:
+                for parameter, _ in self._used:
+                    parameter._vid = 0
+                self._used = []
+                self.epoch = object()
             self.step += 1
-            self.epoch = object()
             self._step_open = True
-        self.bus.emit(StepStarted(self.step, self.bus.now_ns()))
+        if self._observed:
+            modes.wake()
+        else:
+            modes.rest()
+        bus.emit(StepStarted(self.step, bus.now_ns(), self._observed))
 
     def finish_step(self) -> None:
         """End the step that is open, if any."""
         if self._step_open:
             self._step_open = False
-            self.bus.emit(StepFinished(self.step, self.bus.now_ns()))
+            self.bus.emit(StepFinished(self.step, self.bus.now_ns(), self._observed))
+
+    def end_of_steps(self) -> None:
+        """No step follows for now: what runs is observed again, if the last step was left out.
+
+        Calls are counted on from the last step that was observed, as if it had been this one, and
+        the parameters that it read are read again.
+        """
+        self.bus.leave_out(0)
+        if self._observed:
+            return
+        self._observed = True
+        with self._lock:
+            used, self._used = self._used, []
+        modes.wake()
+        state = current()
+        for parameter, entry in used:
+            self._read(parameter, entry, state)
 
     # Ops
 
@@ -299,7 +324,6 @@ class Tracer:
         else:
             found = state.cursor
             cursor = self._enter(state) if found is None or found.step is not self.epoch else found
-        step = self.step
         key = f"{kind}:{label}" if label else kind
         slot = cursor.slots.get(key) or cursor.slot(key)
         nth, entries = slot
@@ -323,19 +347,23 @@ class Tracer:
             )
             if values is not None:
                 self.bus.emit(GraphExtended((entry.node,), values, self.identity.version))
-        bus = self.bus
+        self._read(tensor, entry, state)
+        return entry.outputs[0]
+
+    def _read(self, tensor: Tensor, entry: Entry, state: State) -> None:
+        """Emit that a leaf was read, and let the tensor be its value."""
+        bus, step = self.bus, self.step
         start = _now() - bus.origin_ns
         if bus.starts:
             bus.emit(NodeStarted(entry.node, (), step, state.thread, start))
-        tensor._vid = vid = entry.outputs[0]
-        if kind == "parameter":
+        tensor._vid = entry.outputs[0]
+        if entry.node.op == "parameter":
             with self._lock:
-                self._used.append(tensor)
+                self._used.append((tensor, entry))
         now = _now() - bus.origin_ns
         bus.emit(NodeFinished(entry.node, (), (tensor.data,), step, state.thread, start, now))
         if bus.edits:
             self.take_edits((tensor,), state)
-        return vid
 
     def _cursor(self, state: State, scope: str) -> Cursor:
         """The count of a scope that the thread need not be in; phases stay what they are."""

@@ -24,14 +24,16 @@ class Account:
 
     __slots__ = (
         "by_hand", "every", "key", "left_out", "level", "n", "name", "nbytes", "node", "outputs",
-        "per_run", "rung", "rungs", "runs", "seen", "shared", "skipped", "spent_ns",
+        "per_run", "rung", "rungs", "runs", "seen", "shared", "skipped", "spent_ns", "tracing_ns",
     )  # fmt: skip
 
     def __init__(
-        self, node: int, name: str, ceiling: Level, *, outputs: int, rung: int, by_hand: bool
-    ) -> None:
+        self, node: int, name: str, ceiling: Level, *, outputs: int, rung: int, by_hand: bool,
+        tracing_ns: float = 0.0,
+    ) -> None:  # fmt: skip
         self.node, self.name, self.by_hand = node, name, by_hand
         self.key: Any = node
+        self.tracing_ns = tracing_ns  # of one execution, by the price list
         self.shared = False
         self.rungs = ladder(ceiling)
         # Since the run began, by rung: executions and their outputs.
@@ -64,16 +66,23 @@ class Account:
         assert top != "counted"
         return top
 
-    def load(self) -> Load:
-        """The window that ends here; another one begins."""
+    def load(self, *, whole: bool = False) -> Load:
+        """The window that ends here; another one begins. ``whole``: no execution is left out."""
         runs = self.n - self.seen
+        rungs = self.rungs
+        if whole:
+            rungs = rungs[: self.least_whole() + 1]
         found = Load(
-            self.key, self.name, self.rungs, self.rung, runs, runs * self.per_run, self.nbytes,
+            self.key, self.name, rungs, self.rung, runs, runs * self.per_run, self.nbytes,
             self.spent_ns, self.by_hand,
         )  # fmt: skip
         self.seen = self.n
         self.nbytes = self.spent_ns = 0
         return found
+
+    def least_whole(self) -> int:
+        """The lowest rung on which each execution is recorded."""
+        return sum(each not in ("thinned", "counted") for each in self.rungs) - 1
 
     def missing(self) -> LeftOut:
         """What was left out so far."""

@@ -174,7 +174,10 @@ class Batch:
         elif isinstance(event, StepStarted):
             time_ns = event.time_ns
             self._updates.append(
-                ("INSERT OR REPLACE INTO step VALUES (?,?,?,NULL,NULL)", (event.step, seq, time_ns))
+                (
+                    "INSERT OR REPLACE INTO step VALUES (?,?,?,NULL,NULL,?)",
+                    (event.step, seq, time_ns, int(event.observed)),
+                )
             )
         elif isinstance(event, StepFinished):
             time_ns = event.time_ns

@@ -46,12 +46,48 @@ def stuck(verdict: Verdict, limit: float) -> str:
     return text
 
 
+def leaving_out(slowdown: float, limit: float, share: float) -> str:
+    """One line about training steps that are not observed from now on."""
+    return (
+        f"a training step takes about {factor(slowdown)} as long while it is observed, the limit "
+        f"is {factor(limit)}: from now on about one in {_ratio(share)} is observed, and the others "
+        "are left out as a whole"
+    )
+
+
+def forbidden(slowdown: float, limit: float, why: str) -> str:
+    """One line about training steps that should be left out and may not."""
+    return (
+        f"the limit of {factor(limit)} cannot be kept now: no training step may be left out, since "
+        f"{why}; observing takes about {factor(slowdown)}"
+    )
+
+
+def raised(step: int) -> str:
+    """One line about a program that raised where nobody looked."""
+    return (
+        f"the program raised in step {step}, which was left out to keep the limit: no node of it "
+        "was recorded; run again without --max-slowdown to see which one it was"
+    )
+
+
 def ended(found: Governed) -> str:
     """One line about the whole run."""
-    head = f"slowdown about {factor(found.slowdown)}, limit {factor(found.limit)}"
+    head = f"slowdown about {factor(found.slowdown)}"
+    if found.measured:
+        head += " (measured against the steps that were left out)"
+    head += f", limit {factor(found.limit)}"
     if found.slowdown > found.limit:
-        head += ": not kept" + (", though all that may be was lowered" if found.stuck else "")
+        head += ": not kept"
+        if found.because:
+            head += f", since {found.because}"
+        elif found.stuck:
+            head += ", though all that may be was lowered"
+    nodes = f" of {_count(found.lowered, 'node')}" if found.lowered else ""
     parts = [
+        f"{found.steps_left_out:,} of {_count(found.steps, 'step')}"
+        if found.steps_left_out
+        else "",
         f"elements of {_count(found.arrays, 'output')}" if found.arrays else "",
         f"statistics of {_count(found.summaries, 'output')}" if found.summaries else "",
         f"{_count(found.executions, 'execution')} (counted)" if found.executions else "",
@@ -59,12 +95,16 @@ def ended(found: Governed) -> str:
     parts = [each for each in parts if each]
     if not parts:
         return f"{head}. Nothing was left out"
-    return f"{head}. Left out, of {_count(found.lowered, 'node')}: {', '.join(parts)}"
+    return f"{head}. Left out{nodes and ','}{nodes}: {', '.join(parts)}"
 
 
 def factor(slowdown: float) -> str:
     """``1.47x``; ``12x`` where digits no longer tell anything."""
     return f"{slowdown:.0f}x" if slowdown >= 10 else f"{slowdown:.3g}x"
+
+
+def _ratio(share: float) -> str:
+    return f"{1 / share:,.0f}" if share < 0.3 else f"{1 / share:.2g}"
 
 
 def _count(number: int, noun: str) -> str:

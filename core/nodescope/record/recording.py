@@ -54,6 +54,7 @@ class Recording:
         self._lock = threading.Lock()
         self._blobs = BlobReader(self._all)
         self._tables: frozenset[str] | None = None
+        self._observed = ""  # of a step, as it is asked for
 
     @classmethod
     def open(cls, path: str | Path) -> Recording:
@@ -159,12 +160,15 @@ class Recording:
 
     def steps(self, after_seq: int = 0) -> list[StepRow]:
         """Training steps that began or ended after a seq."""
+        if not self._observed:
+            columns = self._all("SELECT name FROM pragma_table_info('step')")
+            self._observed = "observed" if ("observed",) in columns else "1"  # of older files
         rows = self._all(
-            "SELECT step, start_seq, start_ns, end_seq, end_ns FROM step "
+            f"SELECT step, start_seq, start_ns, end_seq, end_ns, {self._observed} FROM step "
             "WHERE start_seq > ?1 OR end_seq > ?1 ORDER BY start_seq",
             after_seq,
         )
-        return [StepRow(*row) for row in rows]
+        return [StepRow(*row[:5], observed=bool(row[5])) for row in rows]
 
     def logs(self, after: int = 0, limit: int | None = None) -> list[LogRow]:
         """Lines after a seq, in order; with ``limit``, the last ones."""

@@ -94,13 +94,18 @@ class EditRow(msgspec.Struct, frozen=True):
 
 
 class StepRow(msgspec.Struct, frozen=True):
-    """A training step. ``end_ns`` and ``end_seq`` are None while it runs."""
+    """A training step. ``end_ns`` and ``end_seq`` are None while it runs.
+
+    Attributes:
+        observed: False if the governor left the step out: nothing is known of what ran in it.
+    """
 
     step: int
     start_seq: int
     start_ns: int
     end_seq: int | None = None
     end_ns: int | None = None
+    observed: bool = True
 
 
 class Dropped(msgspec.Struct, frozen=True):
@@ -145,8 +150,12 @@ class Governed(msgspec.Struct, frozen=True):
 
     Attributes:
         limit: The slowdown to keep to.
-        slowdown: The run's, estimated.
+        slowdown: The run's: estimated, or measured against steps that were left out.
+        measured: Whether it is measured.
         stuck: The limit could not be kept, with all that may be lowered at its lowest.
+        steps: Training steps so far, if any may be left out.
+        steps_left_out: Of these, which are not observed at all; their executions are in no sum.
+        because: Why no step could be left out when one should have been, or ``""``.
         by_hand: How many nodes have a level that a person chose.
         lowered: How many nodes are below the level that was asked for, or have been.
         executions, summaries, arrays: Sums over all nodes.
@@ -162,3 +171,7 @@ class Governed(msgspec.Struct, frozen=True):
     summaries: int = 0
     arrays: int = 0
     nodes: tuple[LeftOut, ...] = ()
+    measured: bool = False
+    steps: int = 0
+    steps_left_out: int = 0
+    because: str = ""

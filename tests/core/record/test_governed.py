@@ -13,8 +13,8 @@ import pytest
 import nodescope as ns
 from nodescope.api import Run
 from nodescope.errors import NodescopeError
-from nodescope.events import Event, Level, NodeFinished
-from nodescope.record import governed
+from nodescope.events import Event, Level, NodeFinished, Prices
+from nodescope.record import boundaries, counting, governed
 from nodescope.record.governed import GovernedRecorder
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
@@ -68,9 +68,10 @@ def start(shape: tuple[int, ...]) -> Any:
 
 
 def run(
-    path: Path, body: Body, shape: tuple[int, ...], level: Level, select: Sequence[str] = ()
-) -> tuple[Any, int, Tally]:
-    """Run until much was left out: the result, in how many steps, and what ran."""
+    path: Path, body: Body, shape: tuple[int, ...], level: Level, select: Sequence[str] = (),
+    *, stepped: bool = False,
+) -> tuple[Any, int, Tally]:  # fmt: skip
+    """Run until much was left out: the result, in how many rounds, and what ran."""
     x = start(shape)
     with ns.record(path, level, max_slowdown=STRICT, select=select) as observed:
         recorder = observed.recorder
@@ -78,11 +79,43 @@ def run(
         tally = Tally(recorder)
         observed.bus.add(tally)
         for step in range(1, MOST_STEPS):
-            ns.step()
+            if stepped:
+                ns.step()
             x = body(x, step)
-            if step % 50 == 0 and recorder.governed().executions > 100:
+            found = recorder.governed(0) if step % 10 == 0 else None
+            if found and (found.executions > 100 or found.steps_left_out > 50):
                 break
     return x.numpy(), step, tally
+
+
+@pytest.mark.parametrize("level", ["timing", "summary", "values"])
+@pytest.mark.parametrize(("body", "shape"), PROGRAMS)
+def test_of_steps_all_is_recorded_or_nothing(
+    body: Body, shape: tuple[int, ...], level: Level, tmp_path: Path
+) -> None:
+    path = tmp_path / "r.nscope"
+    result, steps, tally = run(path, body, shape, level, stepped=True)
+    plain = start(shape)
+    for step in range(1, steps + 1):
+        plain = body(plain, step)
+    np.testing.assert_array_equal(plain.numpy(), result)
+    with Recording.open(path) as recording:
+        found, dropped, rows = recording.governed(), recording.dropped(), recording.steps()
+        ran = Counter(each.step for each in recording.executions())
+        ops = {each.node.id: each.node.op for each in recording.nodes()}
+    assert found is not None
+    assert found.measured
+    assert not found.executions
+    assert [each.step for each in rows] == list(range(1, steps + 1))
+    assert all(each.end_seq is not None for each in rows)
+    observed = {each.step for each in rows if each.observed}
+    assert 1 in observed
+    assert (found.steps, found.steps_left_out) == (steps, steps - len(observed))
+    assert set(ran) == observed
+    assert sum(ran.values()) + dropped.executions == len(tally.nodes)
+    # Identity holds: each observed step ran the same nodes, beside what came from outside.
+    inside = [each for each in tally.nodes.values() if ops[each] != "tensor"]
+    assert set(Counter(inside).values()) == {len(observed)}
 
 
 @pytest.mark.parametrize("level", ["timing", "summary", "values"])
@@ -123,7 +156,7 @@ def test_results_are_the_same_and_what_is_missing_is_counted(
 def test_what_was_set_by_hand_stays(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
     chosen = ["op:tanh=values", "scope:work=timing"]
-    _, steps, tally = run(path, mixed, (100, 200), "summary", chosen)
+    _, _, tally = run(path, mixed, (100, 200), "summary", chosen, stepped=True)
     with Recording.open(path) as recording:
         found = recording.governed()
         assert found is not None
@@ -134,7 +167,8 @@ def test_what_was_set_by_hand_stays(tmp_path: Path) -> None:
         assert found.by_hand == len(inside) + len(tanh)
         assert not {each.node for each in found.nodes} & (inside | tanh)
         ran = Counter(tally.nodes.values())
-        assert max(ran[each] for each in inside) == steps
+        assert found.steps_left_out > 50
+        assert max(ran[each] for each in inside) == found.steps - found.steps_left_out
         for node in tanh | inside:
             assert sum(each.node == node for each in rows) == ran[node]
         for value in (names[key].outputs[0] for key in tanh):
@@ -151,7 +185,6 @@ def test_it_says_so_where_the_limit_cannot_be_kept(tmp_path: Path) -> None:
     observed.start()
     x = start((4,))
     for step in range(MOST_STEPS):
-        ns.step()
         cheap(x, step)
         if any("cannot be kept" in each for each in lines):
             break
@@ -219,16 +252,18 @@ def test_time_in_the_debugger_is_not_the_programs(
     held_ns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(governed, "_now", clock)
+    for module in (governed, counting, boundaries):
+        monkeypatch.setattr(module, "_now", clock)
     recorder = GovernedRecorder(
-        tmp_path / "r.nscope", limit=2, tell=lambda _: None, origin_ns=0, level="timing"
-    )
+        tmp_path / "r.nscope", limit=2, tell=lambda _: None, origin_ns=0, level="timing",
+        prices=Prices(forward_ns=200_000),
+    )  # fmt: skip
     graph = chain(["x"])
     recorder.emit(graph)
     for number in range(40):
         clock.now += 800_000  # the program
         event = finished(graph.nodes[0], np.zeros(1), at=clock.now - 500)
-        clock.now += 80_000  # the tracer, of which we see this much
+        clock.now += 80_000  # the tracer, beside what it took before
         recorder.emit(event)
         if number == 20:
             clock.now += held_ns

@@ -92,7 +92,11 @@ class Asking:
     def _told(self) -> Iterator[tuple[list[Hit], bool]]:
         """What each record makes the watches say, and whether a step ended with it."""
         recording, judging = self._recording, self._judging
-        ends = ((row.end_seq, 3, None) for row in recording.steps() if row.end_seq is not None)
+        ends = (
+            (row.end_seq, 3, None)
+            for row in recording.steps()
+            if row.end_seq is not None and row.observed
+        )
         records = heapq.merge(
             ((row.seq, 0, row) for row in recording.nodes()),
             ((row.seq, 1, row) for row in recording.gradients()),

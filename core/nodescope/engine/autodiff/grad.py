@@ -198,8 +198,7 @@ def store(target: Tensor, assigned: Tensor) -> None:
         note(target)
         target.data = assigned.data
         changed(target)
-        if modes.observer() is not None:
-            target._vid = assigned._vid
+        target._vid = getattr(assigned, "_vid", 0)
     else:
         builder.store(target, assigned)
 

@@ -298,6 +298,8 @@ class Session:
             array = outputs[0].data if observed else outputs[0]
             if variable.outside is not None:
                 variable.outside.data = array
+                if not observed:
+                    variable.outside._vid = 0
             else:
                 self._values[variable.value] = array
 

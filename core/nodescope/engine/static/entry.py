@@ -464,6 +464,7 @@ def _shared(plan: Plan, written: Sequence[int]) -> frozenset[int]:
 def _store(target: Tensor, array: Any) -> None:
     target = settled(target)
     target.data = array
+    target._vid = 0  # whoever knows better says so
     changed(target)
 
 

@@ -228,7 +228,8 @@ class _Run:
             given = tuple(getattr(values[each], "_vid", 0) for each in watched.graph.inputs)
             known = watched.entered.get(self.key)
             bus = tracer.bus
-            if not (bus.values or bus.starts or bus.opened) and known and known[0] == given:
+            seen = bus.values or bus.starts or bus.stops or bus.opened
+            if not seen and known and known[0] == given:
                 found = self._timed(known[1], values)
                 if found is not None:
                     return found

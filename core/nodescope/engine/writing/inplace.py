@@ -177,8 +177,7 @@ def _rebind(target: Tensor, result: Tensor) -> None:
     note(target)
     if is_state(target) and target.__class__ is Tensor:
         target.data = result.data
-        if hasattr(result, "_vid"):
-            target._vid = result._vid
+        target._vid = getattr(result, "_vid", 0)
         changed(target)
         return
     if target.__class__ is Written:

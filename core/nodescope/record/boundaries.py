@@ -1,0 +1,149 @@
+"""Boundaries: where training steps begin and end, what each took, and which are left out.
+
+Invariant: a step is observed as a whole or not at all, and a step is left out only while nobody has
+to see every node.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, Literal, NamedTuple
+
+from nodescope.events import Bus
+from nodescope.record import pace
+from nodescope.record.charging import stood
+from nodescope.record.stepping import Stepping, Took
+
+_now = time.perf_counter_ns
+# After so many steps it is looked at once, however little time has passed, what is recorded.
+_EARLY: Final = 3
+# Of steps, this share has to be left out before it is worth a line.
+_WORTH_SAYING: Final = 0.9
+
+
+class Spent(NamedTuple):
+    """What observing took since the run began.
+
+    Attributes:
+        recording_ns: On the program's threads.
+        tracing_ns: Making events, by the price list.
+        fresh: Nodes that were met for the first time.
+        written_ns: Processor time of the writer.
+    """
+
+    recording_ns: int = 0
+    tracing_ns: float = 0.0
+    fresh: int = 0
+    written_ns: int = 0
+
+
+class Boundaries:
+    """Asked at the start of each step whether it is left out; see `Bus.leaves_out`.
+
+    Args:
+        bus: Of the run.
+        limit: The slowdown.
+        defining_ns: What meeting a node takes.
+        spent: What observing took so far.
+        weigh: Looks at what is recorded of each node; called with the time, how long of it was left
+            out since the last call, and whether it is to be done now.
+        tell: Takes a line for the person.
+
+    Attributes:
+        held: When probes held the program, to be added to by who sees it.
+        because: Why a step could not be left out that should have been, or ``""``.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        *,
+        limit: float,
+        defining_ns: float,
+        spent: Callable[[], Spent],
+        weigh: Callable[[int, int, bool], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self.stepping = Stepping(limit, defining_ns=defining_ns)
+        self.held: list[tuple[int, int]] = []
+        self.because = ""
+        self.step = 0
+        self._bus, self._spent, self._weigh, self._tell = bus, spent, weigh, tell
+        self._state: Literal["outside", "observed", "left out"] = "outside"
+        self._since_ns = _now()
+        self._before = Spent()
+        self._left_out_ns = 0
+        self._said = self._weighed = False
+        self._over = False
+
+    @property
+    def left_out(self) -> bool:
+        """Whether the program is in a step that is left out."""
+        return self._state == "left out"
+
+    def leaves_out(self, step: int) -> bool:
+        """Whether a step that begins is left out; step 0 says that none follows for now."""
+        if self._over:
+            return False
+        now = _now()
+        self._close(now)
+        self._state = "outside"
+        if step == 0:
+            self._open(now)
+            return False
+        stepping = self.stepping
+        self._weigh(now, self._left_out_ns, stepping.steps >= _EARLY and not self._weighed)
+        self._weighed = self._weighed or stepping.steps >= _EARLY
+        self._left_out_ns = 0
+        leave = not stepping.wants()
+        if leave and stepping.measured:
+            self._say(self._bus.seen_whole())
+        if leave and self._bus.seen_whole():
+            leave = False
+        self.step = step
+        self._state = "left out" if leave else "observed"
+        self._open(now)
+        return leave
+
+    def end(self) -> None:
+        """The run is over."""
+        if not self._over:
+            self._over = True
+            self._close(_now())
+
+    def _open(self, before: int) -> None:
+        """A stretch begins. What deciding took is charged to observing."""
+        self._since_ns = _now()
+        self.stepping.own(self._since_ns - before)
+
+    def _close(self, now: int) -> None:
+        """The stretch that began last ends."""
+        held, self.held = self.held, []
+        lasted = max(now - self._since_ns - stood(held, self._since_ns, now), 0)
+        spent, before = self._spent(), self._before
+        self._before = spent
+        took = Took(
+            wall_ns=lasted,
+            spent_ns=min(spent.recording_ns - before.recording_ns, lasted),
+            tracing_ns=spent.tracing_ns - before.tracing_ns,
+            written_ns=min(spent.written_ns - before.written_ns, lasted),
+            fresh=spent.fresh - before.fresh,
+        )
+        if self._state == "observed":
+            self.stepping.observed(took)
+        elif self._state == "left out":
+            self.stepping.skipped(took)
+            self._left_out_ns += now - self._since_ns
+        else:
+            self.stepping.outside(took)
+
+    def _say(self, why: str) -> None:
+        stepping = self.stepping
+        if why:
+            if not self.because and stepping.of_observed > stepping.limit:
+                self.because = why
+                self._tell(pace.forbidden(stepping.of_observed, stepping.limit, why))
+        elif not self._said and stepping.share < _WORTH_SAYING:
+            self._said = True
+            self._tell(pace.leaving_out(stepping.of_observed, stepping.limit, stepping.share))

@@ -1,0 +1,282 @@
+"""CountingRecorder: a recorder that keeps of each node what its account says, and what that takes.
+
+Each node has an account: on which rung it is, how often it ran, what recording it took. Who decides
+about rungs is built on it.
+
+Invariant: results are not touched, every execution that is seen is numbered, and what is left out
+is counted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any, Final
+
+from nodescope.events import (
+    Event,
+    GradientReached,
+    Level,
+    NodeFailed,
+    NodeFinished,
+    NodeStarted,
+    Prices,
+    RunFinished,
+    StepFinished,
+    StepStarted,
+)
+from nodescope.ir.graph import Node
+from nodescope.record.accounts import RECORD_BYTES, Account
+from nodescope.record.batch import Noted, Skipped
+from nodescope.record.boundaries import Spent
+from nodescope.record.charging import own_clock, read_clock
+from nodescope.record.recorder import Recorder
+
+# What calling us and reading the clock takes, which we do not see ourselves.
+_CALL_NS: Final = 300
+# Of executions of which little or nothing is kept, every so manieth is measured.
+_SAMPLE: Final = 16
+# More time than this in the probes after us is a debugger that holds the program.
+_HELD_NS: Final = 1_000_000
+WITH_ARRAYS: Final = ("values", "summary")
+_now = time.perf_counter_ns
+
+
+class CountingRecorder(Recorder):
+    """Records a run by accounts. A probe.
+
+    Args:
+        path, options: As of `Recorder`; its level and the levels of nodes are the ceiling.
+        origin_ns: When the run began, by `time.perf_counter_ns`.
+        prices: What making events takes on this machine.
+
+    Raises:
+        RecordingError: The file cannot be created.
+    """
+
+    def __init__(self, path: str | Path, *, origin_ns: int, prices: Prices, **options: Any) -> None:
+        self._prices = prices
+        self._origin_ns = origin_ns
+        self._accounts: dict[Hashable, Account] = {}
+        self._fresh: dict[Hashable, Account] = {}
+        self._touched: list[Account] = []
+        self._due_ns = 1 << 62
+        # Since the run began: recording on the program's threads; making events, by the price
+        # list; nodes that were met; the writer.
+        self._spent_ns = 0
+        self._traced_ns = 0.0
+        self._fresh_nodes = 0
+        self._written_ns = 0
+        self._clock: int | None = None  # of the writer's processor time
+        self._held: list[tuple[int, int]] = []
+        self._left: dict[int, int] = {}
+        self._arrays = True  # whether some node is recorded with arrays or statistics
+        super().__init__(path, **options)
+        self._by_node = True
+        self._plain = False
+
+    def _weigh(self, now: int, *, early: bool = False) -> None:
+        """Called when it is due, before an execution is numbered."""
+
+    def _conclude(self, error: str = "") -> None:
+        """Called when the run ends."""
+
+    def _stood_still(self, held: tuple[int, int]) -> None:
+        """Called when a debugger let the program go, with when it held it; under the lock."""
+        self._held.append(held)
+
+    def emit(self, event: Event) -> None:
+        """Number an event and queue it, or leave it out."""
+        if self._off:
+            return
+        if event.__class__ is not NodeFinished:
+            if isinstance(event, RunFinished):
+                self._conclude(event.error)
+            start = _now()
+            super().emit(event)
+            if isinstance(event, StepStarted | StepFinished):
+                self._spent_ns += _now() - start
+            return
+        node = event.node
+        account = self._accounts.get(node.id)
+        if account is None or account.shared or event.end_ns + self._origin_ns >= self._due_ns:
+            self._finished(event)
+            return
+        if account.every == 1:
+            if account.level != "timing" or account.skipped:
+                self._keep(event, account)
+                return
+            # As `_keep` and `_put` in one: at this level each nanosecond counts.
+            entry = 0 if account.n % _SAMPLE else _now()
+            row = (node.id, event.step, event.thread, event.start_ns, event.end_ns)
+            with self._lock:
+                if account.n == account.seen:
+                    self._touched.append(account)
+                account.n += 1
+                self._traced_ns += account.tracing_ns
+                self._seq = seq = self._seq + 1
+                if self._queued + RECORD_BYTES > self._queue_bytes:
+                    self._lost_executions += 1
+                    self._missed.append(node.id)
+                else:
+                    self._queued += RECORD_BYTES
+                    self._queue.append((seq, *row))
+            self._here.seq = seq
+            if not self._awake:
+                self._wake()
+            if entry:
+                self._took(account, _SAMPLE * (_now() - entry + _CALL_NS))
+            return
+        # What is left out has to be cheap, or leaving it out would be in vain.
+        entry = 0 if (account.n + 1) % _SAMPLE else _now()
+        with self._lock:
+            n = account.n
+            if n == account.seen:
+                self._touched.append(account)
+            account.n = n = n + 1
+            self._traced_ns += account.tracing_ns
+            every, level = account.every, account.level
+            left_out = not every or n % every
+            if left_out:
+                self._seq = seq = self._seq + 1
+                account.left_out += 1
+                account.skipped += 1
+        if not left_out:
+            self._keep(event, account, level)
+            return
+        self._here.seq = seq
+        if entry:
+            self._took(account, _SAMPLE * (_now() - entry + _CALL_NS))
+
+    def passed(self, event: Event) -> None:
+        """The probes after this one are done with an event.
+
+        A debugger that holds the program there is neither a cost nor time of the program.
+        """
+        if isinstance(event, NodeFinished):
+            start = self._left.pop(event.thread, 0) or self._origin_ns + event.end_ns
+        elif isinstance(event, NodeStarted | NodeFailed | GradientReached):
+            start = self._origin_ns + event.start_ns
+        else:
+            return
+        now = _now()
+        if now - start > _HELD_NS:
+            with self._lock:
+                self._stood_still((start, now))
+
+    def _spent_so_far(self) -> Spent:
+        written = read_clock(self._clock)
+        return Spent(
+            self._spent_ns, self._traced_ns, self._fresh_nodes,
+            self._written_ns if written is None else written,
+        )  # fmt: skip
+
+    def _finished(self, event: NodeFinished) -> None:
+        """An execution of a node that is met for the first or second time; now and then, any."""
+        now = _now()
+        if now >= self._due_ns:
+            # Before the execution is numbered: what is said then must not come after it.
+            self._weigh(now)
+        account = self._account(event.node)
+        if account.every == 1:
+            self._keep(event, account)
+            return
+        with self._lock:
+            if account.n == account.seen:
+                self._touched.append(account)
+            account.n += 1
+            self._traced_ns += account.tracing_ns
+            level = account.level
+            left_out = not account.every or account.n % account.every
+            if left_out:
+                self._seq = self._here.seq = self._seq + 1
+                account.left_out += 1
+                account.skipped += 1
+        if not left_out:
+            self._keep(event, account, level)
+
+    def _keep(self, event: NodeFinished, account: Account, level: Level | None = None) -> None:
+        """Record an execution, and look at what that takes; without a level, count it as well."""
+        entry = _now()
+        nbytes = 0
+        for array in event.outputs:
+            nbytes += array.nbytes
+        with self._lock:
+            if level is None:
+                level = account.level
+                if account.n == account.seen:
+                    self._touched.append(account)
+                account.n += 1
+                self._traced_ns += account.tracing_ns
+            account.nbytes += nbytes
+            if account.skipped:
+                # How many executions lie between this row and the one before.
+                self._queue.append(Noted(0, 0, Skipped(event.node.id, account.skipped)))
+                account.skipped = 0
+        # Another thread may lower the node meanwhile: it is recorded as it was counted.
+        self._here.level = level
+        super()._finished(event)
+        self._here.level = None
+        done = _now()
+        self._took(account, done - entry + _CALL_NS)
+        self._left[event.thread] = done
+
+    def _took(self, account: Account, nanoseconds: int) -> None:
+        account.spent_ns += nanoseconds
+        self._spent_ns += nanoseconds
+
+    def _account(self, node: Node) -> Account:
+        found = self._accounts.get(node.id)
+        if found is None:
+            with self._lock:
+                found = self._accounts[node.id] = self._open(node)
+        elif found.shared:
+            # The second time: from now on it stands for itself.
+            own = Account(
+                node.id, node.name, found.ceiling, outputs=len(node.outputs), rung=found.rung,
+                by_hand=False, tracing_ns=self._prices.of(node.phase),
+            )  # fmt: skip
+            with self._lock:
+                found = self._accounts[node.id] = own
+        return found
+
+    def _open(self, node: Node) -> Account:
+        """The account of a node that runs for the first time."""
+        self._fresh_nodes += 1
+        price = self._prices.of(node.phase)
+        chosen = self._by_hand(node)
+        if chosen is not None:
+            self._arrays = self._arrays or chosen in WITH_ARRAYS
+            return Account(
+                node.id, node.name, chosen, outputs=len(node.outputs), rung=0, by_hand=True,
+                tracing_ns=price,
+            )  # fmt: skip
+        # A program without steps makes a new node of each execution: they are lowered by op.
+        key = (node.op, self.level, len(node.outputs), node.phase)
+        found = self._fresh.get(key)
+        if found is None:
+            name = f"new {node.op} nodes"
+            found = Account(
+                0, name, self.level, outputs=key[2], rung=0, by_hand=False, tracing_ns=price
+            )
+            self._arrays = self._arrays or self.level in WITH_ARRAYS
+            found.shared, found.key = True, key
+            self._fresh[key] = found
+        return found
+
+    def _level(self, node: Node) -> Level:
+        account = self._accounts.get(node.id)
+        if account is None:
+            chosen = self._by_hand(node)
+            return self.level if chosen is None else chosen
+        level: Level = getattr(self._here, "level", None) or account.level
+        if level == "values" and self.level != "values" and not account.by_hand:
+            return self.level  # arrays are kept of the first training steps only
+        return level
+
+    def _write_some(self) -> None:
+        if self._clock is None:
+            self._clock = own_clock()
+        super()._write_some()
+        self._written_ns = time.thread_time_ns()
