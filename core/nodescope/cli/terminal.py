@@ -120,6 +120,9 @@ class Terminal:
         if self._console.stopped(info.stop):
             return
         while (line := self._read(number)) is not None:
+            if isinstance(self._lines, FileLines):
+                self._console.place = self._lines.place
+            self._console.width = width_of(self._out)
             if self._console.run(line):
                 return
             if not self._still(number):
@@ -159,6 +162,14 @@ class Terminal:
 
     def _complete(self, text: str, line: str) -> list[str]:
         return self._console.complete(text, line)
+
+
+def width_of(out: TextIO) -> int:
+    """How many columns a terminal has; 100 for what is none."""
+    try:
+        return max(20, os.get_terminal_size(out.fileno()).columns or 100)
+    except (OSError, ValueError):
+        return 100
 
 
 def colors_of(out: TextIO) -> bool:

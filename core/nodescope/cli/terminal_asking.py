@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from nodescope.debug.controller import Controller
@@ -104,7 +105,11 @@ def target_at(controller: Controller, text: str) -> Target:
         text = f"value{text}"
     if found := _PORT.fullmatch(text):
         text = seen_named(controller, found["name"]).name + found["rest"]
-    return parse_target(text)
+    target = parse_target(text)
+    if target.step is None and (seen := controller.named(target.name)) is not None:
+        # A parameter is what was assigned to it last.
+        return replace(target, name=seen.name)
+    return target
 
 
 def why_lines(controller: Controller, text: str) -> Iterator[str]:
@@ -123,7 +128,7 @@ def why_lines(controller: Controller, text: str) -> Iterator[str]:
 def fork_lines(controller: Controller, text: str) -> Iterator[str]:
     """``fork``: what would be now, had a value been another one."""
     if not text:
-        raise UsageError("which value, and what had it been?", hint="fork w *= 0.5")
+        raise UsageError("fork takes a value, and what it had been", hint="fork w *= 0.5")
     name, command = parse_edit(text)
     at = controller.moment
     recording = controller.history.recording
@@ -132,8 +137,8 @@ def fork_lines(controller: Controller, text: str) -> Iterator[str]:
     old = replay.value(seen.value).array
     branch = replay.fork({seen.value: edited(old, command)}, until=recording.last_seq())
     changed = [each for each in branch.changes if not each.edited]
-    yield clean(f"had {seen.name} been so in step {replay.step}: {len(changed)} values are others, "
-                f"{len(branch.same)} are as they were")  # fmt: skip
+    yield clean(f"had {seen.name} been so in step {replay.step}: {len(changed)} values would be "
+                f"other ones, {len(branch.same)} the same")  # fmt: skip
     shown = sorted(changed, key=lambda each: (each.new.size > 1, -each.seq))[:MAX_CHANGES]
     for change in sorted(shown, key=lambda each: each.seq):
         yield clean(f"  {change.node}: {_changed(change.difference)}")

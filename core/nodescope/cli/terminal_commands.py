@@ -9,12 +9,21 @@ from __future__ import annotations
 import _thread
 import linecache
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from nodescope.cli.terminal_asking import (
+    diff_lines,
+    fork_lines,
+    rule_lines,
+    shown,
+    why_lines,
+)
+from nodescope.cli.terminal_completion import complete
+from nodescope.cli.terminal_help import HELP, folded
 from nodescope.debug.controller import Controller, Moved
 from nodescope.debug.moments import Moment, Seen
 from nodescope.debug.spelling import describe, parse_breakpoint
@@ -37,6 +46,7 @@ from nodescope.registry import did_you_mean
 
 MAX_LISTED: Final = 60
 _AROUND: Final = 5
+_USAGE: Final = 30
 
 Paint = Callable[[str, str], str]
 Done = bool  # whether the program goes on
@@ -69,6 +79,8 @@ class Console:
         self._watches: list[str] = []
         self._again = ""
         self._more: tuple[int, Command] | None = None
+        self.place = ""  # where the command stands, for what goes wrong
+        self.width = 100
 
     # ------------------------------------------------------------ for the terminal
 
@@ -113,21 +125,7 @@ class Console:
 
     def complete(self, text: str, line: str) -> list[str]:
         """What the last word of a line may become."""
-        word, space, _ = line.lstrip().partition(" ")
-        if not space:
-            return sorted(each for each in BY_NAME if each.startswith(text))
-        if word in ("h", "help"):
-            found = sorted(BY_NAME)
-        elif word in ("d", "delete", "on", "off"):
-            found = [str(each.breakpoint.id) for each in self._controller.breakpoints]
-        else:
-            try:
-                found = self._controller.names()
-            except NodescopeError:
-                return []
-            if word not in ("b", "break", "tb"):
-                found = [each for each in found if ":" not in each]
-        return [each for each in found if each.startswith(text)]
+        return complete(self._controller, BY_NAME, text, line)
 
     # ------------------------------------------------------------ going on
 
@@ -166,13 +164,13 @@ class Console:
             return f"({error})"
 
     def _fault(self, text: str) -> None:
-        self._say(self._paint(clean(text), "error"))
+        self._say(self._paint(clean(f"{self.place}{text}"), "error"))
 
     def _result(self, text: str) -> str:
-        seen = self._controller.named(text)
-        if seen is not None:
-            return seen_line(seen, self._controller.moment.step)
-        return result_line(self._controller.evaluate(text))
+        found = shown(self._controller, text)
+        if isinstance(found, Seen):
+            return seen_line(found, self._controller.moment.step)
+        return result_line(found)
 
     # ------------------------------------------------------------ looking
 
@@ -187,14 +185,18 @@ class Console:
 
     def values(self, text: str) -> None:
         """``values``: the elements."""
-        seen = self._controller.named(text) if text else None
-        if seen is not None:
-            array = seen.array
-            if array is None:
-                raise UsageError(f"{seen.name} is not there: {seen.missing}")
-        else:
-            array = self._controller.evaluate(text or "value")
-        for line in numbers(array).splitlines() if hasattr(array, "shape") else [str(array)]:
+        found = shown(self._controller, text or "value")
+        if isinstance(found, Seen):
+            if found.array is None:
+                raise UsageError(f"{found.name} is not there: {found.missing}")
+            found = found.array
+        told = numbers(found, self.width) if hasattr(found, "shape") else result_line(found)
+        for line in told.splitlines():
+            self._say(line)
+
+    def ask(self, lines: Callable[[Controller, str], Iterable[str]], text: str) -> None:
+        """``why``, ``fork``, ``diff``, ``rule``."""
+        for line in lines(self._controller, text):
             self._say(line)
 
     def info(self, text: str) -> None:
@@ -397,11 +399,17 @@ class Console:
             if spec is None:
                 raise UsageError(f"no command {text!r}", hint=did_you_mean(text, BY_NAME))
             self._say(f"{', '.join(spec.names)} {spec.arguments}".rstrip())
-            self._say(f"  {spec.help}")
+            for line in (spec.help, *HELP.get(spec.names[0], "").splitlines()):
+                self._say(f"  {line}".rstrip())
             return
         for each in COMMANDS:
             usage = f"{', '.join(each.names)} {each.arguments}".rstrip()
-            self._say(f"{usage:30} {each.help}")
+            if self.width >= 2 * _USAGE:
+                begin, indent = f"{usage:{_USAGE}} ", " " * (_USAGE + 1)
+            else:
+                begin, indent = f"{usage}\n  ", "  "
+            for line in folded(begin + each.help, self.width, indent):
+                self._say(line)
 
 
 def _all(statuses: tuple[Any, ...]) -> list[Breakpoint]:
@@ -429,7 +437,7 @@ COMMANDS: Final[tuple[Spec, ...]] = (
     Spec(("o", "over"), "[SCOPE]", "run to the next node that is not deeper, or over a scope",
          Console.over),
     Spec(("u", "out"), "", "run out of this scope", lambda console, text: console._go(StepOut())),
-    Spec(("step",), "", "run into the next training step",
+    Spec(("step", "next-step"), "", "run into the next training step",
          lambda console, text: console._go(NextStep())),
     Spec(("c", "continue"), "", "run to the next breakpoint",
          lambda console, text: console._go(Continue())),
@@ -445,9 +453,17 @@ COMMANDS: Final[tuple[Spec, ...]] = (
     Spec(("off",), "NUMBERS|GROUP|all", "switch breakpoints off",
          lambda console, text: console.switch(text, False)),
     Spec(("d", "delete"), "NUMBERS|GROUP|all", "delete breakpoints", Console.delete),
-    Spec(("p", "print"), "[EXPR]", "a node's value, or an expression: p loss: max(value)",
+    Spec(("p", "print"), "[EXPR]", "a value, a part of one, or an expression: p w[0, :3]",
          Console.print),
     Spec(("values", "x"), "[EXPR]", "the elements", Console.values),
+    Spec(("why",), "[VALUE[INDEX]|nan]", "where an element comes from; nan: what NaN and Inf did",
+         lambda console, text: console.ask(why_lines, text)),
+    Spec(("diff",), "[VALUE] [STEP [STEP]]", "a value now and in the step before, or in two steps",
+         lambda console, text: console.ask(diff_lines, text)),
+    Spec(("fork",), "VALUE HOW", "what would be now, had a value been another: fork w *= 0.5",
+         lambda console, text: console.ask(fork_lines, text)),
+    Spec(("rule",), "[RULE|off N]", "watch for a rule, such as nan on scope:loss; list what was "
+         "found", lambda console, text: console.ask(rule_lines, text)),
     Spec(("info", "i"), "[NODE]", "all about the node", Console.info),
     Spec(("w", "watch"), "[EXPR|off N]", "show an expression at each stop; show all now",
          Console.watch),

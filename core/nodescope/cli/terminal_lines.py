@@ -47,7 +47,11 @@ class Lines(Protocol):
 
 
 class FileLines:
-    """Commands of a file, echoed with their prompt; empty lines and ``#`` comments are skipped."""
+    """Commands of a file, echoed with their prompt; empty lines and ``#`` comments are skipped.
+
+    Attributes:
+        place: File and line of the command that was read last.
+    """
 
     def __init__(self, path: Path, out: TextIO) -> None:
         try:
@@ -58,8 +62,10 @@ class FileLines:
         self.complete: Complete = _nothing
         self.name = str(path)
         self._out = out
-        lines = (each.strip() for each in text.splitlines())
-        self._rest = [each for each in lines if each and not each.startswith("#")]
+        self.place = ""
+        lines = ((number, each.strip()) for number, each in enumerate(text.splitlines(), 1))
+        self._rest: list[tuple[int, str]]
+        self._rest = [each for each in lines if each[1] and not each[1].startswith("#")]
 
     @property
     def left(self) -> int:
@@ -70,7 +76,8 @@ class FileLines:
         """The next command."""
         if not self._rest:
             return None
-        line = self._rest.pop(0)
+        number, line = self._rest.pop(0)
+        self.place = f"{self.name}:{number}: "
         print(f"{prompt}{line}", file=self._out, flush=True)
         return line
 

@@ -77,9 +77,9 @@ def seen_line(seen: Seen, step: int | None = None) -> str:
     return said
 
 
-def numbers(array: Array) -> str:
-    """The elements as text; of many, the first and last of each axis."""
-    with np.printoptions(threshold=MAX_NUMBERS, edgeitems=3, linewidth=100, precision=6):
+def numbers(array: Array, width: int = 100) -> str:
+    """The elements as text, in lines of ``width``; of many, the first and last of each axis."""
+    with np.printoptions(threshold=MAX_NUMBERS, edgeitems=3, linewidth=width, precision=6):
         return clean(np.array2string(array))
 
 

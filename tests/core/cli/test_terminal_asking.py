@@ -1,0 +1,149 @@
+"""What the terminal debugger is asked: parts of values, why, what if, differences, rules."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from nodescope.cli.terminal_commands import BY_NAME
+from nodescope.cli.terminal_help import HELP, folded
+from tests.core.cli.terminals import Typed
+from tests.core.cli.test_terminal import TRAIN, answers, scripted
+
+ASSIGN = """\
+import numpy as np
+import nodescope as ns
+
+w = ns.parameter(np.array([1.0, 2.0]), name="w")
+for _ in ns.steps(range(2)):
+    loss = np.sum(w * w)
+    loss.backward()
+    with ns.no_grad():
+        ns.assign(w, w - 0.25 * w.grad)
+    w.grad = None
+"""
+HERE = "b assign [step 2]\nc\n"
+
+
+def test_parts_and_facts(tmp_path):
+    asked = {
+        "p w": "float64 2 [0.25, 0.5]",
+        "p inputs[0]": "float64 2 [0.5, 1]",
+        "p w[1]": "0.5",
+        "p value[:1]": "float64 1 [0.25]",
+        "p inputs[0][-1]": "1",
+        "p w.grad": "float64 2 [1, 2]",
+        "p w.grad[1]": "2",
+        "p w.shape": "(2,)",
+        "p inputs[1].dtype": "float64",
+        "p value.op": "assign",
+        "p sum.axis": "None",
+        "values w[0]": "0.25",
+        "p w: max(value)": "0.5",
+    }
+    told = dict(answers(scripted(tmp_path, HERE + "\n".join((*asked, "q")), text=ASSIGN)))
+    assert {command: told[command][0] for command in asked} == asked
+
+
+def test_why_fork_and_diff(tmp_path):
+    commands = (
+        "diff w\ndiff w 1 2\ndiff\nwhy w[0]\nwhy nan\nrb 3\nfork w *= 2\nnow\nfork w = 0\nq\n"
+    )
+    told = dict(answers(scripted(tmp_path, HERE + commands, text=ASSIGN)))
+    assert told["diff w"] == [
+        "step 1: float64 2 [0.5, 1]",
+        "step 2: float64 2 [0.25, 0.5]",
+        "2 of 2 elements differ, by at most 0.5; [0] 0.5 became 0.25",
+    ]
+    assert told["diff w 1 2"] == told["diff"] == told["diff w"]
+    assert told["why w[0]"][0].startswith("assign at (0,) is 0.25 in step 2")
+    assert told["why nan"] == ["step 2: nothing but finite values"]
+    assert told["fork w *= 2"][0].startswith("had w been so in step 2: 8 values")
+    assert "  sum: 1.25 became 5" in told["fork w *= 2"]
+    assert "nothing that has run so far depends on it" in told["fork w = 0"][1]
+
+
+def test_rules_stop_where_they_hit(tmp_path):
+    text = """\
+import numpy as np, nodescope as ns
+with np.errstate(all="ignore"):
+    np.exp(np.log(ns.tensor([-1.0, 1.0])))
+"""
+    done = scripted(tmp_path, "rule nan\nc\nrule\nwhy\nrule off 1\nc\n", text=text)
+    told = answers(done)
+    assert told[0][1] == ["rule 1: nan -> stop"]
+    assert "NaN" in told[1][1][0]
+    assert told[1][1][-1].startswith("  value log:")
+    assert "1 hits" in told[2][1][0]
+    assert "log of -1" in "\n".join(told[3][1])
+    assert told[4][1] == ["no rules; docs/watches.md lists them, such as rule nan"]
+    assert done.returncode == 0
+
+
+MISTAKES = {
+    "p w[9]": "index 9 is out of bounds",
+    "p w.foo": "w has no 'foo'; it has shape, dtype, grad, op",
+    "p nobody[0]": "no node named 'nobody'",
+    "p value[": "was never closed",
+    "p value[x]": "'x' is no index",
+    "why w[5]": "out of bounds",
+    "fork": "fork takes a value",
+    "fork w": "is no change of a value",
+    "diff w 7": "was not computed in step 7",
+    "diff a b c": "is no value and two steps",
+    "rule nosuch": "no watch rule named 'nosuch'",
+    "rule off 3": "there is no rule 3",
+}
+
+
+def test_mistakes_of_a_file_are_told_with_their_line(tmp_path):
+    commands = "# what goes wrong\n\n" + HERE + "\n".join((*MISTAKES, "q"))
+    told = dict(answers(scripted(tmp_path, commands, text=ASSIGN)))
+    for line, (command, message) in enumerate(MISTAKES.items(), 5):
+        (said,) = told[command]
+        assert said.startswith(f"commands.txt:{line}: ")
+        assert message in said
+
+
+def test_examples_of_help_are_commands(tmp_path):
+    assert set(HELP) <= set(BY_NAME)
+    examples = [line.split("   ")[0] for text in HELP.values() for line in text.splitlines()]
+    commands = [each for each in examples if each.split(" ")[0] in BY_NAME]
+    assert len(commands) > 50
+    # Those that go on are left out: here it is about what is understood.
+    stays = ("b", "p", "values", "why", "nodes", "w", "rule")
+    asked = [each for each in commands if each.split(" ")[0] in stays]
+    done = scripted(tmp_path, "until loss/mean\nuntil loss/mean\n" + "\n".join((*asked, "q")))
+    for command, lines in answers(done):
+        assert not any("not an expression" in each or "no kind of" in each for each in lines), (
+            command, lines,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", [40, 60, 120])
+def test_help_fits_the_terminal(columns):
+    line = f"{'d, delete NUMBERS|GROUP|all':30} delete breakpoints that are not needed any more"
+    lines = folded(line, columns, "  ")
+    assert max(map(len, lines)) <= columns
+    assert re.sub(r"\s+", " ", " ".join(lines)) == re.sub(r"\s+", " ", line)
+
+
+def test_completion_of_each_command(tmp_path):
+    (tmp_path / "script.py").write_text(TRAIN)
+    with Typed(tmp_path, "--cli", "script.py") as typed:
+        typed.line("step")
+        for begun, completed in (
+            ("info loss/mea\t", "info loss/mean"),
+            ("p max(loss/squ\t)", "p max(loss/square"),
+            ("rule dead_r\t", "rule dead_relu"),
+            ("b scope:lo\t", "b scope:loss"),
+            ("d a\t", "d all"),
+            ("set value cl\t 0 1", "set value clip"),
+            ("why inputs[1\t", "why inputs[1]"),
+        ):
+            typed.line(begun)
+            typed.expect(completed)
+        typed.line("q")
+        typed.expect("trained")
+        assert typed.end() == 0
