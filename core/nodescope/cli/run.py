@@ -7,6 +7,7 @@ script runs even if no page can be served.
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator
@@ -68,6 +69,8 @@ def run(options: argparse.Namespace) -> int:
         server = _serve(observed, options)
         observed.start()
         ending = run_script(code, script, options.args, observed.log, observed.uncaught.raised)
+        if _is_child(observed):
+            return ending.status
     except BaseException as error:
         observed.finish(1, api.last_line(error))
         if server is not None:
@@ -118,8 +121,9 @@ def _in_terminal(
         error = api.last_line(raised)
         raise
     finally:
-        observed.finish(status, error)
-        terminal.finish(status, observed.info.recording)
+        if not _is_child(observed):
+            observed.finish(status, error)
+            terminal.finish(status, observed.info.recording)
     return status
 
 
@@ -138,10 +142,16 @@ def _in_editor(
         error = api.last_line(raised)
         raise
     finally:
-        observed.finish(status, error)
-        if debuggee is not None:
-            debuggee.finish()
+        if not _is_child(observed):
+            observed.finish(status, error)
+            if debuggee is not None:
+                debuggee.finish()
     return status
+
+
+def _is_child(observed: api.Run) -> bool:
+    """Whether this is a forked child of the program: run, page and server are its parent's."""
+    return os.getpid() != observed.info.pid
 
 
 def _serve(observed: api.Run, options: argparse.Namespace) -> Server | None:

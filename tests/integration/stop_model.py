@@ -1,0 +1,355 @@
+"""Where a program has to stop: a plain model, asked of the list of all that happens in it.
+
+The list is taken while the program runs once with everything told and nothing stopped. The model
+shares no code with the debugger: it says once more, and plainly, what the documentation promises.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nodescope.events import (
+    Bus,
+    Event,
+    GradientReached,
+    GraphExtended,
+    NodeFailed,
+    NodeFinished,
+    NodeStarted,
+)
+from nodescope.ir.graph import Node
+from nodescope.protocol import (
+    Breakpoint,
+    Command,
+    Continue,
+    Detach,
+    NextStep,
+    RunTo,
+    SetBreakpoints,
+    SetExceptions,
+    StepIn,
+    StepNode,
+    StepOut,
+    StepOver,
+    StepTwin,
+)
+
+LEAVES = ("parameter", "tensor", "constant")
+
+# Conditions, and what they give: asked of value, inputs, gradient and step. None is an error.
+CONDITIONS: dict[str, Callable[[Any, Any, Any, int], bool | None]] = {
+    "step > 1": lambda value, inputs, grad, step: step > 1,
+    "max(value) > 1": lambda value, inputs, grad, step: bool(np.max(value) > 1),
+    "isnan(value).any()": lambda value, inputs, grad, step: bool(np.isnan(value).any()),
+    "value > 0": lambda value, inputs, grad, step: bool(value > 0) if value.size == 1 else None,
+    "step > 0 and max(abs(grad)) >= 0": lambda value, inputs, grad, step: bool(
+        np.max(np.abs(grad)) >= 0
+    ),
+}
+
+
+@dataclass
+class Happened:
+    """One thing that a debugger may be told of.
+
+    Attributes:
+        what: ``before``, ``after``, ``failed`` or ``gradient``.
+        node: What ran; of a gradient, what made it.
+        of: Of a gradient: the node whose output's gradient it is.
+        inside: The kernels that have to be opened for this to happen.
+    """
+
+    what: str
+    node: Node
+    step: int
+    thread: int
+    value: Any = None
+    of: Node | None = None
+    inside: tuple[Node, ...] = ()
+
+    @property
+    def when(self) -> str:
+        return "before" if self.what == "before" else "after"
+
+
+class Listening:
+    """A probe that takes everything down."""
+
+    def __init__(self, bus: Bus, *, opened: bool) -> None:
+        self.bus = bus
+        bus.starts = bus.gradients = True
+        if opened:
+            bus.opened = (lambda node: True,)
+        self.all: list[Happened] = []
+        self._makers: dict[int, Node] = {}
+        bus.add(self)
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, GraphExtended):
+            for node in event.nodes:
+                self._makers.update(dict.fromkeys(node.outputs, node))
+        elif isinstance(event, NodeStarted):
+            self.all.append(Happened("before", event.node, event.step, event.thread))
+        elif isinstance(event, NodeFinished):
+            value = np.copy(event.outputs[0]) if event.outputs else None
+            self.all.append(Happened("after", event.node, event.step, event.thread, value))
+        elif isinstance(event, NodeFailed):
+            self.all.append(Happened("failed", event.node, event.step, event.thread))
+        elif isinstance(event, GradientReached):
+            of = self._makers.get(event.value)
+            if of is not None:
+                node = self._makers.get(event.gradient, of)
+                gradient = Happened("gradient", node, event.step, event.thread, event.array, of)
+                self.all.append(gradient)
+
+
+def with_kernels(shut: list[Happened], opened: list[Happened]) -> list[Happened]:
+    """What happens with all kernels opened, each with the kernels that it is inside of."""
+    always = {each.node.name for each in shut}
+    waiting: list[Happened] = []
+    for each in opened:
+        if each.node.name not in always:
+            waiting.append(each)
+        elif waiting and each.what != "gradient":
+            # What is inside of a kernel happens right before the kernel.
+            nodes = {one.node.name: one.node for one in waiting}
+            for one in waiting:
+                one.inside = (each.node, *nodes.values())
+            waiting = []
+    assert not waiting
+    return opened
+
+
+def within(scope: str, around: str) -> bool:
+    return around == "" or scope == around or scope.startswith(around + "/")
+
+
+def about(each: Breakpoint, node: Node) -> bool:
+    """Whether a breakpoint is about a node."""
+    if each.phase and each.phase != node.phase:
+        return False
+    match each.kind:
+        case "node":
+            return node.name == each.target
+        case "op":
+            return node.op == each.target
+        case "glob":
+            return fnmatch.fnmatchcase(node.name, each.target)
+        case "regex":
+            return re.fullmatch(each.target, node.name) is not None
+        case "scope":
+            return node.op not in LEAVES and within(node.scope, each.target)
+        case "source":
+            file, _, line = each.target.rpartition(":")
+            at = node.source
+            return (
+                node.op not in LEAVES
+                and at is not None
+                and at.line == int(line)
+                and at.file.endswith(f"/{file}")
+            )
+    raise AssertionError(each.kind)
+
+
+def of_gradients(each: Breakpoint) -> bool:
+    return "grad" in each.condition
+
+
+def counted(wanted: str, hits: int) -> bool:
+    match wanted.split():
+        case ["==", count]:
+            return hits == int(count)
+        case [">=", count]:
+            return hits >= int(count)
+        case ["%", count]:
+            return hits % int(count) == 0
+    return True
+
+
+@dataclass
+class Armed:
+    breakpoint: Breakpoint
+    hits: int = 0
+    on: bool = True
+
+
+@dataclass
+class Stopped:
+    """A stop, as the model says it and as the debugger tells it."""
+
+    reason: str
+    when: str
+    name: str
+    step: int
+    breakpoint: int = 0
+
+
+Goal = Callable[[Happened], bool]
+
+
+@dataclass
+class Model:
+    """Where a program stops.
+
+    Attributes:
+        happened: From `with_kernels`.
+        armed: In the order in which they were set.
+        entry: Stop before the first node.
+    """
+
+    happened: list[Happened]
+    armed: list[Armed]
+    entry: bool = False
+    exceptions: bool = True
+    detached: bool = False
+    reason: str = ""
+    goal: Goal | None = None
+    previous: dict[int, tuple[str, int]] = field(default_factory=dict)
+    opened: bool = False
+    log: list[int] = field(default_factory=list)
+    """Which breakpoints said their line, in order."""
+
+    def stops(self, answers: Callable[[Stopped], Iterator[Command]]) -> list[Stopped]:
+        """Run the program; at each stop the commands that were given there are taken."""
+        found: list[Stopped] = []
+        if self.entry:
+            self.reason, self.goal = "entry", computes
+        self.kernel: Node | None = None
+        for each in self.happened:
+            if not self._told(each):
+                continue
+            stop = self._meet(each)
+            if stop is None:
+                continue
+            found.append(stop)
+            self.goal, self.reason = None, ""
+            self.previous[each.thread] = (each.node.scope, each.step)
+            for command in answers(stop):
+                self._take(command, each)
+        return found
+
+    def _told(self, each: Happened) -> bool:
+        """Whether it happens at all with these breakpoints, and would be told."""
+        if self.detached:
+            return False
+        on = [one.breakpoint for one in self.armed if one.on]
+        if each.inside:
+            if self.kernel is not each.inside[0]:
+                # Whether a kernel is opened is decided when it begins.
+                self.kernel = each.inside[0]
+                self.opened = any(
+                    about(one, node) for one in on if one.kind != "scope" for node in each.inside
+                )
+            if not self.opened:
+                return False
+        elif each.what != "gradient":
+            self.kernel = None
+        if each.what == "before":
+            return self.reason == "entry" or any(one.when == "before" for one in on)
+        return True
+
+    def _meet(self, each: Happened) -> Stopped | None:
+        hits = [one for one in self.armed if self._counts(one, each)]
+        stop: Stopped | None = None
+        if each.what == "failed":
+            if self.exceptions:
+                stop = Stopped("exception", "after", each.node.name, each.step)
+        elif hits:
+            first = hits[0].breakpoint.id
+            stop = Stopped("breakpoint", each.when, each.node.name, each.step, first)
+        elif each.what != "gradient" and self.goal is not None and self.goal(each):
+            stop = Stopped(self.reason, each.when, each.node.name, each.step)
+        if each.what in ("after", "failed") and each.node.op not in LEAVES:
+            self.previous[each.thread] = (each.node.scope, each.step)
+        return stop
+
+    def _counts(self, armed: Armed, at: Happened) -> bool:
+        """Count a breakpoint if it holds here; whether it stops the program."""
+        each = armed.breakpoint
+        node = at.node if at.of is None else at.of
+        if (
+            not armed.on
+            or each.when != at.when
+            or of_gradients(each) != (at.what == "gradient")
+            or at.step < each.first_step
+            or (each.last_step is not None and at.step > each.last_step)
+            or not about(each, node)
+        ):
+            return False
+        if each.kind == "scope" and at.what != "gradient":
+            before = self.previous.get(at.thread)
+            if before is not None and before[1] == at.step and within(before[0], each.target):
+                return False
+        if at.what == "failed":
+            # Nothing can be asked of what has no value; without a question it is counted.
+            if not each.condition and not each.log:
+                armed.hits += 1
+            return False
+        if each.condition:
+            holds = CONDITIONS[each.condition](at.value, None, at.value, at.step)
+            if holds is None:
+                armed.on = False
+            if not holds:
+                return False
+        armed.hits += 1
+        if not counted(each.hits, armed.hits):
+            return False
+        if each.once:
+            armed.on = False
+        if each.log:
+            self.log.append(each.id)
+            return False
+        return True
+
+    def _take(self, command: Command, at: Happened) -> None:
+        scope, step = at.node.scope, at.step
+        mine: Goal = lambda each: computes(each) and each.what == "after"  # noqa: E731
+        self.reason = "step"
+        match command:
+            case StepNode():
+                self.goal = mine
+            case StepIn(scope=str(wanted)) if wanted:
+                self.goal = lambda each: mine(each) and within(each.node.scope, wanted)
+            case StepIn():
+                self.goal = lambda each: mine(each) and not within(scope, each.node.scope)
+            case StepOver(scope=str(wanted)) if wanted:
+                self.goal = lambda each: mine(each) and not within(each.node.scope, wanted)
+            case StepOver():
+                self.goal = lambda each: (
+                    mine(each) and (each.node.scope == scope or not within(each.node.scope, scope))
+                )
+            case StepOut():
+                self.goal = lambda each: mine(each) and not within(each.node.scope, scope)
+            case NextStep():
+                self.goal = lambda each: mine(each) and each.step > step
+            case RunTo(node=name):
+                self.reason = "run_to"
+                self.goal = lambda each: each.what == "after" and each.node.name == name
+            case StepTwin():
+                self.reason = "run_to"
+                self.goal = self._twin(at.node)
+            case SetBreakpoints(breakpoints=wanted_now):
+                known = {one.breakpoint.id: one.hits for one in self.armed}
+                self.armed = [Armed(one, known.get(one.id, 0), one.enabled) for one in wanted_now]
+            case SetExceptions(stop=stop):
+                self.exceptions = stop
+            case Detach():
+                self.detached = True
+            case Continue():
+                self.goal = None
+
+    def _twin(self, node: Node) -> Goal:
+        if node.forward is not None:
+            name = next(one.node.name for one in self.happened if one.node.id == node.forward)
+            return lambda each: each.what == "after" and each.node.name == name
+        return lambda each: each.what == "after" and each.node.forward == node.id
+
+
+def computes(each: Happened) -> bool:
+    return each.node.op not in LEAVES and each.what != "gradient"
