@@ -7,6 +7,7 @@ measured from statistics, which says so.
 from __future__ import annotations
 
 import functools
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from statistics import median
@@ -14,11 +15,13 @@ from typing import NamedTuple
 
 from nodescope.compare.align import LEAF
 from nodescope.compare.measure import Measure, measure_arrays, measure_summaries
+from nodescope.events import Array
 from nodescope.ir.graph import Node, TensorSpec
 from nodescope.record.recording import Recording
 from nodescope.record.rows import ValueAt
 
 BUDGET_BYTES = 256 << 20
+_WIDEST = 32  # bytes of an element
 
 
 class Pair(NamedTuple):
@@ -110,6 +113,9 @@ class Reader:
         """How far a value is apart in a step."""
         if pair.eager is None or pair.compiled is None:
             return Measure("none", why=pair.why)
+        found = self._arrays(pair, step)
+        if found is not None:
+            return measure_arrays(*found)
         one = self._at(True, step, pair.eager, pair.eager_value)
         two = self._at(False, step, pair.compiled, pair.compiled_value)
         if one is None or two is None:
@@ -125,6 +131,21 @@ class Reader:
                     return measure_arrays(a, b)
         return measure_summaries(one.summary, two.summary)
 
+    def _arrays(self, pair: Pair, step: int) -> tuple[Array, Array] | None:
+        """The elements of what both nodes made in a step, if both recordings keep them."""
+        seqs = [
+            self._seqs(eager, step).get(node.id) if node is not None else None
+            for eager, node in ((True, pair.eager), (False, pair.compiled))
+        ]
+        if seqs[0] is None or seqs[1] is None or 2 * _most_bytes(pair.spec) > self._left:
+            return None
+        a = self._eager.array(pair.eager_value, seqs[0])
+        b = None if a is None else self._compiled.array(pair.compiled_value, seqs[1])
+        if a is None or b is None:
+            return None
+        self._left -= a.nbytes + b.nbytes
+        return a, b
+
     def _at(self, eager: bool, step: int, node: Node, value: int) -> ValueAt | None:
         recording = self._eager if eager else self._compiled
         seqs = self._seqs(eager, step)
@@ -138,6 +159,11 @@ class Reader:
 
     def _read_seqs(self, eager: bool, step: int) -> dict[int, int]:
         return dict((self._eager if eager else self._compiled).ran_in(step))
+
+
+def _most_bytes(spec: TensorSpec) -> int:
+    """How large a value is at most, in bytes."""
+    return math.prod(spec.shape) * _WIDEST
 
 
 def sampled(steps: Sequence[int], samples: int) -> tuple[int, ...]:

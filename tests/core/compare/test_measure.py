@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from nodescope.compare.measure import measure_arrays, measure_summaries
+from nodescope.compare.measure import _measured, measure_arrays, measure_summaries
 from nodescope.record.summary import summarise
 
 FLOATS = (np.float16, np.float32, np.float64)
@@ -43,6 +43,21 @@ def test_what_is_not_finite_is_counted() -> None:
     assert found.mismatched == 0.5
     assert not found.equal
     assert measure_arrays(a, a.copy()).equal
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint64", "float16", "float32", "float64", "longdouble", "complex64"]
+)
+@pytest.mark.parametrize("shape", [(), (0,), (4,), (2, 2)])
+@pytest.mark.parametrize("odd", [(), (np.nan,), (np.inf, -np.inf), (np.nan,) * 4])
+def test_equal_bits_are_measured_as_other_arrays_are(
+    dtype: str, shape: tuple[int, ...], odd: tuple[float, ...]
+) -> None:
+    numbers = np.array([*odd, 1.0, -0.0, 2.5, 0.0][:4])
+    with np.errstate(all="ignore"):
+        a = numbers.astype(dtype)[: int(np.prod(shape))].reshape(shape)
+        plain = _measured(np.atleast_1d(a), np.atleast_1d(a), a.dtype.kind, a.dtype.name)
+    assert measure_arrays(a, a.copy()) == plain
 
 
 def test_the_tolerance_is_the_dtypes() -> None:
