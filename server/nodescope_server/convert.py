@@ -14,7 +14,7 @@ import numpy as np
 from nodescope.ir.graph import Node
 from nodescope.protocol import RunInfo, SessionInfo
 from nodescope.record.recording import Recording
-from nodescope.record.rows import EditRow, Execution, NodeRow, StepRow, ValueRow
+from nodescope.record.rows import EditRow, Execution, Governed, NodeRow, StepRow, ValueRow
 from nodescope_server import wire
 
 # More than this in one message a page cannot show, and a replay never needs.
@@ -81,6 +81,7 @@ def snapshot(
         executions=columns([each for each, _ in state], [times for _, times in state]),
         dropped=recording.dropped(),
         session=session,
+        governed=_governed(recording, 0),
     )
 
 
@@ -102,6 +103,7 @@ def records(recording: Recording, run: str, after: int, until: int) -> wire.Reco
         executions=columns(executions),
         dropped=recording.dropped(),
         skipped=skipped,
+        governed=_governed(recording, after),
     )
 
 
@@ -154,12 +156,18 @@ def _values(rows: Sequence[ValueRow], until: int) -> tuple[wire.ProducedValue, .
     )
 
 
+def _governed(recording: Recording, after: int) -> Governed | None:
+    """What the governor last told after a seq; of its nodes a page needs only the sums."""
+    found = recording.governed(after)
+    return None if found is None else msgspec.structs.replace(found, nodes=())
+
+
 def _steps(rows: Sequence[StepRow], until: int) -> tuple[StepRow, ...]:
     """Steps as they stood at ``until``: what ended later still runs."""
     return tuple(
         each
         if each.end_seq is None or each.end_seq <= until
-        else StepRow(each.step, each.start_seq, each.start_ns)
+        else StepRow(each.step, each.start_seq, each.start_ns, observed=each.observed)
         for each in rows
         if each.start_seq <= until
     )

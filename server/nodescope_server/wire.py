@@ -13,7 +13,7 @@ import msgspec
 
 from nodescope.ir.graph import Node, TensorSpec, Value
 from nodescope.protocol import Breakpoint, Command, RunInfo, SessionInfo
-from nodescope.record.rows import Dropped, EditRow, GradientRow, LogRow, StepRow
+from nodescope.record.rows import Dropped, EditRow, Governed, GradientRow, LogRow, StepRow
 from nodescope.record.summary import TensorSummary
 from nodescope_server import wire_moments, wire_watch, wire_why
 
@@ -331,6 +331,7 @@ class Snapshot(msgspec.Struct, frozen=True, tag="snapshot"):
         node_seqs: When each of ``nodes`` was defined.
         executions: The latest of each node, with ``times``.
         logs: The last 2,000 lines.
+        governed: What the governor last told, without its nodes; None of a run without a limit.
     """
 
     run: RunInfo
@@ -345,6 +346,7 @@ class Snapshot(msgspec.Struct, frozen=True, tag="snapshot"):
     executions: ExecutionColumns
     dropped: Dropped
     session: SessionInfo | None
+    governed: Governed | None = None
 
 
 class Records(msgspec.Struct, frozen=True, tag="records"):
@@ -357,6 +359,7 @@ class Records(msgspec.Struct, frozen=True, tag="records"):
         steps: Steps that began or ended; replaces the row of the same step.
         skipped: Executions left out because there were more than a page can use; the last of each
             node is always among ``executions``.
+        governed: What the governor told since, without its nodes; None if nothing.
     """
 
     run: str
@@ -371,6 +374,7 @@ class Records(msgspec.Struct, frozen=True, tag="records"):
     executions: ExecutionColumns
     dropped: Dropped
     skipped: int = 0
+    governed: Governed | None = None
 
 
 class SessionChanged(msgspec.Struct, frozen=True, tag="session"):

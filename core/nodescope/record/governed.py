@@ -40,6 +40,8 @@ _LONGEST_NS: Final = 500_000_000
 _DECIDING: Final = 50
 # How long a line about lowered nodes keeps the next one back.
 _QUIET_NS: Final = 5_000_000_000
+# A program that took no time itself was slowed down by this.
+_MOST: Final = 1e6
 _MOST_NODES: Final = 10_000
 # Of a document that is written while the run goes on, and how often.
 _FEW_NODES: Final = 100
@@ -121,7 +123,7 @@ class GovernedRecorder(CountingRecorder):
         slowdown = steps.slowdown if steps.steps else self._governor.slowdown
         return Governed(
             limit=self._governor.limit,
-            slowdown=slowdown,
+            slowdown=min(slowdown, _MOST),
             stuck=self._stuck and slowdown > self._governor.limit,
             by_hand=sum(each.by_hand for _, each in missing),
             lowered=len(below),

@@ -144,10 +144,12 @@ class Recording:
         """Documents of a kind with their seqs, in order; `docs/recording.md` names the kinds."""
         return self._all("SELECT seq, data FROM document WHERE kind = ? ORDER BY row", kind)
 
-    def governed(self) -> Governed | None:
-        """What the governor left out; None without one. Of a live run, what it last told."""
+    def governed(self, after: int = 0) -> Governed | None:
+        """What the governor left out, as it last told after a seq; None if it told nothing."""
         rows = self._all(
-            "SELECT data FROM document WHERE kind = 'governor' ORDER BY row DESC LIMIT 1"
+            "SELECT data FROM document WHERE kind = 'governor' AND seq > ? "
+            "ORDER BY row DESC LIMIT 1",
+            after,
         )
         return self._read(_governed, rows[0][0]) if rows else None
 

@@ -12,6 +12,7 @@ const step = (number: number, start: number, end: number | null) => ({
   start_ns: start,
   end_seq: end,
   end_ns: end,
+  observed: true,
 });
 
 function defined(...rows: readonly (readonly [number, Node])[]) {

@@ -13,6 +13,7 @@ const row = (step: number, start: number, end: number | null) => ({
   start_ns: start,
   end_seq: end,
   end_ns: end,
+  observed: true,
 });
 const moved = (phase: "running" | "stopped", version: number) =>
   ({

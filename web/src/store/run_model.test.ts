@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { NodeColumns } from "@/store/columns";
 import {
   gradientOf,
+  leftOutAt,
   MAX_LOGS,
   type RunMessage,
   type RunModel,
@@ -9,6 +10,7 @@ import {
   update,
 } from "@/store/run_model";
 import { decodeExecutions } from "@/wire/decode";
+import type { Governed } from "@/wire/types.gen";
 import { columns, node, produced, records, runInfo, session, snapshot } from "@/wire/fixtures";
 
 function play(...messages: readonly RunMessage[]): RunModel {
@@ -18,7 +20,7 @@ function play(...messages: readonly RunMessage[]): RunModel {
   return model;
 }
 
-const STEP_1 = { step: 1, start_seq: 1, start_ns: 0, end_seq: null, end_ns: null };
+const STEP_1 = { step: 1, start_seq: 1, start_ns: 0, end_seq: null, end_ns: null, observed: true };
 const LINE = { seq: 3, step: 1, time_ns: 5, stream: "stdout", text: "hello" } as const;
 
 describe("replay", () => {
@@ -147,4 +149,23 @@ test("gradients and steps are looked up by moment", () => {
   expect(stepAt(model.steps, 14)?.step).toBe(1);
   expect(stepAt(model.steps, 15)?.step).toBe(2);
   expect(stepAt(model.steps, 0)).toBeUndefined();
+});
+
+describe("steps that the governor left out", () => {
+  const rows = [
+    { ...STEP_1, end_seq: 5, end_ns: 1 },
+    { ...STEP_1, step: 2, start_seq: 6, end_seq: 7, end_ns: 2, observed: false },
+  ];
+
+  test("says so of a moment in one, and not of moments before and after it", () => {
+    expect(leftOutAt(rows, 5)).toBe("");
+    expect(leftOutAt(rows, 6)).toContain("Values of step 2 were not recorded");
+    expect(leftOutAt(rows, 8)).toBe("");
+  });
+
+  test("keeps what the governor last told while records say nothing new", () => {
+    const told = { limit: 1.5, slowdown: 1.4, steps: 10, steps_left_out: 7 } as Governed;
+    const first = update(undefined, snapshot({ governed: told }));
+    expect(update(first, records({ seq: 3 }))?.governed).toBe(told);
+  });
 });

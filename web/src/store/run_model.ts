@@ -9,6 +9,7 @@ import { assertNever } from "@/base/assert";
 import { type GraphHistory, NO_HISTORY, withDefinitions } from "@/store/graph_history";
 import type {
   Dropped,
+  Governed,
   GradientRow,
   LogRow,
   Node,
@@ -48,6 +49,8 @@ export interface RunModel {
   /** Lines that were here and are no longer kept on the page. */
   readonly logsCut: number;
   readonly dropped: Dropped;
+  /** What the governor last told; undefined of a run without a limit. */
+  readonly governed: Governed | undefined;
   /** Executions that the server left out of the live stream. */
   readonly skipped: number;
   readonly session: SessionInfo | undefined;
@@ -92,6 +95,7 @@ function fromSnapshot(before: RunModel | undefined, message: Snapshot): RunModel
     logs: message.logs,
     logsCut: 0,
     dropped: message.dropped,
+    governed: message.governed ?? undefined,
     skipped: 0,
     session: newer(same ? before.session : undefined, message.session ?? undefined),
   };
@@ -110,6 +114,7 @@ function append(model: RunModel, message: Records): RunModel {
     logs: cut > 0 ? logs.slice(cut) : logs,
     logsCut: model.logsCut + cut,
     dropped: message.dropped,
+    governed: message.governed ?? model.governed,
     skipped: model.skipped + message.skipped,
   };
 }
@@ -186,6 +191,14 @@ export function gradientOf(
     if (seq === undefined || row.seq <= seq) found = row.gradient;
   }
   return found;
+}
+
+/** Why nothing is known of what ran at `seq`, if the governor left its step out; else "". */
+export function leftOutAt(steps: readonly StepRow[], seq: number): string {
+  const row = stepAt(steps, seq);
+  return row === undefined || row.observed || (row.end_seq !== null && seq > row.end_seq)
+    ? ""
+    : `Values of step ${row.step} were not recorded: the governor left the step out.`;
 }
 
 /** The step that `seq` falls into, if steps are marked. */

@@ -48,9 +48,12 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
     const every = Math.max(1, Math.ceil(all.length / Math.max(1, width / 4)));
     g.fillStyle = colour("--line-strong");
     for (let i = 0; i < all.length; i += every) {
+      // Lighter: the governor left it out.
+      g.globalAlpha = all[i]?.observed === false ? 0.35 : 1;
       const x = 7 + ((all[i]?.start_seq ?? 0) / end) * (width - 14);
       g.fillRect(Math.round(x), 4, 1, height - 8);
     }
+    g.globalAlpha = 1;
   };
   return (
     <div class="scrub" role="group" aria-label="Moment shown">
@@ -98,7 +101,10 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
         onClick={() => turn(1)}
       />
       <span class="scrub-words mi t2">
-        <Show when={(step()?.step ?? 0) > 0}>step {formatCount(step()?.step ?? 0)} · </Show>
+        <Show when={(step()?.step ?? 0) > 0}>
+          step {formatCount(step()?.step ?? 0)}
+          {step()?.observed === false ? " (left out)" : ""} ·{" "}
+        </Show>
         record {formatCount(here())} / {formatCount(last())}
         <Show when={past()}>{(at) => <> · {formatDuration(at().timeNs)}</>}</Show>
       </span>

@@ -9,6 +9,7 @@ import { formatCount } from "@/base/numbers";
 import { progressOf } from "@/store/progress";
 import type { Store } from "@/store/store";
 import { throttled } from "@/store/throttled";
+import type { Governed } from "@/wire/types.gen";
 
 export function StatusBar(props: { readonly store: Store; onKeys(): void }): JSX.Element {
   const store = props.store;
@@ -44,6 +45,12 @@ export function StatusBar(props: { readonly store: Store; onKeys(): void }): JSX
     const now = model()?.dropped;
     return now === undefined ? 0 : now.blobs + now.summaries + now.executions;
   };
+  /** Quiet when nothing was left out. */
+  const governed = () => {
+    const now = model()?.governed;
+    const any = now && (now.steps_left_out || now.executions || now.summaries || now.arrays);
+    return any || (now && now.slowdown > now.limit) ? now : undefined;
+  };
   return (
     <footer class="status">
       <span class="row status-link">
@@ -65,6 +72,18 @@ export function StatusBar(props: { readonly store: Store; onKeys(): void }): JSX
           {formatCount(dropped())}
         </span>
       </span>
+      <Show when={governed()}>
+        {(now) => (
+          <span title={governedWords(now())} data-testid="governed">
+            left out{" "}
+            <span class="m" classList={{ now: now().slowdown > now().limit }}>
+              {now().steps_left_out > 0
+                ? `${formatCount(now().steps_left_out)} of ${formatCount(now().steps)} steps`
+                : `${formatCount(now().executions + now().summaries + now().arrays)}`}
+            </span>
+          </span>
+        )}
+      </Show>
       <Show when={(model()?.skipped ?? 0) > 0}>
         <span class="wide" title="Executions recorded, but left out of this page's live stream">
           skipped live <span class="m">{formatCount(model()?.skipped ?? 0)}</span>
@@ -104,4 +123,24 @@ export function StatusBar(props: { readonly store: Store; onKeys(): void }): JSX
       </button>
     </footer>
   );
+}
+
+/** What the governor left out, in a few lines. */
+function governedWords(now: Governed): string {
+  const how = now.measured ? "measured against steps that were left out" : "estimated";
+  const counts: [number, string][] = [
+    [now.arrays, "outputs without elements"],
+    [now.summaries, "outputs without statistics"],
+    [now.executions, "executions without a row"],
+  ];
+  return [
+    `Slowdown ${now.slowdown.toFixed(2)}x (${how}), limit ${now.limit}x`,
+    now.slowdown > now.limit ? `The limit is not kept${now.because && `: ${now.because}`}` : "",
+    now.steps_left_out > 0
+      ? `${formatCount(now.steps_left_out)} of ${formatCount(now.steps)} training steps not observed`
+      : "",
+    ...counts.map(([count, what]) => (count > 0 ? `${formatCount(count)} ${what}` : "")),
+  ]
+    .filter((line) => line !== "")
+    .join("\n");
 }

@@ -107,11 +107,19 @@ const NOTHING = {
 } as const;
 
 export function snapshot(change: Partial<Snapshot> = {}): Snapshot {
-  return { type: "snapshot", run: runInfo(), seq: 0, session: null, ...NOTHING, ...change };
+  return {
+    type: "snapshot",
+    run: runInfo(),
+    seq: 0,
+    session: null,
+    governed: null,
+    ...NOTHING,
+    ...change,
+  };
 }
 
 export function records(change: Partial<Records> = {}): Records {
-  return { type: "records", run: RUN, seq: 0, skipped: 0, ...NOTHING, ...change };
+  return { type: "records", run: RUN, seq: 0, skipped: 0, governed: null, ...NOTHING, ...change };
 }
 
 export function stopAt(id: number, name: string, change: Partial<Stop> = {}): Stop {

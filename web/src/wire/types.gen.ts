@@ -1084,6 +1084,7 @@ export interface RunsChanged {
  *     node_seqs: When each of `nodes` was defined.
  *     executions: The latest of each node, with `times`.
  *     logs: The last 2,000 lines.
+ *     governed: What the governor last told, without its nodes; None of a run without a limit.
  */
 export interface Snapshot {
   readonly type: "snapshot";
@@ -1099,6 +1100,7 @@ export interface Snapshot {
   readonly executions: ExecutionColumns;
   readonly dropped: Dropped;
   readonly session: SessionInfo | null;
+  readonly governed: Governed | null;
 }
 
 /**
@@ -1326,6 +1328,61 @@ export interface WatchSeen {
 }
 
 /**
+ * What the governor did so far.
+ *
+ * Attributes:
+ *     limit: The slowdown to keep to.
+ *     slowdown: The run's: estimated, or measured against steps that were left out.
+ *     measured: Whether it is measured.
+ *     stuck: The limit could not be kept, with all that may be lowered at its lowest.
+ *     steps: Training steps so far, if any may be left out.
+ *     steps_left_out: Of these, which are not observed at all; their executions are in no sum.
+ *     because: Why no step could be left out when one should have been, or `""`.
+ *     by_hand: How many nodes have a level that a person chose.
+ *     lowered: How many nodes are below the level that was asked for, or have been.
+ *     executions, summaries, arrays: Sums over all nodes.
+ *     nodes: Those of which something was left out, or is to be; the most first, 10,000 at most.
+ */
+export interface Governed {
+  readonly limit: number;
+  readonly slowdown: number;
+  readonly stuck: boolean;
+  readonly by_hand: number;
+  readonly lowered: number;
+  readonly executions: number;
+  readonly summaries: number;
+  readonly arrays: number;
+  readonly nodes: readonly LeftOut[];
+  readonly measured: boolean;
+  readonly steps: number;
+  readonly steps_left_out: number;
+  readonly because: string;
+}
+
+/**
+ * What the governor left out of one node, counted exactly.
+ *
+ * Attributes:
+ *     node: Its id; 0 for nodes that ran only once and are taken together by their op.
+ *     level: What was asked for.
+ *     now: What it is recorded with: a level, `thinned` (every tenth execution) or `counted`.
+ *     runs: Executions in all.
+ *     executions: Those of which there is no row.
+ *     summaries: Outputs without statistics that would have had them.
+ *     arrays: Outputs without elements that would have had them.
+ */
+export interface LeftOut {
+  readonly node: number;
+  readonly name: string;
+  readonly level: string;
+  readonly now: string;
+  readonly runs: number;
+  readonly executions: number;
+  readonly summaries: number;
+  readonly arrays: number;
+}
+
+/**
  * What was recorded after the previous message, up to `seq`.
  *
  * Attributes:
@@ -1335,6 +1392,7 @@ export interface WatchSeen {
  *     steps: Steps that began or ended; replaces the row of the same step.
  *     skipped: Executions left out because there were more than a page can use; the last of each
  *         node is always among `executions`.
+ *     governed: What the governor told since, without its nodes; None if nothing.
  */
 export interface Records {
   readonly type: "records";
@@ -1350,6 +1408,7 @@ export interface Records {
   readonly executions: ExecutionColumns;
   readonly dropped: Dropped;
   readonly skipped: number;
+  readonly governed: Governed | null;
 }
 
 /** The session's new state. All records up to `info.stop.seq` were sent before it. */

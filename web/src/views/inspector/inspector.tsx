@@ -16,7 +16,7 @@ import {
 } from "solid-js";
 import { printable } from "@/base/printable";
 import { leafName } from "@/base/scopes";
-import { gradientOf } from "@/store/run_model";
+import { gradientOf, leftOutAt } from "@/store/run_model";
 import type { Branches } from "@/store/branches";
 import type { Moments } from "@/store/moments";
 import type { Reasons } from "@/store/reasons";
@@ -177,6 +177,10 @@ function NodeInspector(
     ran();
     return ((props.store.shown().flags[id()] ?? 0) & FAILED) !== 0;
   });
+  const leftOut = createMemo(() => {
+    const cursor = props.store.cursor();
+    return cursor.kind === "past" ? leftOutAt(props.store.model()?.steps ?? [], cursor.seq) : "";
+  });
   const absent = () =>
     props.store.cursor().kind === "past"
       ? "Not computed yet at this moment. Move the slider to the right."
@@ -294,6 +298,7 @@ function NodeInspector(
         <Switch>
           <Match when={props.ui.inspectorTab() === "value"}>
             <section class="sec" data-testid="inspector-value">
+              <Show when={leftOut()}>{(why) => <p class="empty">{why()}</p>}</Show>
               <Show
                 when={failed() ? undefined : value()}
                 fallback={

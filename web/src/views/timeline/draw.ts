@@ -77,6 +77,8 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     });
     y += LANE_GAP;
   }
+  drawLeftOut(scene.before);
+  drawLeftOut(scene.now);
   drawPauses();
   drawMoment();
   g.restore();
@@ -104,6 +106,30 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       g.fillText(text, at, 13);
     }
     g.textAlign = "left";
+  }
+
+  /** A step of which nothing was recorded, hatched. */
+  function drawLeftOut(step: StepRow | undefined): void {
+    if (step === undefined || step.observed) return;
+    const left = Math.max(LEFT, x(step.start_ns));
+    const right = Math.min(width, x(step.end_ns ?? scene.moment));
+    if (right - left < 2) return;
+    g.save();
+    g.beginPath();
+    g.rect(left, AXIS, right - left, height - AXIS);
+    g.clip();
+    g.strokeStyle = colour("--line");
+    g.beginPath();
+    for (let at = left - height; at < right; at += 8) {
+      g.moveTo(at, height);
+      g.lineTo(at + height, 0);
+    }
+    g.stroke();
+    g.font = `10px ${sans}`;
+    g.fillStyle = colour("--text-3");
+    const text = truncate(`step ${step.step} was left out`, SANS, right - left - 8);
+    if (text !== "") g.fillText(text, left + 4, AXIS + 13);
+    g.restore();
   }
 
   function fill(bar: Bar, phase: boolean, leaf: boolean): string {
