@@ -260,7 +260,7 @@ def test_a_program_stops_where_the_model_says(
     program: dict[str, Any], first: list[Breakpoint], script: list[Any], entry: bool
 ) -> None:
     model, result = all_of(program)
-    names = sorted({each.node.name for each in model.happened}) + ["no/such"]
+    names = [*sorted({each.node.name for each in model.happened}), "no/such"]
     bus, seen = Bus(), Seen()
     controlled = Controlled(bus, seen, names, entry)
     controlled.replace(tuple(first))
