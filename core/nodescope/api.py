@@ -242,6 +242,7 @@ class Run:
             self._controller = Controller(
                 self.gate, self.info.recording, elapsed=lambda: self.bus.now_ns() / 1e9
             )
+            self._controller.watching = self.watching
             self._controller.attend()
         return self._controller
 
