@@ -129,7 +129,7 @@ def goes_to_the_next_step() -> None:
 
 def runs_to_a_node() -> None:
     at().give(RunTo("mean")).run(RELU, LOG, MEAN).expect(stopped("run_to", MEAN))
-    at().give(RunTo("nowhere")).expect(running, effect(Log, "no node named 'nowhere'"))
+    at().give(RunTo("nowhere")).expect(running, effect(Log, "no node 'nowhere'"))
 
 
 def detaches() -> None:
