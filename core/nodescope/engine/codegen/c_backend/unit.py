@@ -284,6 +284,8 @@ class Unit:
         kept = tuple(1 if i in axes else n for i, n in enumerate(v.shape))
         gone = tuple(n for i, n in enumerate(v.shape) if i not in axes)
         if all(v.shape[i] == 1 for i in axes):
+            if how == "sum" and dtype.startswith("float"):
+                v = self.map("add", self.cast(v, dtype), 0.0)  # 0.0 for -0.0, as sums begin at 0
             return self.reshape(self.cast(v, dtype), kept if keepdims else gone)
         out = self.fresh(kept, dtype)
         self.prims.append(Reduce(out, v, axes, how))

@@ -373,3 +373,16 @@ def test_rows_are_called_like_no_type(count: int) -> None:
         return p @ k, p
 
     compare(f, f32(2, 3, 4, 8), f32(2, 3, 4, 8))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((1,), None), ((1,), 0), ((1,), ()), ((1, 3), 0), ((3, 1), 1), ((1, 1), None), ((2,), None)],
+)
+@pytest.mark.parametrize("reduce", [np.sum, np.prod])
+def test_the_sign_of_a_zero_that_was_reduced(reduce, shape, axis, dtype):
+    zeros = np.full(shape, -0.0, dtype)
+    wanted = reduce(zeros * 1, axis=axis)
+    found = ns.compile(lambda x: reduce(x * 1, axis=axis), backend="c")(ns.tensor(zeros)).data
+    assert np.signbit(found).tolist() == np.signbit(wanted).tolist()
