@@ -234,8 +234,8 @@ class Run:
         """The training step that the engine is in; 0 before the first."""
         return int(getattr(modes.attending(), "step", 0))
 
-    def controller(self) -> Controller:
-        """A controller in this process, for which the run stops from now on."""
+    def controller(self, *, attend: bool = True) -> Controller:
+        """A controller in this process, for which the run stops: from now on, or once it attends."""
         if self.gate is None:
             raise UsageError("a run without a debugger has nothing to control")
         if self._controller is None:
@@ -243,7 +243,8 @@ class Run:
                 self.gate, self.info.recording, elapsed=lambda: self.bus.now_ns() / 1e9
             )
             self._controller.watching = self.watching
-            self._controller.attend()
+            if attend:
+                self._controller.attend()
         return self._controller
 
     def connect(self, address: Address, *, timeout_s: float = 0.25) -> None:

@@ -180,6 +180,9 @@ def parser() -> argparse.ArgumentParser:
         help="with --cli: take the debugger's commands from a file, - for standard input",
     )
     run.add_argument("--no-color", action="store_true", help="with --cli: no colours")
+    run.add_argument(
+        "--editor", action="store_true", help="let editors attach with nodescope dap; no page"
+    )
     run.add_argument("--dap", action="store_true", help=argparse.SUPPRESS)  # by nodescope dap
     run.add_argument(
         "--exit", action="store_true", help="leave when the program ends, with its status"

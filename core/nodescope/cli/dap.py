@@ -17,6 +17,7 @@ from typing import Any
 from nodescope import api
 from nodescope.cli.terminal_commands import BY_NAME, Console
 from nodescope.dap.adapter import Adapter
+from nodescope.dap.attaching import Door
 from nodescope.dap.debuggee import Debuggee
 from nodescope.dap.framing import Channel
 from nodescope.debug.controller import Controller
@@ -52,6 +53,12 @@ def reached(observed: api.Run, where: tuple[str, int, str, bool]) -> Debuggee:
     debuggee = Debuggee(controller, ends=ends, console=console_of(controller))
     debuggee.connect(host, port, token)
     return debuggee
+
+
+def let_in(observed: api.Run) -> Door:
+    """Let editors come to a run, one after another."""
+    controller = observed.controller(attend=False)
+    return Door(controller, observed.info.name, console_of(controller))
 
 
 def console_of(controller: Controller) -> Callable[[str], str | None]:

@@ -16,7 +16,7 @@ from types import CodeType
 from typing import TextIO
 
 from nodescope import api
-from nodescope.cli.dap import lasting_streams, reached
+from nodescope.cli.dap import lasting_streams, let_in, reached
 from nodescope.cli.script import INTERRUPTED, Ending, load, run_script
 from nodescope.cli.server import Server
 from nodescope.cli.terminal import Terminal
@@ -36,6 +36,8 @@ def run(options: argparse.Namespace) -> int:
     watches = tuple(watches_of(options.watches))
     if options.commands is not None and not options.cli:
         raise UsageError("-x is for the terminal debugger", hint="add --cli")
+    if options.editor and options.cli:
+        raise UsageError("--editor and --cli exclude each other", hint="leave out one of them")
     adapter = address() if options.dap else None
     if adapter is not None:
         lasting_streams()
@@ -62,6 +64,8 @@ def run(options: argparse.Namespace) -> int:
     )
     if adapter is not None:
         return _in_editor(observed, code, options, adapter)
+    if options.editor:
+        return _let_in(observed, code, options)
     if lines is not None:
         return _in_terminal(observed, code, options, lines)
     server = None
@@ -152,6 +156,26 @@ def _in_editor(
 def _is_child(observed: api.Run) -> bool:
     """Whether this is a forked child of the program: run, page and server are its parent's."""
     return os.getpid() != observed.info.pid
+
+
+def _let_in(observed: api.Run, code: CodeType, options: argparse.Namespace) -> int:
+    """Run the script while editors may come and go."""
+    status, error, door = 1, "", None
+    try:
+        door = let_in(observed)
+        standing = "" if options.no_stop_on_entry else "; it stands before its first node"
+        say(f"editors may attach to process {observed.info.pid}{standing}")
+        observed.start()
+        status, error = run_script(code, options.script, options.args, observed.log)
+    except BaseException as raised:
+        error = api.last_line(raised)
+        raise
+    finally:
+        if not _is_child(observed):
+            observed.finish(status, error)
+            if door is not None:
+                door.close()
+    return status
 
 
 def _serve(observed: api.Run, options: argparse.Namespace) -> Server | None:

@@ -11,11 +11,11 @@ its launch says so.
 from __future__ import annotations
 
 import codecs
-import signal
 import threading
 from collections.abc import Callable
 from typing import BinaryIO, Final
 
+from nodescope.dap.attaching import Attached, attached
 from nodescope.dap.capabilities import CAPABILITIES
 from nodescope.dap.framing import Channel, Message
 from nodescope.dap.launching import Child, launch_of
@@ -30,7 +30,7 @@ class Adapter:
     def __init__(self, client: Channel) -> None:
         self._client = client
         self._lock = threading.Lock()
-        self._child: Child | None = None
+        self._child: Child | Attached | None = None
         self._editor: Message = {}
         self._waiting: dict[int, Message] = {}  # by the seq that the debuggee answers
         self._gone = self._done = False
@@ -64,7 +64,17 @@ class Adapter:
         self._client.respond(request, CAPABILITIES)
 
     def _attach(self, request: Message) -> None:
-        raise UsageError("a running program cannot be attached to", hint="launch it")
+        if self._child is not None:
+            raise UsageError("this session has a program already")
+        found = self._child = attached(request.get("arguments") or {})
+        found.channel.request("initialize", self._editor)
+        threading.Thread(target=self._until_end, args=(found.channel,), daemon=True).start()
+        self._client.respond(request)
+        self._client.event("process", {
+            "name": found.place.name, "systemProcessId": found.place.pid,
+            "isLocalProcess": True, "startMethod": "attach",
+        })  # fmt: skip
+        self._client.event("initialized")
 
     def _launch(self, request: Message) -> None:
         if self._child is not None:
@@ -112,8 +122,8 @@ class Adapter:
 
     def _terminate(self, request: Message) -> None:
         """As Ctrl-C would; the program may still tidy up."""
-        if self._child is not None and self._child.process.poll() is None:
-            self._child.process.send_signal(signal.SIGINT)
+        if self._child is not None:
+            self._child.interrupt()
         self._client.respond(request)
 
     def _disconnect(self, request: Message) -> None:
@@ -121,7 +131,7 @@ class Adapter:
         self._gone = True
         child = self._child
         if child is not None and child.channel is not None:
-            if given.get("terminateDebuggee", True):
+            if given.get("terminateDebuggee", isinstance(child, Child)):
                 child.end()
                 self._ended.wait(_JOIN_S)
             else:
@@ -163,13 +173,19 @@ class Adapter:
                 each.join(_JOIN_S)
         self._end(status)
 
-    def _end(self, status: int) -> None:
+    def _until_end(self, channel: Channel) -> None:
+        self._follow(channel)
+        self._end(None)
+
+    def _end(self, status: int | None) -> None:
+        """Say that the program has ended; of one that was attached to the status is not known."""
         with self._lock:
             self._done = True
             waiting, self._waiting = list(self._waiting.values()), {}
         for request in waiting:
             self._client.refuse(request, "the program has ended")
-        self._client.event("exited", {"exitCode": status})
+        if status is not None:
+            self._client.event("exited", {"exitCode": status})
         self._client.event("terminated")
         self._ended.set()
 

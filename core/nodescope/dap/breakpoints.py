@@ -52,6 +52,11 @@ class BreakpointSets:
             "data", given, lambda each: _with(Breakpoint("node", str(each["dataId"])), each)
         )
 
+    def clear(self) -> None:
+        """Take away all that the editor has set."""
+        for name in tuple(self._sets):
+            self._set(name, [], lambda each: Breakpoint("node", ""))
+
     def kind_of(self, number: int) -> str:
         """``breakpoint``, ``function breakpoint`` or ``data breakpoint``, for an id."""
         for name, held in self._sets.items():

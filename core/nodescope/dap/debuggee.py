@@ -89,7 +89,7 @@ class Debuggee:
         self._stopped_thread = 1
         self._frames = Frames(controller, self._threads)
         self._overflows: list[str] = []
-        self._standing = self._asked = self._over = False
+        self._standing = self._asked = self._over = self._guest = False
         self._first_line = 1
 
     def connect(self, host: str, port: int, token: str) -> None:
@@ -103,18 +103,41 @@ class Debuggee:
         except OSError as error:
             raise UsageError(f"no adapter at {host}:{port}: {error}") from None
         connection.settimeout(None)
-        self._channel = Channel.of(connection)
-        self._controller.listeners = (*self._controller.listeners, self._news.put)
+        self._begin(Channel.of(connection))
         self._channel.event("nodescope", {"token": token, "pid": os.getpid()})
-        for work in (self._read, self._tell):
-            threading.Thread(target=work, name="nodescope-dap", daemon=True).start()
+        threading.Thread(target=self._read, name="nodescope-dap", daemon=True).start()
         self._configured.wait()
+
+    def visit(self, channel: Channel) -> None:
+        """Debug a program that runs already, until the editor leaves; then it runs on."""
+        self._guest = True
+        self._begin(channel)
+        self._controller.attend()
+        if self._controller.info.stop is not None:
+            self._news.put(self._controller.info)
+        self._read()
+
+    def _begin(self, channel: Channel) -> None:
+        self._channel = channel
+        self._controller.listeners = (*self._controller.listeners, self._news.put)
+        threading.Thread(target=self._tell, name="nodescope-dap", daemon=True).start()
+
+    def _take_leave(self) -> None:
+        """A guest takes along what it has set."""
+        self.finish()
+        self._controller.listeners = tuple(
+            each for each in self._controller.listeners if each != self._news.put
+        )
+        self._breakpoints.clear()
+        self.set_exceptions({"filters": [RAISING]})
+        self._controller.absent()
 
     def finish(self) -> None:
         """The program has ended."""
         with self._turn:
             self._over = True
         self._news.put(None)
+        self._configured.set()
         self._channel.close()
 
     # ------------------------------------------------------------ requests
@@ -128,6 +151,9 @@ class Debuggee:
 
     def _lost(self) -> None:
         if self._over:
+            return
+        if self._guest:
+            self._take_leave()
             return
         if self._ends:
             self._configured.set()
@@ -185,6 +211,8 @@ class Debuggee:
 
     def detach(self, given: Message) -> None:
         """The program runs on by itself."""
+        if self._guest:
+            return  # it leaves when the adapter does, which is at once
         self._ends = False
         self._controller.leave()
         self._configured.set()

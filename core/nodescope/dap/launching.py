@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -142,6 +143,11 @@ class Child:
             self._listener.close()
         self.end()
         return None
+
+    def interrupt(self) -> None:
+        """As Ctrl-C would."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
 
     def end(self, patience_s: float = 5.0) -> None:
         """End it: politely, then not."""

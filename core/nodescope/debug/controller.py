@@ -92,6 +92,13 @@ class Controller:
         """Be there: from now on the program stops for this controller."""
         self._gate.controllers(1)
 
+    def absent(self) -> None:
+        """Be gone for now: the program runs on, and stops again once somebody attends."""
+        self._cursor = None
+        if self._gate.info.phase in ("running", "stopped"):
+            self._gate.command(Continue())
+            self._gate.controllers(0)
+
     def leave(self) -> None:
         """Let the program run to its end without stopping again."""
         if self._gate.info.phase in ("running", "stopped"):
