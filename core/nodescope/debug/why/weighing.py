@@ -172,7 +172,7 @@ def made_words(op: str, ranked: list[Candidate], opened: Opened, made: Made, tot
         return f"{op} makes it of no operand"
     first = ranked[0]
     where = along(opened, made)
-    if made.how == "sum" and made.terms is not None and made.terms.size > 2:
+    if made.how == "sum" and made.terms is not None and made.terms.size > 1:
         share = f", the largest makes up {first.share:.0%}" if first.share is not None else ""
         return f"{op} of {made.terms.size:,} terms{where}{share}"
     numbers = {each.port: told(each.number) for each in reversed(ranked)}
