@@ -18,6 +18,7 @@ import {
 } from "solid-js";
 import { pageCommands } from "@/app/commands";
 import { listen } from "@/app/keyboard";
+import { createNarrow } from "@/app/narrow";
 import { toggled } from "@/store/breakpoints";
 import { PANES, type Pane, type Preferences } from "@/store/preferences";
 import { createChanges } from "@/store/changes_query";
@@ -29,7 +30,7 @@ import type { Store } from "@/store/store";
 import type { DockTab, OutlineTab, Ui } from "@/store/ui";
 import type { Item } from "@/store/url";
 import type { GraphView } from "@/render/types";
-import { Breakpoints } from "@/views/breakpoints/breakpoints";
+import { AddBreakpoint, Breakpoints } from "@/views/breakpoints/breakpoints";
 import { Console, CopyConsole } from "@/views/console";
 import { DebuggerBar } from "@/views/debugger_bar";
 import { EmptyState, NextHint } from "@/views/empty_state";
@@ -66,6 +67,9 @@ export function App(props: AppProps): JSX.Element {
   const [view, setView] = createSignal<GraphView | undefined>();
   const [slice, setSlice] = createSignal<{ node: number; slice: ValueSlice | undefined }>();
   const [timelineWords, setTimelineWords] = createSignal("");
+  const narrow = createNarrow();
+  const dockTab = (): DockTab =>
+    ui.dockTab() === "breakpoints" && !narrow() ? "timeline" : ui.dockTab();
   const problems = createProblems(store);
   const compiled = createMemo(() =>
     (store.model()?.graph.nodes ?? []).some((node) => (node?.graph ?? 0) > 0),
@@ -126,6 +130,12 @@ export function App(props: AppProps): JSX.Element {
     go,
     toggleBreakpoint,
     exportSvg,
+    showBreakpoints: () => {
+      if (narrow()) ui.setDockTab("breakpoints");
+      queueMicrotask(() =>
+        root.querySelector<HTMLElement>("[data-testid=breakpoint-new]")?.focus(),
+      );
+    },
     focusSearch: () => {
       ui.setOutlineTab("outline");
       ui.setOutlineOpen(true);
@@ -165,6 +175,15 @@ export function App(props: AppProps): JSX.Element {
     { id: "problems", title: "Problems", count: problems().length, tone: "nan" },
     { id: "watches", title: "Watches", count: watches.statuses().length },
     { id: "branches", title: "What if", count: branches.rows().length },
+    ...(narrow()
+      ? [
+          {
+            id: "breakpoints" as const,
+            title: "Breakpoints",
+            count: store.session()?.breakpoints.length ?? 0,
+          },
+        ]
+      : []),
   ];
   const keyGroups = (): readonly KeyGroup[] => [
     ...(["Debugger", "Graph", "Page"] as const).map((title) => ({
@@ -364,20 +383,23 @@ export function App(props: AppProps): JSX.Element {
         <div class="dock-panes">
           <div class="panel dock-left">
             <div class="head">
-              <Tabs label="Dock" tabs={dockTabs()} active={ui.dockTab()} onSelect={ui.setDockTab} />
+              <Tabs label="Dock" tabs={dockTabs()} active={dockTab()} onSelect={ui.setDockTab} />
               <span class="sp" />
-              <Show when={ui.dockTab() === "timeline"}>
+              <Show when={dockTab() === "timeline"}>
                 <PhaseKey store={store} />
                 <span class="m t3 ell timeline-words" title={timelineWords()}>
                   {timelineWords()}
                 </span>
               </Show>
-              <Show when={ui.dockTab() === "console"}>
+              <Show when={dockTab() === "console"}>
                 <CopyConsole store={store} />
+              </Show>
+              <Show when={dockTab() === "breakpoints"}>
+                <AddBreakpoint store={store} ui={ui} />
               </Show>
             </div>
             <Switch>
-              <Match when={ui.dockTab() === "timeline"}>
+              <Match when={dockTab() === "timeline"}>
                 <Timeline
                   store={store}
                   theme={preferences.theme()}
@@ -385,46 +407,43 @@ export function App(props: AppProps): JSX.Element {
                   onWords={setTimelineWords}
                 />
               </Match>
-              <Match when={ui.dockTab() === "console"}>
+              <Match when={dockTab() === "console"}>
                 <Console store={store} />
               </Match>
-              <Match when={ui.dockTab() === "problems"}>
+              <Match when={dockTab() === "problems"}>
                 <Problems store={store} problems={problems()} go={go} why={why} />
               </Match>
-              <Match when={ui.dockTab() === "watches"}>
+              <Match when={dockTab() === "watches"}>
                 <Watches watches={watches} here={store.watchHere()?.id ?? 0} visit={visit} />
               </Match>
-              <Match when={ui.dockTab() === "branches"}>
+              <Match when={dockTab() === "branches"}>
                 <WhatIf store={store} branches={branches} visit={visit} />
+              </Match>
+              <Match when={dockTab() === "breakpoints"}>
+                <Breakpoints store={store} adding={ui.adding()} onAdding={ui.setAdding} />
               </Match>
             </Switch>
           </div>
-          <div class="panel dock-right" id="bp">
-            <Splitter
-              label="Width of the breakpoints"
-              axis="x"
-              direction={-1}
-              measure={measure("#bp", "width")}
-              onResize={(px) => preferences.setSize("breakpoints", px)}
-            />
-            <div class="head">
-              <span class="tab-title">Breakpoints</span>
-              <Show when={(store.session()?.breakpoints.length ?? 0) > 0}>
-                <b class="cnt">{store.session()?.breakpoints.length}</b>
-              </Show>
-              <span class="sp" />
-              <button
-                type="button"
-                class="btn"
-                data-testid="breakpoint-new"
-                disabled={!store.breakable()}
-                onClick={() => ui.setAdding(!ui.adding())}
-              >
-                Add…
-              </button>
+          <Show when={!narrow()}>
+            <div class="panel dock-right" id="bp">
+              <Splitter
+                label="Width of the breakpoints"
+                axis="x"
+                direction={-1}
+                measure={measure("#bp", "width")}
+                onResize={(px) => preferences.setSize("breakpoints", px)}
+              />
+              <div class="head">
+                <span class="tab-title">Breakpoints</span>
+                <Show when={(store.session()?.breakpoints.length ?? 0) > 0}>
+                  <b class="cnt">{store.session()?.breakpoints.length}</b>
+                </Show>
+                <span class="sp" />
+                <AddBreakpoint store={store} ui={ui} />
+              </div>
+              <Breakpoints store={store} adding={ui.adding()} onAdding={ui.setAdding} />
             </div>
-            <Breakpoints store={store} adding={ui.adding()} onAdding={ui.setAdding} />
-          </div>
+          </Show>
         </div>
       </section>
 

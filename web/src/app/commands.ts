@@ -39,6 +39,7 @@ export interface CommandScope {
   toggleBreakpoint(node: number): void;
   exportSvg(): void;
   focusSearch(): void;
+  showBreakpoints(): void;
 }
 
 const ALWAYS = (): boolean => true;
@@ -180,7 +181,17 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       keys: "Ctrl F9",
       group: "Debugger",
       enabled: () => store.breakable(),
-      run: () => void ui.setAdding(!ui.adding()),
+      run: () => {
+        page.showBreakpoints();
+        ui.setAdding(!ui.adding());
+      },
+    },
+    {
+      title: "Show the breakpoints",
+      keys: "K",
+      group: "Debugger",
+      enabled: ALWAYS,
+      run: () => page.showBreakpoints(),
     },
     debug("Detach", "", { type: "detach" }, live),
     {

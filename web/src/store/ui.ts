@@ -8,12 +8,20 @@ import { type Accessor, createSignal, type Setter } from "solid-js";
 
 export type OutlineTab = "outline" | "runs";
 export type InspectorTab = "value" | "gradient" | "inputs" | "steps" | "diff" | "why";
-export type DockTab = "timeline" | "console" | "problems" | "watches" | "branches";
+/** `breakpoints` is a tab only where there is no room for it beside the others. */
+export type DockTab = "timeline" | "console" | "problems" | "watches" | "branches" | "breakpoints";
 export type Overlay = "none" | "palette" | "keys";
 export type ColourMode = "family" | "time" | "memory" | "finite";
 export type ValueForm = "picture" | "numbers";
 
-const DOCK_TABS: readonly DockTab[] = ["timeline", "console", "problems", "watches", "branches"];
+const DOCK_TABS: readonly DockTab[] = [
+  "timeline",
+  "console",
+  "problems",
+  "watches",
+  "branches",
+  "breakpoints",
+];
 
 type Signals<T> = { readonly [K in keyof T]: Accessor<T[K]> };
 type Setters<T> = { readonly [K in keyof T as `set${Capitalize<string & K>}`]: Setter<T[K]> };

@@ -53,7 +53,7 @@ export function KeysHelp(props: {
                   <For each={group.keys}>
                     {(each) => (
                       <div>
-                        <dt>
+                        <dt classList={{ none: each.keys === "" }}>
                           <For each={each.keys.split(" ").filter(Boolean)}>
                             {(key) => <kbd>{key}</kbd>}
                           </For>

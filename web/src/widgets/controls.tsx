@@ -4,7 +4,7 @@
  * Invariant: each works by keyboard as by pointer, and says its state to a screen reader.
  */
 
-import { For, type JSX, Show } from "solid-js";
+import { createEffect, For, type JSX, Show } from "solid-js";
 import { formatCount } from "@/base/numbers";
 
 export interface Tab<Id extends string> {
@@ -47,6 +47,12 @@ export function Tabs<Id extends string>(props: {
             aria-selected={props.active === tab.id}
             tabindex={props.active === tab.id ? 0 : -1}
             data-testid={`tab-${tab.id}`}
+            ref={(element) => {
+              // Where the tabs do not fit, the chosen one is in sight.
+              createEffect(() => {
+                if (props.active === tab.id) element.scrollIntoView?.({ inline: "nearest" });
+              });
+            }}
             onClick={() => props.onSelect(tab.id)}
           >
             {tab.title}

@@ -137,6 +137,7 @@ export function stopAt(id: number, name: string, change: Partial<Stop> = {}): St
     stack: [],
     edits: [],
     watch: 0,
+    error: "",
     ...change,
   };
 }

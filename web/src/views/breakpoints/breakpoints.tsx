@@ -7,6 +7,7 @@
 import { createSignal, For, type JSX, Show } from "solid-js";
 import { added, changed, markOf, optionsText, removed, switched } from "@/store/breakpoints";
 import type { Store } from "@/store/store";
+import type { Ui } from "@/store/ui";
 import { BreakpointForm } from "@/views/breakpoints/form";
 import type { Breakpoint, BreakpointStatus, Command } from "@/wire/types.gen";
 import { FieldError } from "@/widgets/field_error";
@@ -14,6 +15,21 @@ import { IconButton } from "@/widgets/icon";
 
 function setOf(breakpoints: readonly Breakpoint[]): Command {
   return { type: "set_breakpoints", breakpoints };
+}
+
+/** Opens the form for a new one. */
+export function AddBreakpoint(props: { readonly store: Store; readonly ui: Ui }): JSX.Element {
+  return (
+    <button
+      type="button"
+      class="btn"
+      data-testid="breakpoint-new"
+      disabled={!props.store.breakable()}
+      onClick={() => props.ui.setAdding(!props.ui.adding())}
+    >
+      Add…
+    </button>
+  );
 }
 
 export function Breakpoints(props: {

@@ -302,11 +302,22 @@ function Place(props: { readonly name: string; readonly pair: ElementPair | null
           <Show when={pair().at.length > 0}>
             <span class="t3">[{pair().at.join(", ")}]</span>
           </Show>
-          {pair().one} <span class="t3">→</span> {pair().other}
+          <Numeral text={pair().one} /> <span class="t3">→</span> <Numeral text={pair().other} />
         </p>
       )}
     </Show>
   );
+}
+
+/** A number as it is read out; NaN and Inf by name and in their colour. */
+function Numeral(props: { readonly text: string }): JSX.Element {
+  const named = () => {
+    if (props.text === "nan") return { text: "NaN", tone: "nan" };
+    const infinite = /^([+-]?)inf$/.exec(props.text);
+    if (infinite === null) return { text: props.text.replace(/^-/, "\u2212"), tone: "" };
+    return { text: `${infinite[1] === "-" ? "\u2212" : "+"}Inf`, tone: "inf" };
+  };
+  return <span class={named().tone}>{named().text}</span>;
 }
 
 /** The differences as a picture, and their distribution. */
