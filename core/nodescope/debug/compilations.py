@@ -54,6 +54,15 @@ class Compilations:
         self._known: dict[int, _Compilation] = {}
         self._sites: set[tuple[int, str]] = set()
         self._stands: dict[int, tuple[Node, ...]] = {}
+        self._inside: dict[int, tuple[Node, ...]] = {}
+
+    def knows(self, graph: int) -> bool:
+        """Whether a captured graph is that of a compiled function it was told of."""
+        return graph in self._known
+
+    def know(self, traced: Graph, final: Graph, about: Mapping[str, Any]) -> None:
+        """Take in a trace, as a recording tells of it."""
+        self._known[final.id] = _Compilation(traced, final, about)
 
     def take(self, event: GraphCaptured | Compiled) -> None:
         """Take in what was captured or compiled."""
@@ -65,7 +74,7 @@ class Compilations:
             return
         traced, final = self._traced.pop(event.owner, None), self._final.pop(event.owner, None)
         if traced is not None and final is not None:
-            self._known[final.id] = _Compilation(traced, final, event.about)
+            self.know(traced, final, event.about)
 
     def met(self, nodes: Iterable[Node]) -> tuple[Became, ...]:
         """Nodes that run for the first time; what became of others at their call site."""
@@ -79,12 +88,13 @@ class Compilations:
             if final is None or base is None:
                 continue
             stands: list[Node] = []
+            inside: list[Node] = []
             first = (node.graph, base) not in self._sites
             self._sites.add((node.graph, base))
             for traced, kind, into, by in compilation.changed():
                 here = _named(traced, base)
-                if final.id in into and here.name != node.name and not _holds(final, traced):
-                    stands.append(here)
+                if final.id in into and here.name != node.name:
+                    (inside if _holds(final, traced) else stands).append(here)
                 if first:
                     names = [_named(compilation.nodes[each], base).name for each in into]
                     runs = any(compilation.nodes[each].family != "leaf" for each in into)
@@ -92,11 +102,17 @@ class Compilations:
                         found.append(Became(here, _words(kind, names, by, runs), runs))
             if stands:
                 self._stands[node.id] = tuple(stands)
+            if inside:
+                self._inside[node.id] = tuple(inside)
         return tuple(found)
 
     def stands_for(self, node: Node) -> tuple[Node, ...]:
         """The nodes that do not run, and whose work this one does as a whole."""
         return self._stands.get(node.id, ())
+
+    def inside(self, node: Node) -> tuple[Node, ...]:
+        """The nodes that a kernel runs within it; opened, each of them runs by itself, too."""
+        return self._inside.get(node.id, ())
 
 
 def _words(kind: str, names: list[str], by: str, runs: bool) -> str:

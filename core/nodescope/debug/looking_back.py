@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from nodescope.debug.breakpoints import condition_of, covers, of_gradients, within
+from nodescope.debug.breakpoints import condition_of, counts, covers, of_gradients, within
 from nodescope.debug.conditions import Expression
-from nodescope.debug.moments import Moment
+from nodescope.debug.moments import History, Moment
 from nodescope.debug.state import Goal
 from nodescope.debug.stepping import meets
 from nodescope.debug.vocabulary import Scene
 from nodescope.errors import ConditionError, UsageError
+from nodescope.ir.graph import Node
 from nodescope.ir.scopes import is_within
 from nodescope.protocol import (
     Breakpoint,
@@ -34,10 +35,23 @@ SceneOf = Callable[[Expression, Moment], Scene]
 
 
 class Search:
-    """Asks breakpoints of recorded moments, and remembers what could not be asked."""
+    """Asks breakpoints of recorded moments, and remembers what could not be asked.
 
-    def __init__(self, statuses: tuple[BreakpointStatus, ...], scene: SceneOf) -> None:
-        self._scene = scene
+    Those that only log stop nothing here either. One that is to stop once stops wherever it would:
+    to look changes nothing, so it is not used up.
+
+    Args:
+        statuses: The breakpoints.
+        scene: What a condition sees at a moment.
+        history: Of the run; it tells which kernels do the work of nodes that do not run.
+    """
+
+    def __init__(
+        self, statuses: tuple[BreakpointStatus, ...], scene: SceneOf, history: History
+    ) -> None:
+        self._scene, self._history = scene, history
+        self._compilations = history.compilations
+        self._hits: dict[int, int] = {}
         self._wanted = tuple(
             each.breakpoint
             for each in statuses
@@ -45,12 +59,47 @@ class Search:
         )
         self._unasked: dict[int, tuple[int, str]] = {}
 
+    @property
+    def counts(self) -> bool:
+        """Whether a breakpoint asks how often it has held: that goes by all moments in order."""
+        return any(each.hits.strip() for each in self._wanted)
+
     def hit(self, at: Moment, previous: Moment | None) -> Breakpoint | None:
         """The first breakpoint that would stop at a moment."""
-        return next((each for each in self._wanted if self._holds(each, at, previous)), None)
+        found: Breakpoint | None = None
+        for each in self._wanted:
+            if (found is None or each.hits.strip()) and self._holds(each, at, previous):
+                hits = self._hits[each.id] = self._hits.get(each.id, 0) + 1
+                if found is None and counts(each, hits):
+                    found = each
+        return found
+
+    def stands_for(self, breakpoint: Breakpoint, at: Moment) -> Node | None:
+        """The node that a breakpoint is about and whose work is done at a moment by another one."""
+        if covers(breakpoint, at.node):
+            return None
+        whole = self._compilations.stands_for(at.node)
+        return next((each for each in whole if covers(breakpoint, each)), None) or self._inside(
+            breakpoint, at
+        )
+
+    def _inside(self, breakpoint: Breakpoint, at: Moment) -> Node | None:
+        """The node within a kernel, if it was not run and recorded by itself besides."""
+        if breakpoint.kind == "scope":
+            return None  # to enter a scope is seen at its kernels as well
+        for each in self._compilations.inside(at.node):
+            if covers(breakpoint, each):
+                number = self._history.names.get(each.name)
+                own = None if number is None else self._history.last_of(number, at.seq)
+                before = self._history.last_of(at.node.id, at.seq - 1)
+                if own is None or (before is not None and own.seq < before.seq):
+                    return each
+        return None
 
     def _holds(self, breakpoint: Breakpoint, at: Moment, previous: Moment | None) -> bool:
-        if not covers(breakpoint, at.node) or not within(breakpoint, at.step):
+        if not within(breakpoint, at.step):
+            return False
+        if not covers(breakpoint, at.node) and self.stands_for(breakpoint, at) is None:
             return False
         if breakpoint.kind == "scope" and not of_gradients(breakpoint):
             inside = previous is not None and previous.step == at.step
@@ -64,6 +113,12 @@ class Search:
         if condition is None:
             return True
         try:
+            inner = None if covers(breakpoint, at.node) else self._inside(breakpoint, at)
+            if inner is not None and not condition.names.isdisjoint(("value", "inputs", "grad")):
+                raise ConditionError(
+                    f"what {inner.name} gave inside {at.node.name} is not recorded",
+                    hint="open the kernel when the program runs: --open",
+                )
             return condition(self._scene(condition, at))
         except (ConditionError, UsageError) as error:
             count, _ = self._unasked.get(breakpoint.id, (0, ""))

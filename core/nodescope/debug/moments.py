@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from nodescope.debug.breakpoints import is_leaf
+from nodescope.debug.compilations import Compilations
 from nodescope.events import Array
 from nodescope.ir.graph import Node
 from nodescope.protocol import When
+from nodescope.record.captured import functions, shown
 from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, Execution
 from nodescope.record.summary import TensorSummary
@@ -80,6 +82,8 @@ class History:
         self._names: dict[int, str] = {}
         self._gradients: dict[int, int] = {}
         self._read_nodes = self._read_values = self._read_gradients = 0
+        self._compilations = Compilations()
+        self._met = 0
 
     def refresh(self) -> None:
         """Take in what was committed since."""
@@ -114,6 +118,18 @@ class History:
     def value_name(self, value: int) -> str:
         """What a value is called."""
         return self._names.get(value, f"value {value}")
+
+    @property
+    def compilations(self) -> Compilations:
+        """What compilers made of the nodes so far."""
+        rows = self.recording.nodes(self._met)
+        if any(row.node.graph and not self._compilations.knows(row.node.graph) for row in rows):
+            for each in functions(self.recording):
+                self._compilations.know(each.traced, shown(each.final), each.about)
+        for row in rows:
+            self._compilations.met((row.node,))
+            self._met = max(self._met, row.seq)
+        return self._compilations
 
     # ------------------------------------------------------------ executions
 

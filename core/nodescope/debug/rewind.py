@@ -77,19 +77,54 @@ def to_breakpoint(
 ) -> Found:
     """The first moment from ``at`` on at which an enabled breakpoint would stop.
 
-    Conditions are asked of what was recorded. Arguments are as for `step`.
+    Conditions are asked of what was recorded, and hits are counted from its beginning. Arguments
+    are as for `step`.
     """
-    search = Search(statuses, lambda expression, each: scene(history, expression, each, live))
+    search = Search(
+        statuses, lambda expression, each: scene(history, expression, each, live), history
+    )
+    if search.counts:
+        return _counted(history, at, search, back=back, until=until)
     places = with_previous(history.backwards(_end(at))) if back else _on(history, at, until)
     last: Moment | None = None
     for number, (each, previous) in enumerate(places, 1):
         last = each
         hit = search.hit(each, previous)
         if hit is not None:
-            return Found(each, hit, last, str(search))
+            return Found(each, hit, last, _note(search, hit, each))
         if number >= MAX_LOOKED_AT:
             break
     return Found(None, None, last, str(search))
+
+
+def _counted(
+    history: History, at: Moment, search: Search, *, back: bool, until: int | None
+) -> Found:
+    """The same, where it matters how often a breakpoint has held: from the beginning."""
+    first: Moment | None = None
+    found: tuple[Moment, Breakpoint] | None = None
+    before: dict[int, Moment] = {}
+    note = "; hits are counted from the beginning of the recording"
+    for number, each in enumerate(history.forwards(0, _end(at) - 1 if back else until), 1):
+        first = first or each
+        hit = search.hit(each, before.get(each.thread))
+        before[each.thread] = each
+        if hit is not None and (back or each.seq > at.seq):
+            found = each, hit
+            if not back:
+                break
+        if number >= MAX_LOOKED_AT:
+            note += f", of which only the first {number:,} executions were looked at"
+            break
+    if found is None:
+        return Found(None, None, first if back else None, f"{search}{note}")
+    return Found(*found, found[0], f"{_note(search, found[1], found[0])}{note}")
+
+
+def _note(search: Search, hit: Breakpoint, at: Moment) -> str:
+    stands = search.stands_for(hit, at)
+    work = "" if stands is None else f", which does the work of {stands.name}"
+    return f"{work}{search}"
 
 
 def _end(at: Moment) -> int:
