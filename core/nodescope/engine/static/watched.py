@@ -344,9 +344,14 @@ class _Run:
         if not wanted or not (node.op == "fused" or step.call.op.inline is not None):
             return False
         inside: tuple[Node, ...] = node.attrs["body"].nodes if node.op == "fused" else ()
-        named = [msgspec.structs.replace(each, name=join(self.base, each.name))
-                 for each in (node, *inside)]  # fmt: skip
+        named = [self._named(each) for each in (node, *inside)]
         return any(wants(each) for wants in wanted for each in named)
+
+    def _named(self, node: Node) -> Node:
+        """A node as it is called where this call stands."""
+        scope = place(node, self.base)
+        name = join(scope, node.name.rpartition("/")[2])
+        return msgspec.structs.replace(node, name=name, scope=scope)
 
     def _open(self, step: _Step, args: tuple[Any, ...]) -> None:
         """Run what a kernel holds node by node, on what it is about to get."""
