@@ -278,7 +278,8 @@ class Bus:
         opened: Say of a node whether somebody wants to see it. Compiled kernels that are wanted, or
             cover a node that is, are run node by node besides. Replaced as a whole.
         leaves_out: Asked at the start of a step whether it is to go unobserved as a whole, so that
-            the run keeps its pace; None if none is. Told with step 0 when steps end for now.
+            the run keeps its pace; None if none is. Told with 0 when steps end for now, and with -1
+            when they end within a step.
         stops: Why the gate has to see every node now, such as a breakpoint, or ``""``; the gate
             sets it. No step is left out then, and arrays are wanted.
         whole: Each says the same of somebody else. Replaced as a whole.

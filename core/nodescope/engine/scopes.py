@@ -85,7 +85,7 @@ def steps(items: Iterable[T]) -> Iterator[T]:
     Nodes keep their identity from step to step, and what happens after the loop still counts to the
     last step.
     """
-    begun = False
+    begun = broken = False
     try:
         for item in items:
             step()
@@ -94,10 +94,13 @@ def steps(items: Iterable[T]) -> Iterator[T]:
                 yield item
             finally:
                 _finish()
+    except GeneratorExit:
+        broken = True  # left by a break, or by what the body raised
+        raise
     finally:
         tracer = modes.attending()
         if begun and tracer is not None:
-            tracer.end_of_steps()
+            tracer.end_of_steps(broken=broken)
 
 
 def step() -> None:

@@ -115,13 +115,16 @@ class Tracer:
             self._step_open = False
             self.bus.emit(StepFinished(self.step, self.bus.now_ns(), self._observed))
 
-    def end_of_steps(self) -> None:
+    def end_of_steps(self, *, broken: bool) -> None:
         """No step follows for now: what runs is observed again, if the last step was left out.
 
         Calls are counted on from the last step that was observed, as if it had been this one, and
         the parameters that it read are read again.
+
+        Args:
+            broken: The last step was not gone through to its end.
         """
-        self.bus.leave_out(0)
+        self.bus.leave_out(-1 if broken else 0)
         if self._observed:
             return
         self._observed = True

@@ -69,6 +69,7 @@ class Boundaries:
         self.held: list[tuple[int, int]] = []
         self.because = ""
         self.step = 0
+        self._broken = False
         self._bus, self._spent, self._weigh, self._tell = bus, spent, weigh, tell
         self._state: Literal["outside", "observed", "left out"] = "outside"
         self._since_ns = _now()
@@ -78,18 +79,19 @@ class Boundaries:
         self._over = False
 
     @property
-    def left_out(self) -> bool:
-        """Whether the program is in a step that is left out."""
-        return self._state == "left out"
+    def in_the_dark(self) -> bool:
+        """Whether the program is in a step that is left out, or broke off in one and began none."""
+        return self._state == "left out" or self._broken
 
     def leaves_out(self, step: int) -> bool:
-        """Whether a step that begins is left out; step 0 says that none follows for now."""
+        """Whether a step that begins is left out; 0 and -1 as of `Bus.leaves_out`."""
         if self._over:
             return False
         now = _now()
         self._close(now)
+        self._broken = step < 0 and self._state == "left out"
         self._state = "outside"
-        if step == 0:
+        if step <= 0:
             self._open(now)
             return False
         stepping = self.stepping
@@ -97,10 +99,11 @@ class Boundaries:
         self._weighed = self._weighed or stepping.steps >= _EARLY
         self._left_out_ns = 0
         leave = not stepping.wants()
-        if leave and stepping.measured:
-            self._say(self._bus.seen_whole())
-        if leave and self._bus.seen_whole():
-            leave = False
+        if leave:
+            why = self._bus.seen_whole()
+            if why or stepping.measured:
+                self._say(why)
+            leave = not why
         self.step = step
         self._state = "left out" if leave else "observed"
         self._open(now)

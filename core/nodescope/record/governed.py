@@ -273,7 +273,7 @@ class GovernedRecorder(CountingRecorder):
             if self._concluded:
                 return
             self._concluded = True
-            if error and self._boundaries.left_out:
+            if error and self._boundaries.in_the_dark:
                 self._tell(raised(self._boundaries.step))
             self._boundaries.end()
             now = _now()

@@ -66,8 +66,9 @@ def forbidden(slowdown: float, limit: float, why: str) -> str:
 def raised(step: int) -> str:
     """One line about a program that raised where nobody looked."""
     return (
-        f"the program raised in step {step}, which was left out to keep the limit: no node of it "
-        "was recorded; run again without --max-slowdown to see which one it was"
+        f"the program raised in step {step} or after it, and that step was left out to keep the "
+        "limit: if it raised there, no node of it was recorded; run again without --max-slowdown "
+        "to see which one it was"
     )
 
 
@@ -104,6 +105,7 @@ def factor(slowdown: float) -> str:
 
 
 def _ratio(share: float) -> str:
+    share = max(share, 1e-9)
     return f"{1 / share:,.0f}" if share < 0.3 else f"{1 / share:.2g}"
 
 

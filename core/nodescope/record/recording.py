@@ -170,7 +170,7 @@ class Recording:
             "WHERE start_seq > ?1 OR end_seq > ?1 ORDER BY start_seq",
             after_seq,
         )
-        return [StepRow(*row[:5], observed=bool(row[5])) for row in rows]
+        return [StepRow(*times, bool(seen)) for *times, seen in rows]  # type: ignore[call-arg]
 
     def logs(self, after: int = 0, limit: int | None = None) -> list[LogRow]:
         """Lines after a seq, in order; with ``limit``, the last ones."""

@@ -23,12 +23,14 @@ _SHARE: Final = 0.95
 _OWING: Final = 0.25
 # Steps before this one warm up, so that none of them is a reference.
 _WARM: Final = 2
-# How many observed steps are compared, and with how many plain ones at most.
-_OBSERVED: Final = 16
-_PLAIN: Final = 256
-_RECENT: Final = 32
+# Observed and plain steps are compared over a stretch with about so many of each at least.
+_COMPARED: Final = 12
+_MOST_KEPT: Final = 512
+# What a step takes now is what so many took last.
+_RECENT: Final = 24
 _FEW: Final = 3
-_QUANTILES: Final = (0.1, 0.25, 0.4, 0.55, 0.7)
+# Not in the middle: where every second step is another one, the median is either.
+_QUANTILES: Final = (0.1, 0.2, 0.3, 0.7, 0.8)
 # Where all steps may be observed, one of so many is a reference: at first, later, and where the
 # limit is far away.
 _SOON: Final = 8
@@ -87,9 +89,9 @@ class Stepping:
         self._defining_ns = defining_ns
         self.contention = 1.0
         """What a nanosecond of the writer takes from the program."""
-        self._plain: deque[tuple[int, float, float]] = deque(maxlen=_PLAIN)  # wall, written
-        self._seen: deque[tuple[int, Took]] = deque(maxlen=_OBSERVED)
-        self._spent: deque[float] = deque(maxlen=_OBSERVED // 2)
+        self._plain: deque[tuple[int, float, float]] = deque(maxlen=_MOST_KEPT)  # wall, written
+        self._seen: deque[tuple[int, Took]] = deque(maxlen=_MOST_KEPT)
+        self._spent: deque[float] = deque(maxlen=_COMPARED // 2)
         self._first: list[Took] = []  # steps that met new nodes, before anything was known
         self.cost_ns = 0.0
         """What observing the next step is expected to take."""
@@ -100,7 +102,8 @@ class Stepping:
         self._wall = self._spent_sum = self._tracing_sum = self._written_sum = 0.0
         self._fresh_sum = 0
         self._own_ns = 0.0
-        self._saved_ns = 0.0
+        self.saved_ns = 0.0
+        """What may be spent on observing steps, saved up from those before."""
         self._since_plain = 0
         self._dice = random.Random(7)
         self._patience = self._dice.random()
@@ -137,7 +140,7 @@ class Stepping:
     def _cost(self) -> float:
         if not self._seen and not self._first:
             return 0.0
-        recent = [each for _, each in self._seen] or self._first
+        recent = [each for _, each in self._last_seen()] or self._first
         spent = median(self._spent) if self._spent else self._before_lighter
         tracing = self.tracing * median([each.tracing_ns for each in recent])
         return spent + tracing + self.contention * self._recent_written / max(self._writers, 1.0)
@@ -158,10 +161,11 @@ class Stepping:
         """What a step takes unobserved; without a reference, by the price list."""
         if self._plain:
             return self._plain_ns
-        recent = [each for _, each in self._seen] or self._first
+        recent = [each for _, each in self._last_seen()] or self._first
         if not recent:
             return 0.0
-        return max(median([each.wall_ns for each in recent]) - self.cost_ns, 0.0)
+        wall = median([each.wall_ns for each in recent])
+        return max(wall - self.cost_ns, wall / 50)
 
     @property
     def _extra_inside(self) -> float:
@@ -183,13 +187,13 @@ class Stepping:
         self._writers = _FADING * self._writers + 1
         if self.steps <= _WARM or took.fresh:
             self._first.append(took)
-            if len(self._first) > _OBSERVED:
+            if len(self._first) > _COMPARED:
                 del self._first[0]
         else:
             self._seen.append((self.steps, took))
         self._spent.append(took.spent_ns)
         self._ended()
-        self._saved_ns = max(self._saved_ns - self.cost_ns, 0.0)
+        self.saved_ns = max(self.saved_ns - self.cost_ns, 0.0)
         self._patience = self._dice.random()
 
     def skipped(self, took: Took) -> None:
@@ -236,11 +240,11 @@ class Stepping:
         owing = self.extra_ns > (self.limit - 1) * self.program_ns
         if cost < _SHARE * allowed and not owing:
             often = _RARELY if cost < _FAR * allowed else _LATER
-            if len(self._plain) < _FIRST_REFERENCES and cost > _FAR * allowed:
-                often = _SOON
+            if len(self._plain) < _FIRST_REFERENCES:
+                often = _SOON  # a few may be steps of another kind
             return self._since_plain < often
         # Not at regular distances: every second step of a program may be another one.
-        return self._saved_ns >= cost * (1 + self._patience)
+        return self.saved_ns >= cost * (1 + self._patience)
 
     def _ended(self) -> None:
         """Another step has passed: so much may be spent on later ones."""
@@ -250,19 +254,23 @@ class Stepping:
         owing = self.extra_ns > (self.limit - 1) * self.program_ns
         share = _OWING if owing else _SHARE
         most = _MOST_SAVED * self.cost_ns
-        self._saved_ns = min(self._saved_ns + share * (self.limit - 1) * self._typical, most)
+        self.saved_ns = min(self.saved_ns + share * (self.limit - 1) * self._typical, most)
 
     def _compare(self) -> None:
         """Compare observed steps with plain ones of the same time."""
         if not self._plain:
             return
         self._contend()
-        self._plain_ns = _quantile(self._undisturbed(list(self._plain)[-_RECENT:]), 0.5)
-        oldest = self._seen[0][0] if self._seen else 0
-        plain = self._undisturbed([each for each in self._plain if each[0] >= oldest - _WARM])
-        plain = plain or [self._plain_ns]
-        found = [each for _, each in self._seen]
-        if found:
+        seen = list(self._seen)
+        # The same stretch of both, for programs whose steps grow.
+        since = min([each[-_COMPARED:][0][0] for each in (seen, list(self._plain)) if each])
+        if len(seen) == _MOST_KEPT:
+            since = max(since, seen[0][0])
+        if len(self._plain) == _MOST_KEPT:
+            since = max(since, self._plain[0][0])
+        plain = self._undisturbed([each for each in self._plain if each[0] >= since])
+        found = [each for step, each in seen if step >= since]
+        if found and plain:
             rests = sorted(map(self._rest, found))
             priced = median([each.tracing_ns for each in found])
             if priced > 0:
@@ -271,7 +279,17 @@ class Stepping:
         fresh = sum(each.fresh for each in self._first)
         if fresh:
             rest = sum(self._rest(each) - self.tracing * each.tracing_ns for each in self._first)
-            self._defining_ns = max(rest - len(self._first) * self._plain_ns, 0.0) / fresh
+            self._defining_ns = max(rest - len(self._first) * _quantile(plain, 0.5), 0.0) / fresh
+        last = self.steps - _RECENT
+        now = [wall - self.contention * written for step, wall, written in self._plain
+               if step > last]  # fmt: skip
+        now += [self._rest(each) - self.tracing * each.tracing_ns for step, each in seen
+                if step > last]  # fmt: skip
+        least = median([wall for _, wall, _ in self._plain]) / 50
+        self._plain_ns = max(median(now), least) if now else self._plain_ns
+
+    def _last_seen(self) -> list[tuple[int, Took]]:
+        return list(self._seen)[-_COMPARED:]
 
     def _rest(self, took: Took) -> float:
         """What a step took besides what is known: the program, and the making of events."""
@@ -284,7 +302,9 @@ class Stepping:
             return
         free = median(clean)
         found = [
-            (wall - free) / written for _, wall, written in self._plain if written >= _CLEAN * wall
+            (wall - free) / written
+            for _, wall, written in self._plain
+            if written > 0 and written >= _CLEAN * wall
         ]
         if len(found) >= _FEW:
             self.contention = min(max(median(found), 0.0), _MOST_CONTENTION)

@@ -1,0 +1,173 @@
+"""Which steps are observed, on made-up programs: no clock but the sum of what they took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodescope.record.stepping import Stepping, Took
+
+US = 1000.0
+Wall = Callable[[int], float]
+
+
+class Program:
+    """Steps that take what they take; Stepping decides, and is told what was seen.
+
+    Args:
+        plain: What a step takes unobserved, by its number.
+        extra: What observing takes, as a share of it by the step's events.
+        events: Of a step; what is made of them is not seen, only priced at half of what it takes.
+    """
+
+    def __init__(self, limit: float, plain: Wall, *, tracing: float, recording: float) -> None:
+        self.stepping = Stepping(limit)
+        self.plain, self.tracing, self.recording = plain, tracing, recording
+        self.observed: list[int] = []
+        self.wall = self.free = 0.0
+
+    def run(self, steps: int, *, forbid: bool = False) -> Program:
+        for step in range(self.stepping.steps + 1, self.stepping.steps + steps + 1):
+            free = self.plain(step)
+            seen = self.stepping.wants() or forbid
+            fresh = 20 if step == 1 else 0
+            wall = free + (self.tracing + self.recording + 50 * US * fresh if seen else 0.0)
+            self.wall += wall
+            self.free += free
+            if seen:
+                self.observed.append(step)
+                self.stepping.observed(Took(wall, self.recording, self.tracing / 2, fresh=fresh))
+            else:
+                self.stepping.skipped(Took(wall))
+        return self
+
+    @property
+    def slowdown(self) -> float:
+        return self.wall / self.free
+
+    @property
+    def gaps(self) -> list[int]:
+        return [b - a for a, b in zip(self.observed, self.observed[1:], strict=False)]
+
+
+def constant(step: int) -> float:
+    return 1000 * US
+
+
+def alternating(step: int) -> float:
+    return 1000 * US if step % 2 else 8000 * US
+
+
+def growing(step: int) -> float:
+    return 500 * US * (1 + step / 200)
+
+
+def now_and_then_evaluating(step: int) -> float:
+    return 50_000 * US if step % 25 == 0 else 1000 * US
+
+
+PROGRAMS = [constant, alternating, growing, now_and_then_evaluating]
+
+
+@pytest.mark.parametrize("plain", PROGRAMS)
+@pytest.mark.parametrize("limit", [1.2, 1.5, 3.0])
+def test_the_limit_is_kept_and_what_is_said_is_true(plain: Wall, limit: float) -> None:
+    program = Program(limit, plain, tracing=1500 * US, recording=600 * US).run(1500)
+    assert program.slowdown <= 1.02 * limit
+    assert program.stepping.slowdown == pytest.approx(program.slowdown, rel=0.1)
+    assert program.stepping.measured
+    assert program.observed[0] == 1
+    assert program.stepping.left_out == 1500 - len(program.observed)
+
+
+@pytest.mark.parametrize("limit", [1.2, 1.5, 2.5])
+def test_what_the_limit_allows_is_used_and_spread_evenly(limit: float) -> None:
+    program = Program(limit, constant, tracing=1500 * US, recording=600 * US).run(1500)
+    share = (limit - 1) * 1000 / 2100
+    assert len(program.observed) / 1500 == pytest.approx(share, rel=0.15)
+    late = program.gaps[len(program.gaps) // 4 :]
+    assert max(late) <= 2 + 2.2 / share
+
+
+def test_steps_that_take_turns_are_all_seen() -> None:
+    program = Program(1.5, alternating, tracing=1500 * US, recording=600 * US).run(1500)
+    odd = sum(step % 2 for step in program.observed)
+    assert 0.25 < odd / len(program.observed) < 0.75
+
+
+def test_far_below_the_limit_hardly_a_step_is_left_out() -> None:
+    near = Program(4, constant, tracing=1500 * US, recording=600 * US).run(1000)
+    assert 1 <= near.stepping.left_out <= 25
+    far = Program(1000, constant, tracing=1500 * US, recording=600 * US).run(1000)
+    assert far.stepping.left_out == 0
+    assert not far.stepping.measured
+
+
+def test_where_no_step_may_be_left_out_the_slowdown_is_said_all_the_same() -> None:
+    program = Program(1.5, constant, tracing=1500 * US, recording=600 * US)
+    program.run(20).run(500, forbid=True)
+    assert program.slowdown > 2.5
+    assert program.stepping.slowdown == pytest.approx(program.slowdown, rel=0.1)
+    assert program.stepping.of_observed == pytest.approx(3.1, rel=0.05)
+    # Afterwards it is made up for as far as it goes, and some steps are still observed.
+    before = len(program.observed)
+    program.run(1000)
+    assert len(program.observed) > before
+    assert program.slowdown < 2
+
+
+def test_a_program_that_grows_dearer_to_observe_is_observed_less() -> None:
+    program = Program(1.5, constant, tracing=300 * US, recording=100 * US).run(600)
+    assert len(program.observed) > 500
+    program.tracing = 4000 * US
+    seen = len(program.observed)
+    program.run(1500)
+    assert len(program.observed) - seen < 350
+    assert program.slowdown < 1.6
+
+
+def test_the_writer_is_charged_by_what_it_takes_from_plain_steps() -> None:
+    stepping = Stepping(1.5)
+    for number in range(200):
+        writing = 500 * US if number % 4 == 0 else 0.0
+        wall = 1000 * US + 0.6 * writing
+        if stepping.wants():
+            stepping.observed(Took(wall + 2000 * US, 1000 * US, 500 * US, writing))
+        else:
+            stepping.skipped(Took(wall, written_ns=writing))
+    assert stepping.contention == pytest.approx(0.6, rel=0.05)
+    assert stepping.tracing == pytest.approx(2.0, rel=0.1)
+
+
+def test_less_that_is_recorded_is_expected_to_cost_less() -> None:
+    program = Program(1.5, constant, tracing=1000 * US, recording=4000 * US).run(100)
+    before = program.stepping.cost_ns
+    program.stepping.lighter()
+    assert program.stepping.cost_ns < before
+
+
+@given(
+    limit=st.floats(1.05, 6),
+    walls=st.lists(st.floats(10 * US, 20_000 * US), min_size=30, max_size=120),
+    tracing=st.floats(0, 20_000 * US),
+    recording=st.floats(0, 20_000 * US),
+)
+def test_what_is_allowed_ahead_is_never_spent(
+    limit: float, walls: list[float], tracing: float, recording: float
+) -> None:
+    program = Program(
+        limit, lambda step: walls[step % len(walls)], tracing=tracing, recording=recording
+    ).run(10)
+    stepping = program.stepping
+    for _ in range(150):
+        wanted = stepping.wants()
+        cost, saved = stepping.cost_ns, stepping.saved_ns
+        owing = stepping.extra_ns > (limit - 1) * stepping.program_ns
+        # An observed step is paid for, or each of them fits into the limit by itself.
+        assert not wanted or saved >= cost or (stepping.of_observed <= limit and not owing)
+        assert 0 <= stepping.share <= 1
+        assert 1 + stepping.share * (stepping.of_observed - 1) <= limit * (1 + 1e-9)
+        program.run(1)

@@ -1,0 +1,127 @@
+"""A governed run beside a free one: the same bits, and steps that are seen whole or not at all."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope import nn, optim
+from nodescope.api import Run
+from nodescope.protocol import Breakpoint
+from nodescope.record.recording import Recording
+
+STEPS = 120
+STRICT = 1.05
+
+
+def train(*, compiled: bool, steps: int = STEPS, raise_in: int = 0) -> list[np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(3)
+    model = nn.Linear(6, 3, rng=rng, init=nn.glorot)
+    optimizer = optim.SGD(model, lr=0.05, momentum=0.9)
+    data = rng.standard_normal((steps, 8, 6)).astype(np.float32)
+
+    def step(batch: Any) -> Any:
+        optimizer.zero_grad()
+        loss = np.mean(np.square(model(ns.tensor(batch)) - 1))
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run = ns.compile(step) if compiled else step
+    for number, batch in enumerate(ns.steps(data), 1):
+        run(batch)
+        if number == raise_in:
+            raise ValueError("on purpose")
+    with ns.name_scope("after"), ns.no_grad():
+        last = model(ns.tensor(data[0]))
+    return [last.numpy(), *(each.numpy() for each in model.parameters())]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_bits_are_those_of_a_free_run(compiled: bool, tmp_path: Path) -> None:
+    free = train(compiled=compiled)
+    with ns.record(tmp_path / "r.nscope", "values", max_slowdown=STRICT):
+        governed = train(compiled=compiled)
+    for one, other in zip(free, governed, strict=True):
+        np.testing.assert_array_equal(one, other)
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        found, rows = recording.governed(), recording.steps()
+        ran = Counter(each.step for each in recording.executions())
+        after = [each.node for each in recording.nodes() if each.node.scope.startswith("after")]
+        inputs = {each for node in after for each in node.inputs}
+        weights = {each.value.id for each in recording.values() if each.value.name == "weight"}
+        times = {each.id: recording.history(each.id, limit=1)[0] for each in after}
+    assert found is not None
+    assert len(rows) == found.steps == STEPS
+    assert found.steps_left_out == sum(not each.observed for each in rows) > STEPS // 2
+    left_out = {each.step for each in rows if not each.observed} - {STEPS}
+    assert not left_out & set(ran)
+    # What comes after the loop is seen again, once, and takes the weights as they are then.
+    assert after
+    assert set(times.values()) == {1}
+    assert inputs & weights
+
+
+def test_what_a_step_takes_from_one_that_was_left_out_is_no_nodes_output(tmp_path: Path) -> None:
+    with ns.record(tmp_path / "r.nscope", "values", max_slowdown=1e9) as run:
+        run.bus.leaves_out = lambda step: step == 2
+        train(compiled=False, steps=3)
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        makers = {each.value.id: each.producer for each in recording.values()}
+        nodes = {each.node.id: each.node for each in recording.nodes()}
+        steps = {each.step: each for each in recording.steps()}
+    # The last definition is that of step 3: its velocity was made where nobody looked.
+    moved = [each for each in nodes.values() if each.scope == "optimizer/weight/velocity"]
+    moved = moved or [each for each in nodes.values() if "velocity" in each.name]
+    assert [steps[each].observed for each in (1, 2, 3)] == [True, False, True]
+    assert moved
+    sources = [nodes[makers[value] or 0].op for each in moved for value in each.inputs]
+    assert "assign" not in sources
+
+
+def test_a_breakpoint_keeps_every_step_and_that_is_said(tmp_path: Path) -> None:
+    lines: list[str] = []
+    run = Run(
+        tmp_path / "r.nscope", level="timing", debugger=True, max_slowdown=STRICT, say=lines.append,
+        breakpoints=(Breakpoint(kind="node", target="nothing/is/called/so"),),
+    )  # fmt: skip
+    run.start()
+    train(compiled=False, steps=40)
+    run.finish()
+    assert any("no training step may be left out, since a breakpoint is set" in x for x in lines)
+    assert "not kept, since a breakpoint is set" in lines[-1]
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        found = recording.governed()
+        assert all(each.observed for each in recording.steps())
+    assert found is not None
+    assert (found.steps, found.steps_left_out, found.measured) == (40, 0, False)
+
+
+def test_a_program_that_raises_in_a_step_that_was_left_out(tmp_path: Path) -> None:
+    lines: list[str] = []
+    run = Run(tmp_path / "r.nscope", level="timing", max_slowdown=1e9, say=lines.append)
+    run.start()
+    boundaries = run.recorder._boundaries  # type: ignore[attr-defined]
+    boundaries.stepping.wants = lambda: boundaries.stepping.steps != 4
+    with pytest.raises(ValueError, match="on purpose") as caught:
+        train(compiled=False, steps=9, raise_in=5)
+    run.finish(1, "ValueError: on purpose")
+    assert caught.value
+    assert any("raised in step 5 or after it, and that step was left out" in each for each in lines)
+
+
+def test_files_of_before_have_observed_steps(tmp_path: Path) -> None:
+    path = tmp_path / "r.nscope"
+    with ns.record(path, "timing"):
+        train(compiled=False, steps=3)
+    with sqlite3.connect(path) as database:
+        database.execute("ALTER TABLE step DROP COLUMN observed")
+    database.close()
+    with Recording.open(path) as recording:
+        assert [each.observed for each in recording.steps()] == [True, True, True]
