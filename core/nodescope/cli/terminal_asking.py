@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
+
 from nodescope.debug.controller import Controller
 from nodescope.debug.edit_text import parse_edit
 from nodescope.debug.edits import edited
@@ -21,6 +23,7 @@ from nodescope.debug.replay.arrays import difference
 from nodescope.debug.why import Target, parse_target, render, render_spread, spread, why
 from nodescope.debug.words import clean, number, seen_line
 from nodescope.errors import ConditionError, UsageError
+from nodescope.events import Array
 from nodescope.protocol import SetWatches
 
 PATIENCE_S: Final = 30.0
@@ -141,13 +144,20 @@ def fork_lines(controller: Controller, text: str) -> Iterator[str]:
                 f"other ones, {len(branch.same)} the same")  # fmt: skip
     shown = sorted(changed, key=lambda each: (each.new.size > 1, -each.seq))[:MAX_CHANGES]
     for change in sorted(shown, key=lambda each: each.seq):
-        yield clean(f"  {change.node}: {_changed(change.difference)}")
+        healed = _bad(change.old) != _bad(change.new)
+        bad = f"; {_bad(change.old)} NaN or Inf became {_bad(change.new)}" if healed else ""
+        yield clean(f"  {change.node}: {_changed(change.difference)}{bad}")
     if len(changed) > len(shown):
         yield f"  and {len(changed) - len(shown)} more"
     for each in branch.blocked[:MAX_CHANGES]:
         yield clean(f"  {each.node} could not be run: {each.reason}")
     if not changed and not branch.blocked:
         yield "  nothing that has run so far depends on it; go on, then ask again"
+
+
+def _bad(array: Array) -> int:
+    """How many elements are no finite numbers."""
+    return int(np.count_nonzero(~np.isfinite(array))) if array.dtype.kind in "fc" else 0
 
 
 def _changed(found: Difference) -> str:

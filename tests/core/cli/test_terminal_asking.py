@@ -70,7 +70,8 @@ import numpy as np, nodescope as ns
 with np.errstate(all="ignore"):
     np.exp(np.log(ns.tensor([-1.0, 1.0])))
 """
-    done = scripted(tmp_path, "rule nan\nc\nrule\nwhy\nrule off 1\nc\n", text=text)
+    commands = "rule nan\nc\nrule\nwhy\nrule off 1\nfork inputs[0] clip 0.5 -\nc\n"
+    done = scripted(tmp_path, commands, text=text)
     told = answers(done)
     assert told[0][1] == ["rule 1: nan -> stop"]
     assert "NaN" in told[1][1][0]
@@ -78,6 +79,8 @@ with np.errstate(all="ignore"):
     assert "1 hits" in told[2][1][0]
     assert "log of -1" in "\n".join(told[3][1])
     assert told[4][1] == ["no rules; docs/watches.md lists them, such as rule nan"]
+    assert told[5][1][-1].startswith("  log: 1 of 2 elements differ")
+    assert told[5][1][-1].endswith("; 1 NaN or Inf became 0")
     assert done.returncode == 0
 
 

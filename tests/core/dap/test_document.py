@@ -6,10 +6,14 @@ import json
 import re
 from pathlib import Path
 
+import msgspec
+
+from nodescope.dap.attaching import Attach
 from nodescope.dap.launching import Launch, launch_of
 from tests.core.dap.editors import Editor
 
 ROOT = Path(__file__).resolve().parents[3]
+EDITORS = ("name", "type", "request", "debugServer")
 TEXT = (ROOT / "docs" / "dap.md").read_text()
 
 
@@ -18,10 +22,23 @@ def test_each_attribute_of_a_launch_is_told():
     assert re.findall(r"^\| `(\w+)`", table, re.M) == list(Launch.__struct_encode_fields__)
 
 
+def attached_by(configuration: dict[str, object]) -> set[str]:
+    """The attributes of a configuration that attaches, which are ours or the editor's."""
+    known = {*(each.encode_name for each in msgspec.structs.fields(Attach)), *EDITORS}
+    assert set(configuration) <= known
+    return set(configuration)
+
+
+def test_each_attribute_of_an_attachment_is_told():
+    table = TEXT[TEXT.index("## Attaching") : TEXT.index("It keeps its own terminal")]
+    assert re.findall(r"^\| `(\w+)`", table, re.M) == list(Attach.__struct_encode_fields__)
+
+
 def test_the_sample_launches_a_sample(tmp_path):
     text = (ROOT / "samples" / ".vscode" / "launch.json").read_text()
-    (found,) = json.loads(text)["configurations"]
-    assert found["type"] == "nodescope"
+    found, other = json.loads(text)["configurations"]
+    assert found["type"] == other["type"] == "nodescope"
+    assert attached_by(other) == {"cwd", *EDITORS}
     script = ROOT / "samples" / "linear_regression.py"
     given = {**found, "program": str(script), "cwd": str(tmp_path)}
     assert launch_of(given).stop_on_entry
@@ -36,9 +53,8 @@ def test_the_sample_launches_a_sample(tmp_path):
 
 def test_configurations_are_json_and_match_the_sample():
     shown, extension = map(json.loads, re.findall(r"```json\n(.*?)```", TEXT, re.S))
-    (sample,) = json.loads((ROOT / "samples" / ".vscode" / "launch.json").read_text())[
-        "configurations"
-    ]
+    text = (ROOT / "samples" / ".vscode" / "launch.json").read_text()
+    sample = json.loads(text)["configurations"][0]
     assert {key: sample[key] for key in shown} == shown
     (debugger,) = extension["contributes"]["debuggers"]
     assert debugger["type"] == shown["type"]
