@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
 from nodescope.api import last_line
+from nodescope.cli.warned import at_user_lines
 from nodescope.errors import UsageError
 
 MAX_LINE: Final = 10_000
@@ -90,7 +91,8 @@ def run_script(
     err = Tee(sys.stderr, lambda line: log("stderr", line))
     sys.stdout, sys.stderr = out, err
     try:
-        ending = _guarded(code, module, raised)
+        with at_user_lines(is_ours):
+            ending = _guarded(code, module, raised)
         for tee in (out, err):
             tee.finish()
         return ending
