@@ -235,7 +235,7 @@ class Run:
         return int(getattr(modes.attending(), "step", 0))
 
     def controller(self, *, attend: bool = True) -> Controller:
-        """A controller in this process, for which the run stops: from now on, or once it attends."""
+        """A controller in this process, for which the run stops, now or once it attends."""
         if self.gate is None:
             raise UsageError("a run without a debugger has nothing to control")
         if self._controller is None:
