@@ -374,7 +374,8 @@ def _command(
         goal = Goal("run_to", node=command.node)
         target = Breakpoint(kind="node", target=command.node)
         known = not catalog.nodes or catalog.matches(target)
-        effects: tuple[Effect, ...] = () if known else (Log(f"run to: {catalog.near(target)}"),)
+        said = f"run to: {catalog.near(target)}; it may still come"
+        effects: tuple[Effect, ...] = () if known else (Log(said),)
         after, resumed = _resume(state, goal)
         return after, (*effects, *resumed)
     if stop is None:
