@@ -26,8 +26,7 @@ from nodescope.record.summary import summarise
 SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "digits_mlp.py"
 SUMMARY_CONSTANT_NS = 3000
 HOOK = None
-GOVERNED_EPOCHS = 12
-LIMITS = (1.5, 3.0)
+LONG_EPOCHS = 12
 
 
 def rows() -> Iterator[Row]:
@@ -35,7 +34,7 @@ def rows() -> Iterator[Row]:
     yield from _per_node()
     yield from _summaries()
     yield from _sample()
-    yield from _governed()
+    yield from _long()
 
 
 class _Sink:
@@ -186,13 +185,11 @@ def _program(epochs: int) -> Callable[[], None]:
     return run
 
 
-def _recorder_of(
-    run: Callable[[], None], path: Path
-) -> Callable[[str, float | None], Callable[[], object]]:
-    def recorded(level: str, limit: float | None = None) -> Callable[[], object]:
+def _recorder_of(run: Callable[[], None], path: Path) -> Callable[[str], Callable[[], object]]:
+    def recorded(level: str) -> Callable[[], object]:
         def call() -> None:
             path.unlink(missing_ok=True)
-            with ns.record(path, level=level, max_slowdown=limit):
+            with ns.record(path, level=level):
                 run()
 
         return call
@@ -200,53 +197,19 @@ def _recorder_of(
     return recorded
 
 
-def _governed() -> Iterator[Row]:
-    """The governor beside level values without it; long enough that it has time to act."""
-    run = _program(GOVERNED_EPOCHS)
-    said: dict[float, str] = {}
+def _long() -> Iterator[Row]:
+    """What events alone take, and level values; `governed` has the rows with a limit."""
+    run = _program(LONG_EPOCHS)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "bench.nscope"
-        recorded = _recorder_of(run, path)
-
-        def governed(limit: float) -> Callable[[], None]:
-            def call() -> None:
-                recorded("values", limit)()
-                said[limit] = _said(path)
-
-            return call
-
+        recorded = _recorder_of(run, Path(folder) / "bench.nscope")
         times = paired(
-            {
-                "plain": run,
-                "events": _events_alone(run),
-                "values": recorded("values"),
-                **{f"{limit}": governed(limit) for limit in LIMITS},
-            },
+            {"plain": run, "events": _events_alone(run), "values": recorded("values")},
             rounds=3,
             budget_s=0,
         )
-    name = f"digits_mlp, {GOVERNED_EPOCHS} epochs"
+    name = f"digits_mlp, {LONG_EPOCHS} epochs"
     yield Row(f"{name}, events alone", "not observed", ratio(times, "events", "plain"))
     yield Row(f"{name}, level values", "not observed", ratio(times, "values", "plain"))
-    for limit in LIMITS:
-        yield Row(
-            f"{name}, level values, --max-slowdown {limit:g}",
-            "not observed",
-            ratio(times, f"{limit}", "plain"),
-            detail=said[limit],
-        )
-
-
-def _said(path: Path) -> str:
-    """What the governor estimated and left out."""
-    with Recording.open(path) as recording:
-        found = recording.governed()
-    if found is None:
-        return ""
-    return (
-        f"it says {found.slowdown:.2f}x; left out: {found.arrays:,} arrays, "
-        f"{found.summaries:,} statistics, {found.executions:,} executions"
-    )
 
 
 def _events_alone(run: Callable[[], None]) -> Callable[[], object]:
