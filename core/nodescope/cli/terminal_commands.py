@@ -9,6 +9,7 @@ from __future__ import annotations
 import _thread
 import linecache
 import os
+import threading
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
@@ -116,7 +117,8 @@ class Console:
             except NodescopeError:
                 self._more = None
         where = f", before it runs, step {stop.step}" if stop.when == "before" else ""
-        self._say(self._paint(clean(stop.text), "bold") + (where or f", step {stop.step}"))
+        where = (where or f", step {stop.step}") + clean(_in_thread(stop.thread))
+        self._say(self._paint(clean(stop.text), "bold") + where)
         try:
             self._show(self._controller.moment)
         except NodescopeError as error:
@@ -410,6 +412,14 @@ class Console:
                 begin, indent = f"{usage}\n  ", "  "
             for line in folded(begin + each.help, self.width, indent):
                 self._say(line)
+
+
+def _in_thread(ident: int) -> str:
+    """``, thread NAME``; nothing for the main thread, which most programs have alone."""
+    if ident == threading.main_thread().ident:
+        return ""
+    names = [each.name for each in threading.enumerate() if each.ident == ident]
+    return f", thread {names[0] if names else ident}"
 
 
 def _all(statuses: tuple[Any, ...]) -> list[Breakpoint]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
-from nodescope.cli.terminal_commands import BY_NAME
+import nodescope as ns
+from nodescope.cli.terminal_commands import BY_NAME, Console
 from nodescope.cli.terminal_help import HELP, folded
 from tests.core.cli.terminals import Typed
 from tests.core.cli.test_terminal import TRAIN, answers, scripted
+from tests.core.debug.test_controller import controlled
 
 ASSIGN = """\
 import numpy as np
@@ -130,6 +133,37 @@ def test_help_fits_the_terminal(columns):
     lines = folded(line, columns, "  ")
     assert max(map(len, lines)) <= columns
     assert re.sub(r"\s+", " ", " ".join(lines)) == re.sub(r"\s+", " ", line)
+
+
+def test_all_of_help_fits_a_narrow_terminal(tmp_path):
+    said: list[str] = []
+
+    def program() -> None:
+        np.exp(ns.tensor([1.0]))
+
+    with controlled(tmp_path, program) as (controller, _):
+        console = Console(controller, said.append)
+        console.width = 40
+        assert not console.run("help")
+    assert max(map(len, said)) <= 40
+    assert any(each.startswith("why ") for each in said)
+
+
+def test_the_thread_that_stops_is_named(tmp_path):
+    text = """\
+import threading
+import numpy as np
+import nodescope as ns
+x = ns.tensor([1.0])
+worker = threading.Thread(target=lambda: np.exp(x), name="feeder")
+worker.start()
+worker.join()
+np.log(x)
+"""
+    told = answers(scripted(tmp_path, "b op:log\nc\nc\n", "--break", "op:exp", text=text))
+    first = told[1][1][0]
+    assert first == "Breakpoint 1: exp (op:exp), step 0, thread feeder"
+    assert told[2][1][0].endswith(": log (op:log), step 0")
 
 
 def test_completion_of_each_command(tmp_path):
