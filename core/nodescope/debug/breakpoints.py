@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from fnmatch import translate
 from functools import lru_cache
+from heapq import nlargest
 from typing import Final, get_args
 
 import msgspec
@@ -29,6 +30,7 @@ LEAF_OPS: Final = frozenset({"parameter", "tensor", "constant"})
 KINDS: Final[tuple[BreakpointKind, ...]] = get_args(BreakpointKind)
 _MAX_TARGET: Final = 1000
 _MAX_HITS: Final = 40
+_MOST_WEIGHED: Final = 200
 _LINE: Final = re.compile(r"(?P<file>.+):(?P<line>\d+)")
 _HITS: Final = re.compile(r"(?P<test>==|>=|%)\s*(?P<count>[1-9]\d{0,8})")
 
@@ -264,8 +266,27 @@ class Catalog:
             "op": "op",
             "source": "node made at",
         }.get(breakpoint.kind, "node")
-        hint = did_you_mean(breakpoint.target, names) or _by_last_part(breakpoint.target, names)
+        hint = did_you_mean(breakpoint.target, _likely(breakpoint.target, names)) or _by_last_part(
+            breakpoint.target, names
+        )
         return f"no {noun} {breakpoint.target!r} so far{'; ' + hint if hint else ''}"
+
+
+def _likely(target: str, names: set[str]) -> Iterable[str]:
+    """Of many names those that begin and end most alike: to weigh all would take a second."""
+    if len(names) <= _MOST_WEIGHED:
+        return names
+
+    def alike(name: str) -> int:
+        return _common(target, name) + _common(target[::-1], name[::-1])
+
+    return nlargest(_MOST_WEIGHED, names, key=alike)
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two texts begin with in common."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _by_last_part(target: str, names: set[str]) -> str:

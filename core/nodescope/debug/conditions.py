@@ -26,6 +26,7 @@ from nodescope.debug.vocabulary import (
     LOGICAL,
     METHODS,
     NAMES,
+    TRUTHS,
     Eval,
     Scene,
     bounded,
@@ -119,7 +120,8 @@ class Condition(Expression):
         """
         try:
             if self._quiet:
-                return truth(self._run(scene))
+                found = self._run(scene)
+                return bool(found) if type(found) in TRUTHS else truth(found)
             with np.errstate(all="ignore"):
                 return truth(self._run(scene))
         except ConditionError:

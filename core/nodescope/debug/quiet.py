@@ -21,6 +21,7 @@ from nodescope.debug.vocabulary import FUNCTIONS, Eval, Scene, compared
 # do as they like.
 _ORDINARY: Final = frozenset("?bBhHiIlLqQefdg")
 _FLOATS: Final = "efdg"
+_Array: Final = np.ndarray
 _SCALARS: Final = (int, float, bool)
 
 Compare = Callable[[Any, Any], Any]
@@ -39,7 +40,7 @@ def _reducing(name: str, reduce: Callable[..., Any]) -> Over:
     def over(run: Eval) -> Eval:
         def found(scene: Scene) -> Any:
             x = run(scene)
-            if type(x) is np.ndarray and x.dtype.char in _ORDINARY and x.size:
+            if type(x) is _Array and x.dtype.char in _ORDINARY and x.size:
                 return reduce(x, None, None, None, False)
             return hushed(whole, x)
 
@@ -54,7 +55,7 @@ def _testing(name: str, ufunc: np.ufunc) -> Over:
     def over(run: Eval) -> Eval:
         def found(scene: Scene) -> Any:
             x = run(scene)
-            if type(x) is np.ndarray and x.dtype.char in _ORDINARY:
+            if type(x) is _Array and x.dtype.char in _ORDINARY:
                 return ufunc(x)
             return hushed(whole, x)
 
@@ -100,14 +101,14 @@ def against(compare: Compare, run: Eval, constant: Any) -> Eval | None:
     def test(scene: Scene) -> Any:
         found = run(scene)
         kind = type(found)
-        number = numbers.get(found.dtype.char if kind is np.ndarray else kind)
+        number = numbers.get(found.dtype.char if kind is _Array else kind)
         if number is not None:
             return compare(found, number)
         if isinstance(found, np.ndarray | np.generic):
             letter = found.dtype.char
-            if letter in _ORDINARY and kind in (np.ndarray, found.dtype.type):
+            if letter in _ORDINARY and kind in (_Array, found.dtype.type):
                 fitting = hushed(found.dtype.type, constant) if letter in _FLOATS else constant
-                numbers[letter if kind is np.ndarray else kind] = fitting
+                numbers[letter if kind is _Array else kind] = fitting
                 return compare(found, fitting)
         return hushed(compared, compare, found, constant)
 

@@ -20,6 +20,7 @@ from nodescope.events import Array
 
 MAX_ELEMENTS: Final = 1 << 22
 MAX_INT: Final = 1 << 64
+TRUTHS: Final = (np.bool_, bool)
 
 
 class Scene:
@@ -59,7 +60,7 @@ Eval = Callable[[Scene], Any]
 
 def truth(result: Any) -> bool:
     """The truth of one number; ConditionError for several (arrays) or none (tuples)."""
-    if type(result) is bool or type(result) is np.bool_:
+    if type(result) in TRUTHS:
         return bool(result)
     if isinstance(result, np.ndarray) and result.size != 1:
         raise ConditionError(
