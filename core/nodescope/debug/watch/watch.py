@@ -26,7 +26,7 @@ from nodescope.registry import did_you_mean
 Action = Literal["stop", "log", "mark", "save", "end"]
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 MAX_LENGTH: Final = 4000
-MAX_WATCHES: Final = 1000
+MAX_WATCHES: Final = 500
 
 
 class Watch(msgspec.Struct, frozen=True):
