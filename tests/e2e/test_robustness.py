@@ -203,7 +203,9 @@ OVERLAPS = """
 """
 
 
-@pytest.mark.parametrize(("width", "height"), [(1600, 1000), (1280, 800), (1000, 700)])
+@pytest.mark.parametrize(
+    ("width", "height"), [(1600, 1000), (1280, 800), (1000, 700), (900, 800), (400, 800)]
+)
 def test_nothing_overlaps(start: Start, page: Page, width: int, height: int) -> None:
     program = start("run", "--no-browser", SAMPLE, "--epochs", "1")
     page.set_viewport_size({"width": width, "height": height})
