@@ -6,6 +6,7 @@ Invariant: the fast road is taken only if no thread needs anything else.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +16,7 @@ from nodescope.engine.state import current
 from nodescope.engine.tensor import Attrs, Tensor
 from nodescope.ops.op import Op
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may come while it is held
 _tapes_off = 0
 _builders = 0
 _observer: Any = None
@@ -153,3 +154,13 @@ def recording(on: bool) -> Iterator[None]:
 def no_grad() -> contextlib.AbstractContextManager[None]:
     """Operations inside make no tape and their results have no gradient. Also a decorator."""
     return recording(False)
+
+
+def _renew() -> None:
+    """In a forked child: who had the lock does not exist here."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)

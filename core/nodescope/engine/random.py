@@ -80,7 +80,7 @@ class Generator:
         builder = modes.builder()
         if builder is not None:
             builder.new_state(self.state)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def __reduce__(self) -> Any:
         # A lock cannot be copied or pickled; the key is all there is to keep.

@@ -82,7 +82,7 @@ class Tracer:
         self.epoch = object()  # of this step: a cursor that holds another counts from zero
         self._step_open = False
         self._observed = True  # this step
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may compute here, too
         self._used: list[tuple[Tensor, Entry]] = []  # parameters that were read in this step
         self._pairs: dict[int, int] = {}
         self.graph_id = itertools.count(1).__next__

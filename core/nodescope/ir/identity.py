@@ -88,7 +88,7 @@ class Identity:
     """
 
     def __init__(self, value_ids: Callable[[], int] | None = None) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may compute here, too
         self._node_ids = itertools.count(1).__next__
         self._value_ids = value_ids or itertools.count(1).__next__
         self._entries: dict[tuple[str, str, Phase], list[Entry]] = {}

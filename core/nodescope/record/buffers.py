@@ -28,7 +28,7 @@ class Buffers:
         self._most = most_bytes
         self._free: dict[int, list[Array]] = {}
         self._held = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def copy(self, array: Array) -> Array:
         """A copy in C order.

@@ -118,7 +118,7 @@ class Recorder:
         self._lost_executions = 0
         self._lost_summaries = 0
         self._missed: deque[int] = deque()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may compute here, too
         self._here = threading.local()
         self._wanted = threading.Event()
         self._hurry = threading.Event()
