@@ -118,7 +118,8 @@ class Looking:
         if stop is not None and stop.reason == "watch" and not self._controller.looking_back:
             return {"exceptionId": "NaN or Inf", "description": clean(stop.text),
                     "breakMode": "always"}  # fmt: skip
-        error = self._controller.moment.error
+        at = self._controller.moment
+        error = at.error or (self._controller.stop.error if at.live else "")
         if not error:
             raise UsageError("the program does not stand at an exception")
         kind, _, message = error.partition(": ")
