@@ -209,6 +209,8 @@ def test_what_a_watch_marks_is_shown(start: Start, page: Page, tmp_path: Path) -
     note = by(page, "inspector-marked")
     expect(note).to_contain_text(re.compile("step 4.*nan.*NaN of 6.*step 3", re.S))
     expect(by(page, "legend")).to_contain_text("found by a watch")
+    page.keyboard.press("h")
+    expect(by(page, "legend")).to_have_count(0)
     assert on_canvas(page, "3") == 1
     node = page.evaluate("window.__nodescope.store.selection().id")
     place = bounds(page, node)

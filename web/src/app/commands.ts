@@ -226,6 +226,13 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       run: () => void ui.setShowChanges(!ui.showChanges()),
     },
     {
+      title: "Show or hide the legend",
+      keys: "H",
+      group: "Graph",
+      enabled: ALWAYS,
+      run: () => void ui.setLegend(!ui.legend()),
+    },
+    {
       title: "Out to the enclosing scope",
       keys: "[",
       group: "Graph",

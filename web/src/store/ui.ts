@@ -46,6 +46,8 @@ interface UiState {
   editing: boolean;
   /** Whether the form that adds a breakpoint is. */
   adding: boolean;
+  /** Whether the legend lies on the canvas. */
+  legend: boolean;
 }
 
 export type Ui = Signals<UiState> & Setters<UiState>;
@@ -68,6 +70,7 @@ export function createUi(tab: string | undefined, changes = false): Ui {
   const [peekChanges, setPeekChanges] = createSignal(false);
   const [editing, setEditing] = createSignal(false);
   const [adding, setAdding] = createSignal(false);
+  const [legend, setLegend] = createSignal(true);
   return {
     outlineTab,
     setOutlineTab,
@@ -99,5 +102,7 @@ export function createUi(tab: string | undefined, changes = false): Ui {
     setEditing,
     adding,
     setAdding,
+    legend,
+    setLegend,
   };
 }

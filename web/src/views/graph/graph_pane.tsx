@@ -116,13 +116,15 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
         <Show when={view()}>
           {(now) => <MarkTip view={now()} node={hovered()} marked={props.marked} />}
         </Show>
-        <Legend
-          watched={props.marked.size > 0}
-          mode={props.ui.colourBy()}
-          store={props.store}
-          changes={marked()}
-          path={props.path}
-        />
+        <Show when={props.ui.legend()}>
+          <Legend
+            watched={props.marked.size > 0}
+            mode={props.ui.colourBy()}
+            store={props.store}
+            changes={marked()}
+            path={props.path}
+          />
+        </Show>
         <Show when={view()}>{(now) => <Feed {...props} changed={marked()} view={now()} />}</Show>
       </div>
     </>
