@@ -165,7 +165,7 @@ class Gate:
 
     def emit(self, event: Event) -> None:
         """Take one event; returns when the program may go on."""
-        kind = type(event)
+        kind = type(event)  # no closure here or in `_passes`: cells cost each node as much again
         if kind is NodeFinished:
             if self._calm and self._passes(event):  # type: ignore[arg-type]
                 return
@@ -179,13 +179,13 @@ class Gate:
         elif kind is GradientReached:
             self._reach(event, "after")  # type: ignore[arg-type]
         elif isinstance(event, GraphExtended):
-            self._take(lambda: self._extend(event))
+            self._take(partial(self._extend, event))
         elif isinstance(event, GraphCaptured | Compiled):
             self._compilations.take(event)
         elif isinstance(event, StepFinished | RunFinished):
             ended = isinstance(event, RunFinished)
             if ended or not self._settled:
-                self._take(lambda: self._settle(ended))
+                self._take(partial(self._settle, ended))
 
     def _passes(self, event: NodeFinished) -> bool:
         """Whether no breakpoint is about a node that has run: the common case, without a lock."""
@@ -193,7 +193,7 @@ class Gate:
         asked = self._after.get(node.id)
         if asked is None:
             # An interrupt came when it was told of, so it is known from now on.
-            self._take(lambda: self._extend(GraphExtended((node,), ())))
+            self._take(partial(self._extend, GraphExtended((node,), ())))
             asked = self._after.get(node.id)
         if not asked:
             # Outside of every scope that is waited for; to know nothing of a thread says so, too.
