@@ -18,6 +18,8 @@ from nodescope.record.stepping import Stepping, Took
 _now = time.perf_counter_ns
 # After so many steps it is looked at once, however little time has passed, what is recorded.
 _EARLY: Final = 3
+# So long the writer is waited for.
+_MOST_HUSHED_NS: Final = 300_000_000
 # Of steps, this share has to be left out before it is worth a line.
 _WORTH_SAYING: Final = 0.9
 
@@ -48,6 +50,7 @@ class Boundaries:
         spent: What observing took so far.
         weigh: Looks at what is recorded of each node; called with the time, how long of it was left
             out since the last call, and whether it is to be done now.
+        hush: Has the writer stand still before its next batch, or go on; whether it stands now.
         tell: Takes a line for the person.
 
     Attributes:
@@ -63,6 +66,7 @@ class Boundaries:
         defining_ns: float,
         spent: Callable[[], Spent],
         weigh: Callable[[int, int, bool], None],
+        hush: Callable[[bool], bool],
         tell: Callable[[str], None],
     ) -> None:
         self.stepping = Stepping(limit, defining_ns=defining_ns)
@@ -71,6 +75,7 @@ class Boundaries:
         self.step = 0
         self._broken = False
         self._bus, self._spent, self._weigh, self._tell = bus, spent, weigh, tell
+        self._hush, self._hushed_ns = hush, 0
         self._state: Literal["outside", "observed", "left out"] = "outside"
         self._since_ns = _now()
         self._before = Spent()
@@ -104,6 +109,8 @@ class Boundaries:
             if why or stepping.measured:
                 self._say(why)
             leave = not why
+        if leave:
+            leave = not stepping.only_measured or self._undisturbed(now)
         self.step = step
         self._state = "left out" if leave else "observed"
         self._open(now)
@@ -113,6 +120,7 @@ class Boundaries:
         """The run is over."""
         if not self._over:
             self._over = True
+            self._hush(False)
             self._close(_now())
 
     def _open(self, before: int) -> None:
@@ -136,10 +144,21 @@ class Boundaries:
         if self._state == "observed":
             self.stepping.observed(took)
         elif self._state == "left out":
+            if self._hushed_ns:
+                self._hushed_ns = 0
+                self._hush(False)
             self.stepping.skipped(took)
             self._left_out_ns += now - self._since_ns
         else:
             self.stepping.outside(took)
+
+    def _undisturbed(self, now: int) -> bool:
+        """Whether a step would tell now what the program takes alone; else soon, or it is tried.
+
+        Where nearly all steps are observed, the writer is always busy.
+        """
+        self._hushed_ns = self._hushed_ns or now
+        return self._hush(True) or now - self._hushed_ns > _MOST_HUSHED_NS
 
     def _say(self, why: str) -> None:
         stepping = self.stepping

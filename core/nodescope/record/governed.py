@@ -97,7 +97,7 @@ class GovernedRecorder(CountingRecorder):
         self._due_ns = self._since_ns + _FIRST_NS
         self._boundaries = Boundaries(
             bus, limit=limit, defining_ns=self._prices.defining_ns, spent=self._spent_so_far,
-            weigh=self._at_step, tell=tell,
+            weigh=self._at_step, hush=self._hush, tell=tell,
         )  # fmt: skip
         bus.leaves_out = self._leaves_out
 

@@ -47,6 +47,7 @@ from nodescope.record.writer import Writer
 
 MIB = 1 << 20
 BATCH_S = 0.05
+_STILL_S = 0.5
 _BATCH_ITEMS = 32_768
 _BATCH_BYTES = 8 * MIB
 # What one queued record weighs beside its arrays.
@@ -122,6 +123,10 @@ class Recorder:
         self._here = threading.local()
         self._wanted = threading.Event()
         self._hurry = threading.Event()
+        # Cleared to have the writer stand still between two batches; set again by `_hush(False)`.
+        self._may_write = threading.Event()
+        self._may_write.set()
+        self._still = False
         self._progress = threading.Condition(threading.Lock())
         self._closing = False
         self._off = False
@@ -209,6 +214,7 @@ class Recorder:
         wanted = self._seq
         if self._committed >= wanted:
             return True
+        self._may_write.set()
         self._hurry.set()
         self._wanted.set()
         with self._progress:
@@ -222,6 +228,7 @@ class Recorder:
         if self._forked:
             return False
         self._closing = True
+        self._may_write.set()
         self._hurry.set()
         self._wanted.set()
         self._thread.join(timeout_s)
@@ -347,10 +354,12 @@ class Recorder:
     def _work(self) -> None:
         try:
             while True:
+                self._still = True
                 self._wanted.wait()
                 if not self._closing:
                     # Let a batch gather; a stop that waits for it cuts this short.
                     self._hurry.wait(BATCH_S / 2)
+                self._still = False
                 self._hurry.clear()
                 self._wanted.clear()
                 self._awake = False
@@ -358,6 +367,10 @@ class Recorder:
                 # Read once: executions that a governor leaves out are numbered all the time.
                 wanted = self._seq
                 while self._queue or self._committed < wanted:
+                    if not self._may_write.is_set():
+                        self._still = True
+                        self._may_write.wait(_STILL_S)
+                        self._still = False
                     self._write_some()
                 if closing:
                     break
@@ -367,6 +380,14 @@ class Recorder:
             self._give_up(error)
         with self._progress:
             self._progress.notify_all()
+
+    def _hush(self, wanted: bool) -> bool:
+        """Have the writer stand still before its next batch, or go on; whether it stands now."""
+        if not wanted:
+            self._may_write.set()
+            return False
+        self._may_write.clear()
+        return self._still
 
     def _write_some(self) -> None:
         batch, queue = self._batch, self._queue

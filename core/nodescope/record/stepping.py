@@ -104,6 +104,8 @@ class Stepping:
         self._own_ns = 0.0
         self.saved_ns = 0.0
         """What may be spent on observing steps, saved up from those before."""
+        self.only_measured = False
+        """Whether the next step, if it is left out, is only left out to be measured."""
         self._since_plain = 0
         self._dice = random.Random(7)
         self._patience = self._dice.random()
@@ -229,6 +231,7 @@ class Stepping:
 
     def wants(self) -> bool:
         """Whether the next step may be observed."""
+        self.only_measured = False
         if self.steps < _WARM:
             return True
         allowed = (self.limit - 1) * self._typical
@@ -242,7 +245,8 @@ class Stepping:
             often = _RARELY if cost < _FAR * allowed else _LATER
             if len(self._plain) < _FIRST_REFERENCES:
                 often = _SOON  # a few may be steps of another kind
-            return self._since_plain < often
+            self.only_measured = self._since_plain >= often
+            return not self.only_measured
         # Not at regular distances: every second step of a program may be another one.
         return self.saved_ns >= cost * (1 + self._patience)
 

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodescope.events import Bus
+from nodescope.record.boundaries import Boundaries, Spent
 from nodescope.record.stepping import Stepping, Took
 
 US = 1000.0
@@ -171,3 +173,32 @@ def test_what_is_allowed_ahead_is_never_spent(
         assert 0 <= stepping.share <= 1
         assert 1 + stepping.share * (stepping.of_observed - 1) <= limit * (1 + 1e-9)
         program.run(1)
+
+
+def test_a_reference_waits_for_a_writer_that_stands_still() -> None:
+    stands, asked = [False], []
+
+    def hush(wanted: bool) -> bool:
+        asked.append(wanted)
+        return wanted and stands[0]
+
+    bus = Bus()
+    boundaries = Boundaries(
+        bus, limit=3.0, defining_ns=0.0, spent=Spent, weigh=lambda *_: None, hush=hush,
+        tell=lambda text: None,
+    )  # fmt: skip
+    stepping = boundaries.stepping
+
+    def due() -> bool:
+        stepping.only_measured = True
+        return False
+
+    stepping.wants = due  # type: ignore[method-assign]
+    assert not boundaries.leaves_out(1)
+    assert not boundaries.leaves_out(2)
+    stands[0] = True
+    assert boundaries.leaves_out(3)
+    assert asked == [True, True, True]
+    stepping.wants = lambda: True  # type: ignore[method-assign]
+    assert not boundaries.leaves_out(4)
+    assert asked == [True, True, True, False]
