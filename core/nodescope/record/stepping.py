@@ -277,7 +277,7 @@ class Stepping:
         if found and plain:
             rests = sorted(map(self._rest, found))
             priced = median([each.tracing_ns for each in found])
-            if priced > 0:
+            if priced >= 1:  # a nanosecond; less is no work that could be measured
                 more = median([_quantile(rests, q) - _quantile(plain, q) for q in _QUANTILES])
                 self.tracing = max(more, 0.0) / priced
         fresh = sum(each.fresh for each in self._first)
