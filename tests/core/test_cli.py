@@ -102,9 +102,9 @@ def test_endings(tmp_path, code, status, last):
     ("spec", "message"),
     [
         ("opp:log", "no kind of breakpoint is named 'opp'; did you mean 'op'?"),
-        ("op:", "a op breakpoint needs a name"),
+        ("op:", "a breakpoint of kind op needs a name"),
         ("op:log if __import__('os')", "unknown function '__import__'"),
-        ("op:log if vlaue > 1", "did you mean 'value'? (column 1)"),
+        ("op:log if vlaue > 1", "did you mean 'value'? (column 11)"),
         ("op:log if 9**9**9", "too large"),
     ],
 )

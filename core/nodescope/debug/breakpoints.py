@@ -158,7 +158,7 @@ def validate(breakpoint: Breakpoint) -> None:
     if breakpoint.kind not in KINDS:
         raise BreakpointError(f"unknown kind of breakpoint {breakpoint.kind!r}")
     if not breakpoint.target.strip():
-        raise BreakpointError(f"a {breakpoint.kind} breakpoint needs a name")
+        raise BreakpointError(f"a breakpoint of kind {breakpoint.kind} needs a name")
     if len(breakpoint.target) > _MAX_TARGET:
         raise BreakpointError(f"the breakpoint's name is longer than {_MAX_TARGET} characters")
     if breakpoint.kind == "regex":
