@@ -97,6 +97,7 @@ class Boundaries:
         self._broken = step < 0 and self._state == "left out"
         self._state = "outside"
         if step <= 0:
+            self._unhush()
             self._open(now)
             return False
         stepping = self.stepping
@@ -109,8 +110,10 @@ class Boundaries:
             if why or stepping.measured:
                 self._say(why)
             leave = not why
-        if leave:
-            leave = not stepping.only_measured or self._undisturbed(now)
+        if leave and stepping.only_measured:
+            leave = self._undisturbed(now)
+        else:
+            self._unhush()
         self.step = step
         self._state = "left out" if leave else "observed"
         self._open(now)
@@ -144,9 +147,7 @@ class Boundaries:
         if self._state == "observed":
             self.stepping.observed(took)
         elif self._state == "left out":
-            if self._hushed_ns:
-                self._hushed_ns = 0
-                self._hush(False)
+            self._unhush()
             self.stepping.skipped(took)
             self._left_out_ns += now - self._since_ns
         else:
@@ -159,6 +160,12 @@ class Boundaries:
         """
         self._hushed_ns = self._hushed_ns or now
         return self._hush(True) or now - self._hushed_ns > _MOST_HUSHED_NS
+
+    def _unhush(self) -> None:
+        """The writer goes on, if it was to stand still."""
+        if self._hushed_ns:
+            self._hushed_ns = 0
+            self._hush(False)
 
     def _say(self, why: str) -> None:
         stepping = self.stepping

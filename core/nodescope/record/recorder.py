@@ -123,7 +123,8 @@ class Recorder:
         self._here = threading.local()
         self._wanted = threading.Event()
         self._hurry = threading.Event()
-        # Cleared to have the writer stand still between two batches; set again by `_hush(False)`.
+        # Cleared to have the writer stand still between two batches, for `_STILL_S` at most; set
+        # again by `_hush(False)`.
         self._may_write = threading.Event()
         self._may_write.set()
         self._still = False
@@ -370,6 +371,7 @@ class Recorder:
                     if not self._may_write.is_set():
                         self._still = True
                         self._may_write.wait(_STILL_S)
+                        self._may_write.set()  # the queue would fill, and what it drops is lost
                         self._still = False
                     self._write_some()
                 if closing:

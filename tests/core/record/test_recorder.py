@@ -270,3 +270,16 @@ def test_structure_is_never_dropped(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "r.nscope") as database:
         assert database.execute("SELECT count(*) FROM node").fetchone() == (1000,)
     database.close()
+
+
+def test_a_writer_that_is_to_stand_still_goes_on_by_itself(tmp_path: Path) -> None:
+    graph = chain(["x"])
+    recorder = Recorder(tmp_path / "r.nscope", level="timing")
+    committed = threading.Event()
+    recorder.on_commit = lambda seq: committed.set() if seq >= 2 else None
+    recorder._hush(True)
+    recorder.emit(graph)
+    recorder.emit(finished(graph.nodes[0], np.zeros(1)))
+    assert committed.wait(30)
+    assert recorder._may_write.is_set()
+    assert recorder.close()

@@ -202,3 +202,33 @@ def test_a_reference_waits_for_a_writer_that_stands_still() -> None:
     stepping.wants = lambda: True  # type: ignore[method-assign]
     assert not boundaries.leaves_out(4)
     assert asked == [True, True, True, False]
+
+
+@pytest.mark.parametrize("what", ["steps end", "it is wanted", "a breakpoint is set"])
+def test_a_writer_that_was_asked_to_stand_still_goes_on(what: str) -> None:
+    asked: list[bool] = []
+
+    def hush(wanted: bool) -> bool:
+        asked.append(wanted)
+        return False
+
+    bus = Bus()
+    boundaries = Boundaries(
+        bus, limit=3.0, defining_ns=0.0, spent=Spent, weigh=lambda *_: None, hush=hush,
+        tell=lambda text: None,
+    )  # fmt: skip
+    stepping = boundaries.stepping
+
+    def due() -> bool:
+        stepping.only_measured = True
+        return False
+
+    stepping.wants = due  # type: ignore[method-assign]
+    assert not boundaries.leaves_out(1)
+    assert asked == [True]
+    if what == "it is wanted":
+        stepping.wants = lambda: True  # type: ignore[method-assign]
+    elif what == "a breakpoint is set":
+        bus.stops = "a breakpoint is set"
+    assert not boundaries.leaves_out(0 if what == "steps end" else 2)
+    assert asked == [True, False]
