@@ -52,7 +52,9 @@ class Tensor(Operators):
         data: The array. Do not write to it; `numpy` gives a read-only view of it as it is now.
     """
 
-    __slots__ = ("_grad", "_history", "_hooks", "_kind", "_name", "_vid", "data", "edge")
+    __slots__ = (
+        "__weakref__", "_grad", "_history", "_hooks", "_kind", "_name", "_vid", "data", "edge",
+    )  # fmt: skip
 
     data: Array
     edge: Edge | None

@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -54,7 +55,7 @@ def observe(bus: Bus) -> None:
     Raises:
         UsageError: A bus is observing already.
     """
-    if modes.observer() is not None:
+    if modes.attending() is not None:
         raise UsageError("the engine is observed already", hint="call unobserve() first")
     modes.set_observer(Tracer(bus))
 
@@ -83,7 +84,8 @@ class Tracer:
         self._step_open = False
         self._observed = True  # this step
         self._lock = threading.RLock()  # a signal handler may compute here, too
-        self._used: list[tuple[Tensor, Entry]] = []  # parameters that were read in this step
+        # Parameters that were read in this step; which of them stay alive is the program's affair.
+        self._used: list[tuple[weakref.ref[Tensor], Entry]] = []
         self._pairs: dict[int, int] = {}
         self.graph_id = itertools.count(1).__next__
         """Gives ids of captured graphs."""
@@ -97,8 +99,10 @@ class Tracer:
         self._observed = not bus.leave_out(self.step + 1)
         with self._lock:
             if self._observed:
-                for parameter, _ in self._used:
-                    parameter._vid = 0
+                for found, _ in self._used:
+                    parameter = found()
+                    if parameter is not None:
+                        parameter._vid = 0
                 self._used = []
                 self.epoch = object()
             self.step += 1
@@ -132,8 +136,10 @@ class Tracer:
             used, self._used = self._used, []
         modes.wake()
         state = current()
-        for parameter, entry in used:
-            self._read(parameter, entry, state)
+        for found, entry in used:
+            parameter = found()
+            if parameter is not None:
+                self._read(parameter, entry, state)
 
     # Ops
 
@@ -362,7 +368,7 @@ class Tracer:
         tensor._vid = entry.outputs[0]
         if entry.node.op == "parameter":
             with self._lock:
-                self._used.append((tensor, entry))
+                self._used.append((weakref.ref(tensor), entry))
         now = _now() - bus.origin_ns
         bus.emit(NodeFinished(entry.node, (), (tensor.data,), step, state.thread, start, now))
         if bus.edits:

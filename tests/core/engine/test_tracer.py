@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 import nodescope as ns
 from nodescope import nn, optim
-from nodescope.engine import tracer
+from nodescope.engine import modes, tracer
 from nodescope.errors import ShapeError, UsageError
 from nodescope.events import (
     Bus,
@@ -288,6 +289,24 @@ def test_threads_count_for_themselves_and_share_nodes() -> None:
     assert len(ids) == 101
     assert len(events.ran) == 404
     assert len({e.thread for e in events.of(NodeFinished)}) == 4
+
+
+def test_parameters_are_not_kept_alive() -> None:
+    with observed():
+        made = ns.parameter(np.ones(3), name="p")
+        weight = weakref.ref(made)
+        np.sum(made * 2.0)
+        del made
+        assert weight() is None
+        ns.step()  # goes through those that were read
+
+
+def test_an_observer_that_rests_is_one() -> None:
+    with observed():
+        modes.rest()
+        with pytest.raises(UsageError, match="observed already"):
+            tracer.observe(Bus())
+        modes.wake()
 
 
 def test_only_one_observer() -> None:
