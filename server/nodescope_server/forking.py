@@ -164,7 +164,9 @@ def _again(book: Book, row: BranchRow, base: Branch | None) -> Kept:
 def _grown(book: Book, wish: _Wish, base: Branch | None) -> Kept:
     edit, seq = wish.edit, wish.seq
     replay = Replay(book.recording, seq=seq, book=book, patience_s=PATIENCE_S)
-    until, replay.last = max(_until(book, replay.step, wish.steps), seq, wish.until), seq
+    # What is computed again ends where it did: the recording may have grown within its last step.
+    until = wish.until or max(_until(book, replay.step, wish.steps), seq)
+    replay.last = seq
     if base is not None:
         last = book.step_of(base.until)
         if not base.step <= replay.step <= last:

@@ -34,7 +34,7 @@ import { AddBreakpoint, Breakpoints } from "@/views/breakpoints/breakpoints";
 import { Console, CopyConsole } from "@/views/console";
 import { DebuggerBar } from "@/views/debugger_bar";
 import { EmptyState, NextHint } from "@/views/empty_state";
-import { GraphPane } from "@/views/graph/graph_pane";
+import { GraphPane, momentOf, type SeenValue } from "@/views/graph/graph_pane";
 import { Inspector } from "@/views/inspector/inspector";
 import { KeysHelp, type KeyGroup } from "@/views/keys_help";
 import { LinkBanner, LostRun, Notices } from "@/views/notices";
@@ -52,7 +52,6 @@ import { WhatIf } from "@/views/what_if";
 import { Splitter, type Tab, Tabs } from "@/widgets/controls";
 import { Icon, IconButton } from "@/widgets/icon";
 import { Logo } from "@/widgets/logo";
-import type { ValueSlice } from "@/wire/types.gen";
 
 export interface AppProps {
   readonly store: Store;
@@ -65,7 +64,7 @@ export interface AppProps {
 export function App(props: AppProps): JSX.Element {
   const { store, ui, preferences } = props;
   const [view, setView] = createSignal<GraphView | undefined>();
-  const [slice, setSlice] = createSignal<{ node: number; slice: ValueSlice | undefined }>();
+  const [slice, setSlice] = createSignal<SeenValue>();
   const [timelineWords, setTimelineWords] = createSignal("");
   const narrow = createNarrow();
   const dockTab = (): DockTab =>
@@ -132,6 +131,8 @@ export function App(props: AppProps): JSX.Element {
     exportSvg,
     showBreakpoints: () => {
       if (narrow()) ui.setDockTab("breakpoints");
+      // Where there is no room for both, the rules of the gallery lie in their place.
+      else if (root.querySelector<HTMLElement>("#bp")?.offsetWidth === 0) watches.setGallery(false);
       queueMicrotask(() =>
         root.querySelector<HTMLElement>("[data-testid=breakpoint-new]")?.focus(),
       );
@@ -367,7 +368,7 @@ export function App(props: AppProps): JSX.Element {
           go={go}
           visit={visit}
           point={point}
-          onSlice={(node, found) => setSlice({ node, slice: found })}
+          onSlice={(node, found) => setSlice({ node, slice: found, seq: momentOf(store) })}
         />
       </aside>
 

@@ -15,6 +15,8 @@ export interface Camera {
 export interface Viewport {
   readonly width: number;
   readonly height: number;
+  /** What lies over its left bottom corner. */
+  readonly corner?: { readonly width: number; readonly height: number };
 }
 
 export const LEAST_ZOOM = 0.02;
@@ -52,8 +54,34 @@ export function centred(on: Point, zoom: number, view: Viewport): Camera {
   return { x: on.x - view.width / zoom / 2, y: on.y - view.height / zoom / 2, zoom };
 }
 
-/** Shows all of `bounds`; if that would be too small to read, the part around `focus`. */
+/**
+ * Shows all of `bounds`; if that would be too small to read, the part around `focus`. Where the
+ * drawing would come to lie under the corner, it gets the room beside it.
+ */
 export function fitted(bounds: Rect, focus: Rect | undefined, view: Viewport): Camera {
+  const camera = fittedWhole(bounds, focus, view);
+  return covered(camera, bounds, view)
+    ? beside(view, (room) => fittedWhole(bounds, focus, room))
+    : camera;
+}
+
+/** Whether some of `rect` lies under the corner, and there is room beside that. */
+export function covered(camera: Camera, rect: Rect, view: Viewport): boolean {
+  const { corner } = view;
+  if (corner === undefined || 2 * corner.width > view.width) return false;
+  const left = (rect.x - camera.x) * camera.zoom;
+  const bottom = (rect.y + rect.height - camera.y) * camera.zoom;
+  return left < corner.width && bottom > view.height - corner.height;
+}
+
+/** A camera for the canvas right of the corner, as one for the whole canvas. */
+function beside(view: Viewport, choose: (room: Viewport) => Camera): Camera {
+  const taken = view.corner?.width ?? 0;
+  const camera = choose({ width: view.width - taken, height: view.height });
+  return settle({ ...camera, x: camera.x - taken / camera.zoom });
+}
+
+function fittedWhole(bounds: Rect, focus: Rect | undefined, view: Viewport): Camera {
   const width = Math.max(1, view.width - 2 * FIT_MARGIN);
   const height = Math.max(1, view.height - 2 * FIT_MARGIN);
   const whole = Math.min(width / Math.max(1, bounds.width), height / Math.max(1, bounds.height));
@@ -104,8 +132,17 @@ function keepInside(camera: Camera, bounds: Rect, view: Viewport): Camera {
 
 const REVEAL_MARGIN = 56;
 
-/** The nearest camera from which `rect` is seen with some room around it. */
+/** The nearest camera from which `rect` is seen with some room around it, not under the corner. */
 export function revealing(camera: Camera, rect: Rect, view: Viewport): Camera {
+  const found = revealingWhole(camera, rect, view);
+  if (!covered(found, rect, view)) return found;
+  return beside(view, (room) => {
+    const taken = (view.corner?.width ?? 0) / camera.zoom;
+    return revealingWhole({ ...camera, x: camera.x + taken }, rect, room);
+  });
+}
+
+function revealingWhole(camera: Camera, rect: Rect, view: Viewport): Camera {
   const zoom = camera.zoom < READABLE_ZOOM ? 0.8 : camera.zoom;
   const from = zoom === camera.zoom ? camera : centred(middle(rect), zoom, view);
   const width = view.width / zoom;

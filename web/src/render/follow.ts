@@ -7,7 +7,7 @@
 
 import { contains, overlaps, type Rect } from "@/base/geometry";
 import { BOX_SCOPE } from "@/layout/types";
-import { fitted, revealing, seen, type Camera, type Viewport } from "@/render/camera";
+import { covered, fitted, revealing, seen, type Camera, type Viewport } from "@/render/camera";
 import type { SceneModel } from "@/render/model";
 import type { GraphItem } from "@/render/types";
 
@@ -98,7 +98,8 @@ export function cameraFor(
   } else if (!choice.touched) {
     const inside =
       contains(sight, bounds) &&
-      contains(sight, { x: bounds.x + bounds.width, y: bounds.y + bounds.height });
+      contains(sight, { x: bounds.x + bounds.width, y: bounds.y + bounds.height }) &&
+      !covered(camera, bounds, view);
     return inside ? camera : fitted(bounds, choice.focus, view);
   }
   const anchor = anchorItem(before, camera, view);
@@ -138,5 +139,6 @@ export function keeping(camera: Camera, focus: Rect | undefined, view: Viewport)
   if (focus === undefined) return camera;
   const sight = seen(camera, view);
   const end = { x: focus.x + focus.width, y: focus.y + focus.height };
-  return contains(sight, focus) && contains(sight, end) ? camera : revealing(camera, focus, view);
+  const whole = contains(sight, focus) && contains(sight, end) && !covered(camera, focus, view);
+  return whole ? camera : revealing(camera, focus, view);
 }

@@ -7,6 +7,7 @@
 
 import { clamp, overlaps, type Point, type Rect } from "@/base/geometry";
 import {
+  covered,
   fitted,
   revealing,
   seen,
@@ -48,6 +49,7 @@ import type { Stage } from "@/render/stage";
 import type {
   BreakpointMark,
   ColourBy,
+  Corner,
   CurrentMark,
   GraphChanges,
   GraphItem,
@@ -210,6 +212,14 @@ class CanvasGraphView implements GraphView {
 
   setPath(path: GraphPath | undefined): void {
     this.set({ path }, "still", "overlay");
+  }
+
+  setCorner(corner: Corner): void {
+    const { stage, model } = this;
+    stage.view = { ...stage.view, corner };
+    this.lastView = stage.view;
+    if (this.touched || model === undefined || stage.view.width === 0) return;
+    if (covered(this.camera, sceneBounds(model), stage.view)) this.fit();
   }
 
   themeChanged(): void {

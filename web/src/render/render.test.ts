@@ -8,7 +8,16 @@ import { buildHierarchy } from "@/layout/hierarchy";
 import { NestedLayout } from "@/layout/nested";
 import { sceneChanges } from "@/render/changes";
 import { scenePath } from "@/render/path";
-import { fitted, READABLE_ZOOM, revealing, seen, toScreen, toWorld, zoomAt } from "@/render/camera";
+import {
+  covered,
+  fitted,
+  READABLE_ZOOM,
+  revealing,
+  seen,
+  toScreen,
+  toWorld,
+  zoomAt,
+} from "@/render/camera";
 import { renderSvg } from "@/render/export_entry";
 import { edgeWords } from "@/render/draw_edges";
 import { formatBytes, formatCount, formatTime } from "@/render/format";
@@ -127,6 +136,23 @@ describe("camera", () => {
     const sight = seen(tall, view);
     expect(focus.y).toBeGreaterThan(sight.y);
     expect(focus.y + focus.height).toBeLessThan(sight.y + sight.height);
+  });
+
+  it("keeps out of the corner that is taken", () => {
+    const corner = { width: 130, height: 200 };
+    const wide = { x: 0, y: 0, width: 900, height: 700 };
+    const bare = fitted(wide, undefined, view);
+    expect(covered(bare, wide, { ...view, corner })).toBe(true);
+    const kept = fitted(wide, undefined, { ...view, corner });
+    expect(covered(kept, wide, { ...view, corner })).toBe(false);
+    expect(toScreen(kept, { x: 900, y: 700 }).x).toBeLessThanOrEqual(view.width);
+    // What does not come near stays where it is without it.
+    const small = { x: 0, y: 0, width: 400, height: 300 };
+    expect(fitted(small, undefined, { ...view, corner })).toEqual(fitted(small, undefined, view));
+    const rect = { x: 20, y: 500, width: 60, height: 36 };
+    const shown = revealing({ x: 0, y: 0, zoom: 1 }, rect, { ...view, corner });
+    expect(covered(shown, rect, { ...view, corner })).toBe(false);
+    expect(shown.zoom).toBe(1);
   });
 
   it("moves no further than needed to reveal", () => {

@@ -58,7 +58,7 @@ export class Stage {
     if (width === this.view.width && height === this.view.height && ratio === this.ratio) {
       return false;
     }
-    this.view = { width, height };
+    this.view = { ...this.view, width, height };
     this.ratio = ratio;
     for (const canvas of [this.still, this.overlay]) {
       canvas.width = Math.round(width * ratio);

@@ -147,6 +147,12 @@ export interface GraphViewEvents {
   layout(busy: boolean, ms: number): void;
 }
 
+/** A part of the canvas, in CSS px. */
+export interface Corner {
+  readonly width: number;
+  readonly height: number;
+}
+
 /** The canvas as the page drives it. `createGraphView` in `graph_view.ts` makes one. */
 export interface GraphView {
   /** Shows a graph; with `reveal`, that item is in sight once it is laid out. */
@@ -171,6 +177,8 @@ export interface GraphView {
   setChanges(changes: GraphChanges | undefined): void;
   /** Marks a path; undefined = none. */
   setPath(path: GraphPath | undefined): void;
+  /** What lies over the left bottom corner of the canvas: a fit keeps nodes out of it. */
+  setCorner(corner: Corner): void;
   /** Re-reads the theme's CSS variables. */
   themeChanged(): void;
   /** Shows the whole graph, or as much as is readable around the current node. */

@@ -50,7 +50,12 @@ export function createBranches(store: Store, ui: Ui): Branches {
   const [chosen, setChosen] = createSignal<number | undefined>();
   const [detail, setDetail] = createSignal<BranchAnswer | undefined>();
   const open = createMemo(() => ui.dockTab() === "branches");
-  const ready = createMemo(() => (store.link().kind === "open" ? store.runId() : undefined));
+  // The address may name a run before the list of runs has come.
+  const ready = createMemo(() => {
+    const run = store.runId();
+    const known = store.link().kind === "open" && store.runs().some((each) => each.id === run);
+    return known ? run : undefined;
+  });
 
   const take = (run: string, next: BranchList): void => {
     if (run !== store.runId()) return;
@@ -79,9 +84,7 @@ export function createBranches(store: Store, ui: Ui): Branches {
           setDetail(undefined);
         });
       }
-      if (run !== undefined && store.runs().some((each) => each.id === run)) {
-        void asked({ type: "get_branches", run });
-      }
+      if (run !== undefined) void asked({ type: "get_branches", run });
     }),
   );
   createEffect(

@@ -77,6 +77,12 @@ describe("a step's changes", () => {
     expect(changes(3, undefined).counts.skipped).toBe(0);
   });
 
+  test("nobody saw what a step that was left out has skipped", () => {
+    const steps = [...STEPS.slice(0, 2), { ...step(3, 21, 30), observed: false }];
+    const model = play(snapshot({ seq: 30, steps, ...ALL }));
+    expect(changes(3, RAN_3, model).counts).toEqual({ new: 0, rewired: 1, skipped: 0 });
+  });
+
   test("what was skipped in the step before too is no news", () => {
     const model = play(
       snapshot({ steps: STEPS, ...defined([3, node(1, "a")], [4, node(2, "b")]) }),

@@ -63,7 +63,10 @@ export function subjectStep(
   return found === undefined || found.start_seq < graph.history.since ? undefined : found;
 }
 
-/** Without `ran`, nothing counts as skipped: the step is not over, or its end is not known yet. */
+/**
+ * Without `ran`, nothing counts as skipped: the step is not over, or its end is not known yet; nor
+ * does it in a step that was left out, where nobody saw what ran.
+ */
 export function changesOf(
   graph: RunGraph,
   steps: readonly StepRow[],
@@ -82,7 +85,7 @@ export function changesOf(
     if (met >= row.start_seq) {
       marks.set(node.id, "new");
       counts.new += 1;
-    } else if (ran !== undefined && !ran.now.has(node.id) && expected(met)) {
+    } else if (row.observed && ran !== undefined && !ran.now.has(node.id) && expected(met)) {
       marks.set(node.id, "skipped");
       counts.skipped += 1;
     }

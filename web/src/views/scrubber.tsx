@@ -106,7 +106,9 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
           {step()?.observed === false ? " (left out)" : ""} ·{" "}
         </Show>
         record {formatCount(here())} / {formatCount(last())}
-        <Show when={past()}>{(at) => <> · {formatDuration(at().timeNs)}</>}</Show>
+        <Show when={past()}>
+          {(at) => <span class="wide"> · {formatDuration(at().timeNs)}</span>}
+        </Show>
       </span>
       <button
         type="button"

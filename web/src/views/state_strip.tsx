@@ -38,6 +38,9 @@ export function describe(store: Store): Words {
       if (model.session.stop?.reason === "watch") {
         return { text: "Stopped by a watch", tone: "watch", more: model.session.stop.text };
       }
+      if (model.session.stop?.reason === "exception") {
+        return { text: "Stopped by an error", tone: "bad", more: model.session.stop.text };
+      }
       return { text: "Stopped", tone: "now", more: "" };
     case "detached":
       return { text: "Detached", tone: "off", more: "runs to its end" };

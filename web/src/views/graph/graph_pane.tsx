@@ -35,12 +35,24 @@ import { Legend } from "@/views/graph/legend";
 import { Segmented } from "@/widgets/controls";
 import { IconButton } from "@/widgets/icon";
 
+/** The value last seen in the inspector, and the moment it was seen at. */
+export interface SeenValue {
+  readonly node: number;
+  readonly slice: ValueSlice | undefined;
+  readonly seq: number | undefined;
+}
+
+/** What is looked at: a moment of the past, or where the program stands. */
+export function momentOf(store: Store): number | undefined {
+  return store.seq() ?? store.stop()?.seq;
+}
+
 export interface GraphPaneProps {
   readonly store: Store;
   readonly ui: Ui;
   readonly theme: string;
-  /** The value last seen in the inspector, for the badge in the current node. */
-  readonly slice: { readonly node: number; readonly slice: ValueSlice | undefined } | undefined;
+  /** For the badge in the current node. */
+  readonly slice: SeenValue | undefined;
   /** Of the step shown; undefined if it changed nothing. */
   readonly changes: StepChanges | undefined;
   /** A chain of causes, or what depends on an edit. */
@@ -118,6 +130,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
         </Show>
         <Show when={props.ui.legend()}>
           <Legend
+            onSize={(size) => view()?.setCorner(size)}
             watched={props.marked.size > 0}
             mode={props.ui.colourBy()}
             store={props.store}
@@ -198,14 +211,13 @@ function Feed(
       query === undefined || graph === undefined ? undefined : search(graph, store.shown(), query),
     );
   });
-  createEffect(() => view.setBadge(badge(mark(), props.slice)));
+  // Of another moment, it would be another number.
+  const seen = () => (props.slice?.seq === momentOf(store) ? props.slice : undefined);
+  createEffect(() => view.setBadge(badge(mark(), seen())));
   return undefined;
 }
 
-function badge(
-  mark: CurrentMark | undefined,
-  seen: GraphPaneProps["slice"],
-): NodeBadge | undefined {
+function badge(mark: CurrentMark | undefined, seen: SeenValue | undefined): NodeBadge | undefined {
   const summary = seen?.slice?.summary;
   if (mark === undefined || seen?.node !== mark.node || !summary) return undefined;
   return {

@@ -4,10 +4,10 @@
  * Invariant: names only what occurs.
  */
 
-import { createMemo, For, type JSX, Show } from "solid-js";
+import { createMemo, For, type JSX, onCleanup, Show } from "solid-js";
 import { tensorBytes } from "@/base/dtypes";
 import { formatBytes, formatDuration, plural } from "@/base/numbers";
-import type { ColourBy, GraphPath } from "@/render/types";
+import type { ColourBy, Corner, GraphPath } from "@/render/types";
 import type { StepChanges } from "@/store/changes";
 import { familyColour } from "@/store/node_words";
 import type { Store } from "@/store/store";
@@ -23,7 +23,17 @@ export function Legend(props: {
   readonly path: GraphPath | undefined;
   /** Whether watches have marked nodes. */
   readonly watched: boolean;
+  /** How much of the left bottom corner it takes, in CSS px; nothing when it goes. */
+  onSize(size: Corner): void;
 }): JSX.Element {
+  const measured = new ResizeObserver(([entry]) => {
+    const box = entry?.target as HTMLElement | undefined;
+    if (box !== undefined) props.onSize({ width: box.offsetWidth, height: box.offsetHeight });
+  });
+  onCleanup(() => {
+    measured.disconnect();
+    props.onSize({ width: 0, height: 0 });
+  });
   const families = createMemo(
     () => {
       const found = new Set<string>();
@@ -67,7 +77,12 @@ export function Legend(props: {
   });
   return (
     <Show when={families().length > 0}>
-      <aside class="legend" data-testid="legend" aria-label="Legend">
+      <aside
+        class="legend"
+        data-testid="legend"
+        aria-label="Legend"
+        ref={(element) => measured.observe(element)}
+      >
         <Show when={props.mode === "family"}>
           <h4>Op family</h4>
           <For each={families()}>

@@ -234,7 +234,8 @@ function NodeInspector(
               <span class="wmark" />
             </Show>
             <span class="stop-text">
-              <b>{stopWords(why())}</b> {printable(leafName(why().node_name))}.{" "}
+              <b>{stopWords(why())}</b>
+              {why().error === "" ? ` ${printable(leafName(why().node_name))}` : ""}.{" "}
               {printable(why().text)}
             </span>
             <Show when={hits(props.store, why().breakpoint)}>
@@ -417,6 +418,7 @@ function NodeInspector(
           store={props.store}
           source={props.node.source}
           stack={stop()?.stack ?? NO_FRAMES}
+          raised={(stop()?.error ?? "") !== ""}
         />
         <Show when={!["steps", "diff", "why"].includes(props.ui.inspectorTab())}>
           <TimePanel
@@ -433,6 +435,8 @@ function NodeInspector(
 }
 
 function stopWords(stop: Stop): string {
+  // Of the program itself, not of the node that ran last.
+  if (stop.error !== "") return "Stopped by an error";
   if (stop.reason === "exception") return "Stopped at the error of";
   if (stop.reason === "watch") return "Stopped by a watch at";
   return stop.when === "before" ? "Stopped before" : "Stopped after";

@@ -28,6 +28,8 @@ export function SourcePanel(props: {
   readonly store: Store;
   readonly source: SourceLocation | null;
   readonly stack: readonly Frame[];
+  /** The program has raised an error of its own: where, says the stack alone. */
+  readonly raised: boolean;
 }): JSX.Element {
   const [frame, setFrame] = createSignal<number | undefined>();
   const high = matchMedia(HIGH);
@@ -46,8 +48,9 @@ export function SourcePanel(props: {
     () => {
       const picked = props.stack[frame() ?? -1];
       if (picked !== undefined) return { file: picked.file, line: picked.line };
-      if (props.source !== null) return { file: props.source.file, line: props.source.line };
       const first = props.stack[0];
+      if (props.source !== null && !(props.raised && first !== undefined))
+        return { file: props.source.file, line: props.source.line };
       return first === undefined ? undefined : { file: first.file, line: first.line };
     },
     undefined,

@@ -1,0 +1,168 @@
+"""What is there again later, and what the page says of errors and of steps that were left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from tests.e2e.conftest import SAMPLE, Debuggee
+from tests.e2e.test_first_flow import by
+from tests.e2e.test_moments import go_to
+
+Start = Callable[..., Debuggee]
+
+PROGRAM = """
+import numpy as np
+import nodescope as ns
+
+w = ns.parameter(np.array([1.0, 2.0, 3.0]), name="w")
+words = {0: "a", 1: "b"}
+for k in ns.steps(range(6)):
+    with ns.name_scope("net"):
+        h = np.tanh(w)
+    loss = np.sum(h * h)
+    loss.backward()
+    print("word", words[k])
+"""
+
+
+def script(folder: Path) -> Path:
+    path = folder / "words.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def test_branches_are_there_again(start: Start, page: Page, tmp_path: Path) -> None:
+    kept = tmp_path / "kept.nscope"
+    program = start(
+        "run", "--no-browser", "--level", "values", "--record", kept,
+        "--break", "sum [step 2]", script(tmp_path),
+    )  # fmt: skip
+    page.goto(program.address)
+    expect(by(page, "state")).to_contain_text("Stopped")
+    by(page, "continue").click()
+    expect(by(page, "inspector-reason")).to_contain_text("Breakpoint 1: sum")
+    go_to(page, "net/tanh")
+    page.keyboard.press("e")
+    by(page, "edit-how").select_option("scale")
+    by(page, "edit-number").fill("0.5")
+    by(page, "edit-what-if").click()
+    expect(by(page, "branch-change")).to_have_count(3)
+    words = by(page, "branch-words")
+    expect(words).to_contain_text("2 nodes give something else")
+    went = re.search(r"up to seq \d+\.", words.inner_text())
+    assert went
+    by(page, "branch-edit").click()
+    by(page, "branch-rename").fill("half of it")
+    by(page, "branch-rename").press("Enter")
+    expect(by(page, "branch")).to_contain_text("half of it")
+
+    page.reload()
+    expect(by(page, "state")).to_contain_text("Stopped")
+    page.keyboard.press("t")
+    expect(by(page, "branch")).to_contain_text("half of it")
+    expect(words).to_contain_text(went.group())
+    by(page, "detach").click()
+    expect(by(page, "state")).to_contain_text("Finished")
+    program.interrupt()
+    program.process.wait(20)
+
+    # Opened later, in which step 2 has gone on beyond the stop.
+    page.goto(start("open", "--no-browser", kept).address)
+    expect(by(page, "state")).to_contain_text("Recording")
+    page.keyboard.press("t")
+    expect(by(page, "branch")).to_contain_text("half of it")
+    expect(words).to_contain_text(went.group())
+    expect(words).not_to_contain_text("other bits")
+    expect(by(page, "branch-change")).to_have_count(3)
+    by(page, "branch-drop").click()
+    expect(by(page, "branch")).to_have_count(0)
+
+
+def test_an_error_of_the_program_itself_is_shown_where_it_is(
+    start: Start, page: Page, tmp_path: Path
+) -> None:
+    program = start("run", "--no-browser", script(tmp_path))
+    page.goto(program.address)
+    expect(by(page, "state")).to_contain_text("Stopped")
+    by(page, "continue").click()
+    expect(by(page, "state")).to_contain_text(re.compile("Stopped by an error.*step 3", re.S))
+    reason = by(page, "inspector-reason")
+    expect(reason).to_contain_text("Stopped by an error. The program raises KeyError: 2")
+    expect(reason).to_contain_text("words.py:12")
+    # The line that raises, not that of the node that ran last.
+    source = by(page, "inspector-source")
+    expect(source.locator(".src-line.at")).to_contain_text('print("word", words[k])')
+    go_to(page, "net/tanh")
+    expect(source.locator(".src-line.at")).to_contain_text("h = np.tanh(w)")
+    by(page, "continue").click()
+    expect(by(page, "state")).to_contain_text("Finished with an error")
+    page.keyboard.press("p")
+    expect(by(page, "problems")).to_contain_text("KeyError: 2")
+    program.expect("KeyError: 2")
+
+
+def test_steps_that_were_left_out_are_told(start: Start, page: Page, tmp_path: Path) -> None:
+    program = start(
+        "run", "--no-browser", "--no-stop-on-entry", "--max-slowdown", "1.05", SAMPLE,
+        "--epochs", "2",
+    )  # fmt: skip
+    page.goto(program.address)
+    expect(by(page, "state")).to_contain_text("Finished", timeout=60_000)
+    governed = by(page, "governed")
+    expect(governed).to_contain_text(re.compile(r"left out \d+ of \d+ steps"))
+    expect(governed).to_have_attribute("title", re.compile("training steps not observed"))
+    slider = by(page, "slider")
+    slider.focus()
+    page.keyboard.press("End")
+    out = page.evaluate(
+        "window.__nodescope.store.model().steps.filter((each) => !each.observed)"
+        ".map((each) => [each.step, each.start_seq])"
+    )
+    step, seq = out[0]
+    page.evaluate("(seq) => window.__nodescope.store.seek(seq)", seq)
+    words = page.locator(".scrub-words")
+    expect(words).to_contain_text(f"step {step} (left out)")
+    # Nobody saw what ran in it, so nothing is said to have been skipped.
+    expect(page.get_by_text(re.compile(r"\d+ skipped"))).to_have_count(0)
+
+
+def test_the_legend_lies_over_no_node(start: Start, page: Page, tmp_path: Path) -> None:
+    page.set_viewport_size({"width": 1440, "height": 800})
+    program = start("run", "--no-browser", script(tmp_path))
+    page.goto(program.address)
+    expect(by(page, "state")).to_contain_text("Stopped")
+    by(page, "continue").click()
+    expect(by(page, "state")).to_contain_text("Stopped by an error")
+    page.keyboard.press("f")
+    expect(by(page, "legend")).to_be_visible()
+    # Nodes of all scopes are drawn, and stand still.
+    still = page.wait_for_function(
+        """() => {
+            const {store, view} = window.__nodescope;
+            const nodes = store.model().graph.nodes.filter((node) => node?.family !== 'leaf');
+            const boxes = nodes.flatMap((node) => node && view.boundsOf({kind: 'node', id: node.id})
+                ? [[node.name, view.boundsOf({kind: 'node', id: node.id})]] : []);
+            const before = window.lastBoxes;
+            window.lastBoxes = JSON.stringify(boxes);
+            return boxes.length >= 8 && before === window.lastBoxes ? boxes.length : 0;
+        }""",
+        polling=200,
+    )
+    assert still.json_value() >= 8
+    covered = page.evaluate(
+        """() => {
+            const {store, view} = window.__nodescope;
+            const host = document.querySelector('[data-testid="graph"]').getBoundingClientRect();
+            const over = document.querySelector('[data-testid="legend"]').getBoundingClientRect();
+            return store.model().graph.nodes.filter((node) => {
+                const box = node && view.boundsOf({kind: 'node', id: node.id});
+                return box !== undefined && host.x + box.x < over.right
+                    && host.y + box.y + box.height > over.top;
+            }).map((node) => node.name);
+        }"""
+    )
+    assert covered == []
