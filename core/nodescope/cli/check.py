@@ -84,6 +84,9 @@ def check(options: argparse.Namespace) -> int:
 
 
 def _is_recording(path: Path) -> bool:
+    """Whether it is, or is meant to be: a recording that is empty or damaged is no script."""
+    if path.suffix == ".nscope" and path.is_file():
+        return True
     try:
         with path.open("rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC

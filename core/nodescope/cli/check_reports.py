@@ -37,9 +37,10 @@ def words(report: Report, home: Path | None = None) -> str:
     steps = f"{report.steps} step{'s'[: report.steps != 1]}"
     ended = "" if report.status is None else f" ended with status {report.status},"
     many = len(report.verdicts)
+    unasked = len(report.having("unasked"))
     lines = [
         f"{report.program}{ended} {steps}: {many} watch{'es'[: 2 * (many != 1)]}, "
-        f"{len(hits) or 'none'} with hits"
+        f"{len(hits) or 'none'} with hits" + (f", {unasked} could not be asked" if unasked else "")
     ]
     if report.error:
         lines.append(f"the program ended by {report.error}")

@@ -40,6 +40,8 @@ def load(path: Path) -> types.CodeType | Ending:
     Raises:
         UsageError: There is no such script.
     """
+    if path.suffix == ".nscope" and path.is_file():
+        raise UsageError(f"{str(path)!r} is a recording", hint=f"nodescope open {path}")
     try:
         source = path.read_bytes()
     except FileNotFoundError:

@@ -6,13 +6,14 @@ Invariant: the recording is only read.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from nodescope.debug.why import parse_target, render, render_spread, spread, why
 from nodescope.errors import RecordingError
 from nodescope.record.recording import Recording
-from nodescope.record.rows import HAS_INF, HAS_NAN
+from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Execution
 
 _PAGE: Final = 5000
 
@@ -29,19 +30,37 @@ def tell(options: argparse.Namespace) -> int:
             return 0
         step = options.step if options.step is not None else first_broken_step(recording)
         if step is None:
-            count = len(recording.steps())
-            print(f"no NaN and no Inf in {count} step{'s'[: count != 1]} of {recording.run().name}")
+            print(_none_found(recording))
         else:
             print(render_spread(spread(recording, step)), end="")
     return 0
 
 
+def _none_found(recording: Recording) -> str:
+    """That nothing was found, and in how much of the run it could have been."""
+    seen, known = recording.run().name, 0
+    for page in _pages(recording):
+        known += sum(bool(each.flags & HAS_SUMMARY) for each in page)
+    if not known:
+        return f"NaN and Inf are not known of {seen}: no statistics were recorded; --level summary"
+    steps = recording.steps()
+    left_out = sum(not each.observed for each in steps)
+    count = len(steps) - left_out
+    said = f"no NaN and no Inf in {count:,} step{'s'[: count != 1]} of {seen}"
+    return said + (f"; {left_out:,} more were left out of the recording" if left_out else "")
+
+
 def first_broken_step(recording: Recording) -> int | None:
     """The first training step in which a node gave NaN or Inf; None if there is none."""
-    after = 0
-    while page := recording.executions(after, limit=_PAGE):
+    for page in _pages(recording):
         for each in page:
             if each.flags & (HAS_NAN | HAS_INF):
                 return each.step
-        after = page[-1].seq
     return None
+
+
+def _pages(recording: Recording) -> Iterator[list[Execution]]:
+    after = 0
+    while page := recording.executions(after, limit=_PAGE):
+        yield page
+        after = page[-1].seq

@@ -147,6 +147,18 @@ def report_of(path: Path, watches: str) -> Report:
         return check(recording, parse_watches(watches), recommended=False)
 
 
+@pytest.mark.parametrize(("content", "said"), [("", "is empty"), ("1 / 0\n", "not a recording")])
+def test_what_is_named_a_recording_is_not_run(
+    tmp_path: Path, content: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.nscope"
+    path.write_text(content)
+    assert main(["check", str(path)]) == 2
+    assert said in capsys.readouterr().err
+    assert main(["run", "--no-browser", str(path)]) == 2
+    assert "is a recording; nodescope open" in capsys.readouterr().err
+
+
 def test_xml_holds_whatever_names_hold(tmp_path: Path) -> None:
     path = tmp_path / "run.nscope"
     with ns.record(path), ns.name_scope('a<b>&"\x07'), np.errstate(all="ignore"):

@@ -68,6 +68,19 @@ def test_none_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out.startswith("no NaN and no Inf in 1 step of ")
 
 
+def test_what_was_not_recorded_is_not_called_finite(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = tmp_path / "run.nscope"
+    with ns.record(found, level="timing"), np.errstate(all="ignore"):
+        for x in ns.steps([-1.0]):
+            np.log(ns.tensor([x]))
+    assert main(["why", str(found)]) == 0
+    assert capsys.readouterr().out.startswith("NaN and Inf are not known of ")
+    assert main(["why", str(found), "--step", "1"]) == 0
+    assert capsys.readouterr().out.endswith("so NaN and Inf are not known\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

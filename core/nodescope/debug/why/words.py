@@ -5,13 +5,21 @@ Invariant: a function of the answer alone; no line holds more than one node.
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 from nodescope.debug.why.answer import Cause, Operand, Why
 from nodescope.debug.why.births import state_of, told
 from nodescope.debug.why.spread import Spread
+from nodescope.ir.graph import SourceLocation
 
 _MOST_LINES = 24
 # Of a row of nodes that only pass a number on, so many are shown.
 _MOST_PASSING = 3
+
+
+def line_of(source: SourceLocation) -> str:
+    """``train.py:42``, as watches and breakpoints name it."""
+    return f"{PurePath(source.file).name}:{source.line}"
 
 
 def place(name: str, at: tuple[int, ...] | None) -> str:
@@ -23,7 +31,7 @@ def sentence(cause: Cause) -> str:
     """The whole of it in one sentence or two."""
     end = cause.culprit()
     start = f"{place(cause.name, cause.at)} is {told(cause.number)} in step {cause.step}"
-    where = f" ({end.source})" if end.source is not None else ""
+    where = f" ({line_of(end.source)})" if end.source is not None else ""
     if state_of(cause.number) == "finite" and end is not cause and end.kind != "missing":
         return (
             f"{start}: {cause.words}; the largest share leads to {place(end.name, end.at)}{where}"
@@ -42,7 +50,7 @@ def sentence(cause: Cause) -> str:
             "negative": "the negative number", "zero": "the zero", "large": "the large number",
             "small": "the small number", "outside": "that number", "infinite": "the infinity",
         }[end.birth.trait]  # fmt: skip
-        line = f" ({behind.source})" if behind.source is not None else ""
+        line = f" ({line_of(behind.source)})" if behind.source is not None else ""
         said += f"; {thing} comes from {place(behind.name, behind.at)}{line}: {behind.words}"
     return said
 
@@ -52,7 +60,9 @@ def render(why: Why) -> str:
     lines: list[str] = []
     for count, cause in why.groups:
         if len(why.groups) > 1 or why.elements > 1:
-            lines.append(f"{count} of {why.followed} elements looked at, of {why.elements:,}:")
+            lines.append(
+                f"{count} of the {why.followed} elements looked at, of {why.elements:,} in all:"
+            )
         lines.append(sentence(cause))
         lines.append("")
         chain, end = cause.chain(), cause.culprit()
@@ -80,7 +90,7 @@ def _link(cause: Cause, culprit: bool) -> list[str]:
     if cause.kind == "limit":
         lines.append("    followed no further")
     if cause.source is not None:
-        lines.append(f"    {cause.source}{'  ' + cause.line if cause.line else ''}")
+        lines.append(f"    {line_of(cause.source)}{'  ' + cause.line if cause.line else ''}")
     lines += [f"    {each}" for each in cause.ranges]
     if len(cause.operands) > 1:
         lines += [f"      {each}" for each in dict.fromkeys(map(_operand, cause.operands))]
@@ -103,12 +113,13 @@ def _operand(each: Operand) -> str:
 def render_spread(found: Spread) -> str:
     """What NaN and Inf did in a step, as lines."""
     if not found.births and not found.passed:
-        known = "" if found.known else "; no statistics were recorded"
-        return f"step {found.step}: nothing but finite values{known}\n"
+        if not found.known:
+            return f"step {found.step}: no statistics were recorded, so NaN and Inf are not known\n"
+        return f"step {found.step}: nothing but finite values\n"
     lines = [f"step {found.step}: {found.touched:,} of {found.executions:,} nodes gave NaN or Inf"]
     for i, each in enumerate(found.births[:_MOST_LINES]):
         first = "first culprit" if i == 0 else "also born"
-        where = f" ({each.source})" if each.source is not None else ""
+        where = f" ({line_of(each.source)})" if each.source is not None else ""
         lines.append(f"{first}: {place(each.node, each.at)}{where}: {each.words}")
         lines += [f"    {one}" for one in each.ranges]
         plural = "" if each.reached == 1 else "s"

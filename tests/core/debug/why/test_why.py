@@ -150,7 +150,7 @@ def test_these_nans(tmp_path: Path) -> None:
         assert kinds == {"sqrt of a negative": 1, "0/0": 1}
         mask = np.array([False, True, False, True])
         assert [count for count, _ in why(recording, "add", mask).groups] == [1, 1]
-        assert "1 of 2 elements looked at, of 2:" in render(found)
+        assert "1 of the 2 elements looked at, of 2 in all:" in render(found)
 
 
 def test_a_mask_of_many_is_sampled(tmp_path: Path) -> None:
