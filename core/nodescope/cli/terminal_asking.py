@@ -7,6 +7,7 @@ Invariant: nothing of the program changes; what takes longer than `PATIENCE_S` i
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,8 +19,11 @@ from nodescope.debug.controller import Controller
 from nodescope.debug.edit_text import parse_edit
 from nodescope.debug.edits import edited
 from nodescope.debug.moments import Seen
+from nodescope.debug.recommending import WORD as RECOMMENDED
 from nodescope.debug.replay import Difference, Replay
 from nodescope.debug.replay.arrays import difference
+from nodescope.debug.watch.recommend import recommend_for
+from nodescope.debug.watch.watch import describe
 from nodescope.debug.why import Target, parse_target, render, render_spread, spread, why
 from nodescope.debug.words import clean, number, seen_line
 from nodescope.errors import ConditionError, UsageError
@@ -32,6 +36,27 @@ _PORT: Final = re.compile(r"(?P<name>value|(?:inputs|outputs)\[\d+\])(?P<rest>.*
 _FIELD: Final = re.compile(r"(?P<name>.+)\.(?P<field>[A-Za-z_]\w*)")
 
 
+def whole(text: str) -> int:
+    """A whole number that a person wrote."""
+    if not text.isdecimal() or len(text) > 9:
+        raise UsageError(f"{text!r} is no whole number of 0 or more")
+    return int(text)
+
+
+def times(text: str) -> int:
+    """How often something is to be done; once, if nothing is said."""
+    count = whole(text) if text else 1
+    if not count:
+        raise UsageError("a count begins at 1")
+    return count
+
+
+def place(file: str, line: int) -> str:
+    """``train.py:42``, relative to the folder where that is shorter."""
+    shown = os.path.relpath(file) if os.path.isabs(file) else file
+    return clean(f"{file if shown.startswith('..') else shown}:{line}")
+
+
 def seen_named(controller: Controller, name: str) -> Seen:
     """A value by its port at the cursor, or by the name of its node.
 
@@ -42,6 +67,9 @@ def seen_named(controller: Controller, name: str) -> Seen:
     for each in (*controller.outputs(at), *controller.inputs(at)):
         if name == each.role or (name == "value" and each.role == "outputs[0]"):
             return each
+    if _PORT.fullmatch(name):
+        there = ", ".join(each.role for each in (*controller.inputs(at), *controller.outputs(at)))
+        raise UsageError(f"{at.node.name} has no {name}", hint=f"it has {there}" if there else "")
     node, _, field = name.rpartition(".")
     if name == "grad" or (field == "grad" and node):
         gradient = controller.gradient(at if name == "grad" else controller.of_node(node))
@@ -140,8 +168,9 @@ def fork_lines(controller: Controller, text: str) -> Iterator[str]:
     old = replay.value(seen.value).array
     branch = replay.fork({seen.value: edited(old, command)}, until=recording.last_seq())
     changed = [each for each in branch.changes if not each.edited]
-    yield clean(f"had {seen.name} been so in step {replay.step}: {len(changed)} values would be "
-                f"other ones, {len(branch.same)} the same")  # fmt: skip
+    yield clean(f"had {seen.name} been so in step {replay.step}: {len(changed):,} value"
+                f"{'s' * (many := len(changed) != 1)} would be {'others' if many else 'another'}, "
+                f"{len(branch.same):,} the same")  # fmt: skip
     shown = sorted(changed, key=lambda each: (each.new.size > 1, -each.seq))[:MAX_CHANGES]
     for change in sorted(shown, key=lambda each: each.seq):
         healed = _bad(change.old) != _bad(change.new)
@@ -221,14 +250,25 @@ def rule_lines(controller: Controller, text: str) -> Iterator[str]:
             raise UsageError(f"there is no rule {rest.strip() or '?'}", hint="rule lists them")
         controller.command(SetWatches(tuple(each.text for each in now if each not in gone)))
     elif text:
-        controller.command(SetWatches((*(each.text for each in now), text)))
+        known = [each.text for each in now]
+        new = _recommended(controller) if text == RECOMMENDED else [text]
+        controller.command(SetWatches((*known, *(each for each in new if each not in known))))
     now = controller.info.watches
     for each in now:
-        found = f", {each.hits} hits, the last: {each.last}" if each.hits else ""
+        many = f"{each.hits:,} hit{'s'[: each.hits != 1]}"
+        found = f", {many}, the last: {each.last.partition(': ')[2]}" if each.hits else ""
         said = f"; {each.message}" if each.message else ""
         yield clean(f"rule {each.id}: {each.text}{found}{said}")
     if not now:
         yield "no rules; docs/watches.md lists them, such as rule nan"
+
+
+def _recommended(controller: Controller) -> list[str]:
+    """The watches that suit what the program has shown."""
+    if controller.moment.step < 2:
+        raise UsageError("no training step has ended, so it is not known what suits",
+                         hint="step, then rule recommended")  # fmt: skip
+    return [describe(each.watch) for each in recommend_for(controller.history.recording)]
 
 
 def shown(controller: Controller, text: str) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import _thread
 import linecache
-import os
 import threading
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
@@ -19,8 +18,11 @@ import msgspec
 from nodescope.cli.terminal_asking import (
     diff_lines,
     fork_lines,
+    place,
     rule_lines,
     shown,
+    times,
+    whole,
     why_lines,
 )
 from nodescope.cli.terminal_completion import complete
@@ -30,6 +32,7 @@ from nodescope.debug.moments import Moment, Seen
 from nodescope.debug.spelling import describe, parse_breakpoint
 from nodescope.debug.words import clean, numbers, result_line, seen_line
 from nodescope.errors import NodescopeError, UsageError
+from nodescope.ir.scopes import is_within
 from nodescope.protocol import (
     Breakpoint,
     Command,
@@ -77,7 +80,7 @@ class Console:
         self._controller = controller
         self._say = say
         self._paint = paint
-        self._watches: list[str] = []
+        self._watches: dict[int, str] = {}
         self._again = ""
         self._more: tuple[int, Command] | None = None
         self.place = ""  # where the command stands, for what goes wrong
@@ -116,8 +119,9 @@ class Console:
                 return True
             except NodescopeError:
                 self._more = None
-        where = f", before it runs, step {stop.step}" if stop.when == "before" else ""
-        where = (where or f", step {stop.step}") + clean(_in_thread(stop.thread))
+        where = ", before it runs" if stop.when == "before" else ""
+        where += f", step {stop.step}" if stop.reason != "watch" else ""  # its text has the step
+        where += clean(_in_thread(stop.thread))
         self._say(self._paint(clean(stop.text), "bold") + where)
         try:
             self._show(self._controller.moment)
@@ -152,7 +156,7 @@ class Console:
             shown = self._controller.inputs(at)
         for each in shown:
             self._value(each, at)
-        for number, text in enumerate(self._watches, 1):
+        for number, text in self._watches.items():
             self._say(f"  w{number} {text} = {self._watched(text)}")
 
     def _value(self, seen: Seen, at: Moment) -> None:
@@ -248,8 +252,11 @@ class Console:
 
     def log(self, text: str) -> None:
         """``log``: what was written last."""
-        for row in self._controller.history.recording.logs(limit=whole(text) if text else 10):
+        rows = self._controller.history.recording.logs(limit=whole(text) if text else 10)
+        for row in rows:
             self._say(clean(f"[{row.stream}, step {row.step}] {row.text}"))
+        if not rows:
+            self._say("nothing was written so far")
 
     def nodes(self, pattern: str) -> None:
         """``nodes``: which there are."""
@@ -268,19 +275,18 @@ class Console:
         """``w``: expressions that are shown at each stop."""
         word, _, rest = text.partition(" ")
         if word == "off":
-            del self._watches[self._index(rest)]
+            number = whole(rest.removeprefix("w"))
+            if self._watches.pop(number, None) is None:
+                raise UsageError(f"there is no watch {number}; w lists them")
         elif text:
-            self._watches.append(text)
-            self._say(f"w{len(self._watches)} {text} = {self._watched(text)}")
+            number = max(self._watches, default=0) + 1
+            self._watches[number] = text
+            self._say(f"w{number} {text} = {self._watched(text)}")
             return
-        for number, each in enumerate(self._watches, 1):
+        for number, each in self._watches.items():
             self._say(f"w{number} {each} = {self._watched(each)}")
-
-    def _index(self, text: str) -> int:
-        number = whole(text.removeprefix("w"))
-        if not 1 <= number <= len(self._watches):
-            raise UsageError(f"there is no watch {number}; w lists them")
-        return number - 1
+        if not self._watches:
+            self._say("nothing is watched; w max(value) shows an expression at each stop")
 
     # ------------------------------------------------------------ breakpoints and edits
 
@@ -301,7 +307,7 @@ class Console:
         self._status(self._controller.set_breakpoints([*_all(old), wanted])[-1])
 
     def _status(self, status: Any) -> None:
-        hits = f", held {status.hits} times" if status.hits else ""
+        hits = f", held {status.hits} time{'s'[: status.hits != 1]}" if status.hits else ""
         state = "" if status.verified or status.message else ", not seen yet"
         message = f"; {status.message}" if status.message else ""
         each = status.breakpoint
@@ -331,8 +337,10 @@ class Console:
         chosen = {whole(each) for each in text.replace(",", " ").split()}
         unknown = chosen - {each.id for each in old}
         if unknown or not chosen:
-            which = f"breakpoint {min(unknown)}" if unknown else "number given"
-            raise UsageError(f"there is no {which}", hint="b lists them; or all")
+            said = (
+                f"there is no breakpoint {min(unknown)}" if unknown else "no breakpoints are named"
+            )
+            raise UsageError(said, hint="b lists them; numbers, a group, or all")
         return chosen
 
     def set(self, text: str) -> None:
@@ -347,7 +355,7 @@ class Console:
 
     def back(self, text: str) -> None:
         """``rb``: so many executions back."""
-        for _ in range(whole(text) if text else 1):
+        for _ in range(times(text)):
             moved = self._controller.back()
         self._moved(moved)
 
@@ -357,6 +365,10 @@ class Console:
 
     def over(self, scope: str) -> Done:
         """``o``."""
+        here = self._controller.moment.node
+        if scope and not is_within(here.scope, scope):
+            around = f"it is in {here.scope}" if here.scope else "it is in no scope"
+            raise UsageError(f"{here.name} is not in scope {scope!r}", hint=around)
         return self._go(StepOver(scope or None))
 
     def run_to(self, name: str) -> Done:
@@ -371,7 +383,7 @@ class Console:
 
     def several(self, command: Command, text: str) -> Done:
         """``n 3``: stops on the way are not told."""
-        count = whole(text) if text else 1
+        count = times(text)
         if not self._controller.looking_back:
             self._more = (count - 1, command)
             return self._go(command)
@@ -424,19 +436,6 @@ def _in_thread(ident: int) -> str:
 
 def _all(statuses: tuple[Any, ...]) -> list[Breakpoint]:
     return [each.breakpoint for each in statuses]
-
-
-def whole(text: str) -> int:
-    """A whole number that a person wrote."""
-    if not text.isdecimal() or len(text) > 9:
-        raise UsageError(f"{text!r} is no number")
-    return int(text)
-
-
-def place(file: str, line: int) -> str:
-    """``train.py:42``, relative to the folder where that is shorter."""
-    shown = os.path.relpath(file) if os.path.isabs(file) else file
-    return clean(f"{file if shown.startswith('..') else shown}:{line}")
 
 
 COMMANDS: Final[tuple[Spec, ...]] = (

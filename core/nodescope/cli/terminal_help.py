@@ -48,6 +48,7 @@ rb, then fork: from an earlier moment on""",
 rule                        those at work, and what they have found
 rule nan
 rule gradient_vanishing(abs_mean_lt=1e-9) on scope:encoder -> log
+rule recommended            those that suit the program, after its first step
 rule off 1
 All rules and their settings: docs/watches.md""",
     "set": """\

@@ -259,6 +259,9 @@ class Catalog:
             case "source":
                 names = {f"{os.path.basename(node.source.file)}:{node.source.line}"
                          for node in nodes if node.source is not None}  # fmt: skip
+                file = os.path.basename(breakpoint.target).rpartition(":")[0]
+                if any(each.rpartition(":")[0] == file for each in names):
+                    names = set()  # the file is right, and its line may still come
         noun = {
             "glob": "node like",
             "regex": "node like",

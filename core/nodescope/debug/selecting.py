@@ -33,7 +33,9 @@ def parse_selection(spec: str) -> Selection:
     head, equals, level = spec.rpartition("=")
     level = level.strip()
     if not equals or not head.strip():
-        raise UsageError(f"{spec!r} names no level", hint="scope:encoder=values")
+        raise UsageError(
+            f"{spec!r} names no level", hint=f"{spec.strip() or 'scope:encoder'}=values"
+        )
     found = next((each for each in LEVELS if each == level), None)
     if found is None:
         near = did_you_mean(level, LEVELS) or f"one of {', '.join(LEVELS)}"

@@ -29,6 +29,9 @@ _WORD: Final = re.compile(r"(?:^|\s+)(?P<word>if|log)(?=\s|$)")
 _NAMED: Final = re.compile(r":\s+\w+$|^(?:before\s+)?log$")
 _LOG: Final = re.compile(r"(?:^|\s+)log(?:\s+|$)")
 _OPTIONS: Final = re.compile(r"\s\[(?P<inside>[^\[\]]*)\]\s*$")
+_ONLY_OPTIONS: Final = re.compile(
+    r"\[\s*(?:forward|backward|optimizer|recompute|once|off|steps?\s|hits\s|group\s)[^\[\]]*\]"
+)
 _STEPS: Final = re.compile(r"steps?\s*(?P<first>\d{1,9})?(?P<dots>\.\.)?(?P<last>\d{1,9})?")
 _GROUP: Final = re.compile(r"group\s+(?P<name>[\w.-]{1,64})")
 _KNOWN: Final = "forward, backward, optimizer, step 3..7, hits % 5, once, off, group NAME"
@@ -128,6 +131,8 @@ def _options(spec: str, head: str) -> tuple[str, dict[str, Any]]:
     """What stands in brackets at the end, and what stands before."""
     found = _OPTIONS.search(head)
     if found is None:
+        if _ONLY_OPTIONS.fullmatch(head):
+            raise BreakpointError(f"{spec!r} does not say which nodes", hint=f"glob:* {head}")
         return head, {}
     options: dict[str, Any] = {}
     for each in found["inside"].split(","):

@@ -162,7 +162,7 @@ def test_a_breakpoint_that_counts_once_and_logs(tmp_path):
     assert told[2][1][0].startswith("nodescope: squared 9")
     assert (
         told[3][1][0]
-        == "breakpoint 1: op:mean [once, off], held 1 times; done: it was to count once"
+        == "breakpoint 1: op:mean [once, off], held 1 time; done: it was to count once"
     )
     assert done.stderr.count("squared") >= 4
     assert done.stdout == "trained 81.0\n"
@@ -176,10 +176,14 @@ MISTAKES = {
     "b opp:log": "no kind of breakpoint is named 'opp'",
     "tb": "which node?",
     "d 7": "there is no breakpoint 7",
-    "off": "there is no number given",
+    "off": "no breakpoints are named",
     "w off 1": "there is no watch 1",
     "l 99": "frames; bt shows them",
-    "rb x": "'x' is no number",
+    "rb x": "'x' is no whole number of 0 or more",
+    "n 0": "a count begins at 1",
+    "o optimizer": "loss/mean is not in scope 'optimizer'; it is in loss",
+    "b [backward]": "'[backward]' does not say which nodes; glob:* [backward]",
+    "p inputs[9]": "loss/mean has no inputs[9]; it has inputs[0], outputs[0]",
     "until": "until which node?",
     "help nothing": "no command 'nothing'",
     "set value": "is no change of a value",

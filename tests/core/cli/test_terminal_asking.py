@@ -79,12 +79,35 @@ with np.errstate(all="ignore"):
     assert told[0][1] == ["rule 1: nan -> stop"]
     assert "NaN" in told[1][1][0]
     assert told[1][1][-1].startswith("  value log:")
-    assert "1 hits" in told[2][1][0]
+    assert told[1][1][0].count("step 0") == 1
+    assert told[2][1][0].startswith("rule 1: nan -> stop, 1 hit, the last: log in step 0 (")
     assert "log of -1" in "\n".join(told[3][1])
     assert told[4][1] == ["no rules; docs/watches.md lists them, such as rule nan"]
     assert told[5][1][-1].startswith("  log: 1 of 2 elements differ")
     assert told[5][1][-1].endswith("; 1 NaN or Inf became 0")
     assert done.returncode == 0
+
+
+def test_rules_that_suit_the_program(tmp_path):
+    commands = "rule recommended\nstep\nrule recommended\nrule recommended\nq\n"
+    said, _, rules, again, _ = (
+        told for _, told in answers(scripted(tmp_path, commands, text=ASSIGN))
+    )
+    assert said == [
+        "commands.txt:1: no training step has ended, so it is not known what suits; "
+        "step, then rule recommended"
+    ]
+    assert rules[0] == "rule 1: operator_overflow -> stop"
+    assert again == rules
+
+
+def test_a_watched_expression_keeps_its_number(tmp_path):
+    commands = "w step\nw max(value)\nw off 1\nw step * 2\nw off 2\nw off 3\nq\n"
+    told = [told for _, told in answers(scripted(tmp_path, commands, text=ASSIGN))]
+    assert [each.split(" =")[0] for each in told[2]] == ["w2 max(value)"]
+    assert told[3][0].startswith("w3 step * 2 =")
+    assert [each.split(" =")[0] for each in told[4]] == ["w3 step * 2"]
+    assert told[5] == ["nothing is watched; w max(value) shows an expression at each stop"]
 
 
 MISTAKES = {
@@ -184,3 +207,10 @@ def test_completion_of_each_command(tmp_path):
         typed.line("q")
         typed.expect("trained")
         assert typed.end() == 0
+
+
+def test_a_line_that_made_no_node_yet_is_no_misspelling(tmp_path):
+    commands = "b script.py:26\nb scirpt.py:7\nq\n"
+    told = [told for _, told in answers(scripted(tmp_path, commands, text=ASSIGN))]
+    assert told[0] == ["breakpoint 1: source:script.py:26; no node made at 'script.py:26' so far"]
+    assert told[1][0].endswith("so far; did you mean 'script.py:6'?")
