@@ -154,6 +154,11 @@ class GovernedRecorder(CountingRecorder):
             self._idle.since(0)
         if early or now >= self._due_ns:
             self._weigh(now, early=early)
+        if self._steps() is None:  # the first of them: from here on executions are not left out
+            with self._lock:
+                for each in (*self._accounts.values(), *self._fresh.values()):
+                    if each.rung > each.least_whole():
+                        each.place(each.least_whole())
         self._bus.values = self._arrays or bool(self._bus.seen_whole())
         if self._boundaries.stepping.left_out and now - self._told_ns > _TELLING_NS:
             self._told_ns = now
@@ -194,9 +199,6 @@ class GovernedRecorder(CountingRecorder):
         steps = self._steps()
         with self._lock:
             touched, self._touched = self._touched, []
-            if steps is not None:
-                for each in touched:
-                    each.place(min(each.rung, each.least_whole()))
             loads = [each.load(whole=steps is not None) for each in touched]
             self._held.clear()
             queued = self._queued
@@ -223,8 +225,7 @@ class GovernedRecorder(CountingRecorder):
 
     def _steps(self) -> Stepping | None:
         """The training steps, if there are any."""
-        steps = self._boundaries.stepping
-        return steps if steps.steps else None
+        return self._boundaries.stepping if self._boundaries.step else None
 
     def _carry_out(self, verdict: Verdict, now: int) -> None:
         for each in verdict.changes:

@@ -13,9 +13,18 @@ import pytest
 import nodescope as ns
 from nodescope.api import Run
 from nodescope.errors import NodescopeError
-from nodescope.events import Event, Level, NodeFinished, Prices
+from nodescope.events import (
+    Bus,
+    Event,
+    Level,
+    NodeFinished,
+    Prices,
+    StepFinished,
+    StepStarted,
+)
 from nodescope.record import boundaries, counting, governed
 from nodescope.record.governed import GovernedRecorder
+from nodescope.record.governor import Window
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from tests.core.record.runs import chain, finished
@@ -151,6 +160,46 @@ def test_results_are_the_same_and_what_is_missing_is_counted(
         assert all(so_far[seq] == count for seq, _, count in rows)
     assert all(tally.nodes[seq] == node for seq, node, _ in rows)
     assert sum(each.executions for each in found.nodes) == found.executions
+
+
+def test_what_was_thinned_before_the_first_step_is_whole_in_it(tmp_path: Path) -> None:
+    path, bus = tmp_path / "r.nscope", Bus()
+    graph = chain(["a/x", "a/y"])
+    recorder = GovernedRecorder(path, limit=1.5, tell=str, origin_ns=bus.origin_ns, bus=bus)
+    bus.add(recorder)
+    bus.emit(graph)
+    first, second = graph.nodes
+    bus.emit(finished(first, np.zeros(1)))
+    (account,) = recorder._fresh.values()
+    account.place(len(account.rungs) - 1)
+    assert account.every == 0
+    assert not bus.leave_out(1)
+    bus.emit(StepStarted(1, 10))
+    bus.emit(finished(second, np.zeros(1), step=1))
+    bus.emit(StepFinished(1, 20))
+    assert recorder.close()
+    with Recording.open(path) as recording:
+        assert [each.node for each in recording.executions()] == [1, 2]
+
+
+def test_with_steps_a_window_knows_how_often_nodes_ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus = Bus()
+    graph = chain(["a/x"])
+    recorder = GovernedRecorder(
+        tmp_path / "r.nscope", limit=1.5, tell=str, origin_ns=bus.origin_ns, bus=bus
+    )
+    bus.add(recorder)
+    bus.emit(graph)
+    windows: list[Window] = []
+    monkeypatch.setattr(recorder._governor, "look", windows.append)
+    monkeypatch.setattr(recorder._boundaries.stepping, "wants", lambda: True)
+    for step in range(1, 4):
+        assert not bus.leave_out(step)
+        bus.emit(finished(graph.nodes[0], np.zeros(1), step=step))
+    assert recorder.close()
+    assert sum(each.runs for window in windows for each in window.loads) == 3
 
 
 def test_what_was_set_by_hand_stays(tmp_path: Path) -> None:
