@@ -4,7 +4,8 @@ A subset of Python's syntax: characters, ``.``, ``[classes]``, ``\\d \\w \\s`` a
 groups, ``|``, ``* + ? {m,n}`` (also lazy), ``^`` and ``$``. What a pattern is made into has at most
 `MAX_STATES` states, all of which are followed at once; nothing is ever tried twice.
 
-Invariant: says of a name what ``re.fullmatch`` says, or refuses the pattern with its column.
+Invariant: says of a name what ``re.fullmatch`` says, or refuses the pattern with its column. Only
+``$`` is stricter: it is the end of the name, and not also before a line break that ends it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Opening a recording for reading: what it is, whether it is whole, and how SQLite may look at it.
 
-Invariant: opening never changes the file, whatever state it is in.
+Invariant: opening never changes the file, whatever state it is in, but to undo a change that its
+writer did not live to finish.
 """
 
 from __future__ import annotations
@@ -124,6 +125,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     # A live writer always has a log that is not empty. Without one the file is final, and saying
     # so keeps SQLite from leaving files of its own beside it.
     if not pending:
+        _recover(path)
         _check_length(path)
         return _try(f"{base}mode=ro&immutable=1", path)
     try:
@@ -133,6 +135,22 @@ def _connect(path: Path) -> sqlite3.Connection:
     except (sqlite3.OperationalError, RecordingError):
         # The log of a dead program in a place where we may not write: read a copy.
         return _try(f"{_copied(path, wal).as_uri()}?mode=ro", path)
+
+
+def _recover(path: Path) -> None:
+    """Undo the writing of a branch that was broken off, where its writer died and we may write."""
+    journal = path.with_name(path.name + "-journal")
+    if not journal.exists():
+        return
+    try:
+        # SQLite itself knows whether the writer still lives; then nothing is undone.
+        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=2.0)
+        try:
+            database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        finally:
+            database.close()
+    except sqlite3.Error:
+        return  # what is wrong is said by who reads it
 
 
 def _try(uri: str, path: Path) -> sqlite3.Connection:

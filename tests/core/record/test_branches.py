@@ -98,3 +98,23 @@ def test_what_cannot_be_written_or_read_is_said(
             keep(path, ROW)
     finally:
         database.close()
+
+
+def test_a_server_that_dies_while_it_keeps_a_branch_damages_nothing(path: Path) -> None:
+    before = path.read_bytes()
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute("PRAGMA cache_size=1")  # so that pages are written before the end
+    database.execute("BEGIN IMMEDIATE")
+    for number in range(1, 40):
+        row = (number, 0, "x", 0, 0, "how", bytes(3000))
+        database.execute("INSERT INTO branch VALUES (?,?,?,?,?,?,?)", row)
+    journal = path.with_name(path.name + "-journal")
+    left = journal.read_bytes()
+    database.execute("COMMIT")
+    database.close()
+    page = int.from_bytes(before[16:18], "big")
+    path.write_bytes(path.read_bytes()[:page] + before[page:])
+    journal.write_bytes(left)
+    assert read(path) == []
+    assert not journal.exists()
+    assert path.read_bytes()[page:] == before[page:]
