@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
-from tests.e2e.conftest import SAMPLE, Debuggee
+from tests.e2e.conftest import ROOT, SAMPLE, Debuggee
 from tests.e2e.test_first_flow import by
 from tests.e2e.test_moments import go_to
 
@@ -166,3 +166,20 @@ def test_the_legend_lies_over_no_node(start: Start, page: Page, tmp_path: Path) 
         }"""
     )
     assert covered == []
+
+
+def test_the_watch_that_stopped_is_in_sight(start: Start, page: Page) -> None:
+    sample = ROOT / "samples" / "broken" / "dead_relus.py"
+    page.set_viewport_size({"width": 1440, "height": 800})
+    page.goto(start("run", "--no-browser", "--watch", "recommended", sample).address)
+    expect(by(page, "state")).to_contain_text("Stopped")
+    page.keyboard.press("a")
+    by(page, "continue").click()
+    expect(by(page, "inspector-reason")).to_contain_text("dead_relu")
+    rows = by(page, "watch-row")
+    # One of many: the list had to be scrolled.
+    expect(rows.first).to_contain_text("operator_overflow")
+    expect(rows.first).not_to_be_in_viewport()
+    here = page.locator("[data-testid=watch-row].here")
+    expect(here).to_contain_text("dead_relu")
+    expect(here).to_be_in_viewport(ratio=0.9)

@@ -143,10 +143,14 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
         />
       </div>
       <Show
-        when={!constant()}
+        when={!constant() && range() !== undefined}
         fallback={
           <div class="heat-foot mi t3">
-            {faults().length > 0 ? "all finite ones" : "all"} {formatNumber(range()?.[0])}
+            <Show when={range()} fallback="none is finite">
+              {(now) =>
+                `${faults().length > 0 ? "all finite ones" : "all"} ${formatNumber(now()[0])}`
+              }
+            </Show>
           </div>
         }
       >

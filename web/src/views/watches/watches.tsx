@@ -5,7 +5,7 @@
  * in the list.
  */
 
-import { createSignal, For, type JSX, onMount, Show } from "solid-js";
+import { createEffect, createSignal, For, type JSX, onMount, Show } from "solid-js";
 import { formatCount } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { shortText, type Watches as Model } from "@/store/watches";
@@ -150,8 +150,13 @@ function Field(props: { readonly watches: Model }): JSX.Element {
 
 function Row(props: WatchesProps & { readonly status: WatchStatus; onEdit(): void }): JSX.Element {
   const status = () => props.status;
+  let row!: HTMLDivElement;
+  createEffect(() => {
+    if (props.here === status().id) row.scrollIntoView({ block: "nearest" });
+  });
   return (
     <div
+      ref={row}
       class="watch-row"
       classList={{ here: props.here === status().id, off: !status().enabled }}
       data-testid="watch-row"
