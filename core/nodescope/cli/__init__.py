@@ -189,7 +189,8 @@ def parser() -> argparse.ArgumentParser:
     )
     _serving(run)
     run.add_argument("script", type=Path, help="the Python script")
-    run.add_argument("args", nargs=argparse.REMAINDER, help="the script's own arguments")
+    rest = run.add_argument("args", nargs=argparse.REMAINDER, help="the script's own arguments")
+    rest.required = False  # is not named as missing
 
     opening = commands.add_parser("open", help="look at a recording", allow_abbrev=False)
     opening.add_argument("recording", type=Path)
@@ -275,7 +276,8 @@ def _checking(command: argparse.ArgumentParser) -> None:
         help="how much of full arrays is kept, the newest first: 256M (the default)",
     )
     command.add_argument("what", type=Path, help="a Python script, or a recording")
-    command.add_argument("args", nargs=argparse.REMAINDER, help="the script's own arguments")
+    rest = command.add_argument("args", nargs=argparse.REMAINDER, help="the script's own arguments")
+    rest.required = False  # is not named as missing
 
 
 def _asking(command: argparse.ArgumentParser) -> None:
@@ -312,11 +314,12 @@ def _comparing(command: argparse.ArgumentParser) -> None:
     )
     _serving(command)
     command.add_argument("what", type=Path, help="a Python script, or the eager run's recording")
-    command.add_argument(
+    rest = command.add_argument(
         "args",
         nargs=argparse.REMAINDER,
         help="the script's own arguments, or the compiled run's recording",
     )
+    rest.required = False  # is not named as missing
 
 
 def _count(text: str) -> int:

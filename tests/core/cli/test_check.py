@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -145,6 +146,16 @@ def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path) -> None:
 def report_of(path: Path, watches: str) -> Report:
     with Recording.open(path) as recording:
         return check(recording, parse_watches(watches), recommended=False)
+
+
+@pytest.mark.parametrize("command", ["run", "check", "compare"])
+def test_only_what_is_needed_is_named_as_missing(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([command])
+    (missing,) = re.findall("are required: (.*)", capsys.readouterr().err)
+    assert missing in ("script", "what")
 
 
 @pytest.mark.parametrize(("content", "said"), [("", "is empty"), ("1 / 0\n", "not a recording")])
