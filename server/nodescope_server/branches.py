@@ -120,6 +120,7 @@ class Branches:
     def add(self, new: Kept) -> None:
         """Keep a branch, or what was computed of it; the arrays of older ones make room."""
         self._kept[new.row.id] = replace(new, row=self._named(new.row))
+        self._last = max(self._last, new.row.id)
         held = [each for each in self._kept.values() if each.branch is not None]
         total = sum(each.row.nbytes for each in held)
         # What was just made goes last, even if it is larger than all that may be held.

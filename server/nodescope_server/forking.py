@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from nodescope.debug.edits import edited, told
 from nodescope.debug.replay import Blocked, Book, Branch, Change, Replay
@@ -28,6 +28,8 @@ from nodescope_server.branches import Kept, Shown, named
 from nodescope_server.differences import element, farthest
 from nodescope_server.reasons import PATIENCE_S, book_of, node_at
 from nodescope_server.runs import Run
+
+T = TypeVar("T")
 
 MOST_CHANGES = 400
 MOST_BLOCKED = 60
@@ -57,9 +59,10 @@ async def fork(run: Run, request: wire.Fork) -> wire.BranchAnswer:
         return opened, _grown(book, row, opened[-1].branch if opened else None)
 
     opened, new = await run.study.call(ask)
+    row = await _write(run, lambda path: keep(path, new.row))
+    new = replace(new, row=row or new.row)
     for each in (*opened, new):
         run.branches.add(each)
-    await _write(run, lambda path: keep(path, new.row))
     return _answer(new)
 
 
@@ -110,12 +113,13 @@ async def _read(run: Run) -> None:
     run.branches.take(rows)
 
 
-async def _write(run: Run, change: Callable[[Path], None]) -> None:
+async def _write(run: Run, change: Callable[[Path], T]) -> T | None:
     """Write to the recording; where that cannot be, branches live as long as the server."""
     try:
-        await run.study.call(lambda recording: change(recording.path))
+        return await run.study.call(lambda recording: change(recording.path))
     except RecordingError as error:
         run.branches.note(f"what is tried here ends with the server: {error.message}")
+        return None
 
 
 def _answer(found: Kept) -> wire.BranchAnswer:

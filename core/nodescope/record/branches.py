@@ -12,6 +12,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -20,6 +21,8 @@ from nodescope.protocol import SetValue
 from nodescope.record.opening import check_head
 from nodescope.record.recording import Recording
 from nodescope.record.schema import BRANCH
+
+T = TypeVar("T")
 
 _PATIENCE_S = 2.0
 
@@ -80,17 +83,27 @@ def kept(recording: Recording) -> list[BranchRow]:
         ) from error
 
 
-def keep(path: Path, row: BranchRow) -> None:
+def keep(path: Path, row: BranchRow) -> BranchRow:
     """Keep a branch in a recording, whether its program still writes it or not.
 
     Whoever reads the file meanwhile is not disturbed: pages of other tables never move.
 
+    Returns:
+        The branch as it is kept: with a free id, if another server took its own meanwhile.
+
     Raises:
         RecordingError: The file cannot be written.
     """
-    columns = (row.id, row.parent, row.name, row.step, row.at_seq, row.how, _encode(row))
-    statement = "INSERT OR REPLACE INTO branch VALUES (?,?,?,?,?,?,?)"
-    _write(path, lambda database: database.execute(statement, columns))
+
+    def insert(database: sqlite3.Connection) -> BranchRow:
+        taken = "SELECT max(id), max(id = ?) FROM branch"
+        last, there = database.execute(taken, (row.id,)).fetchone()
+        found = msgspec.structs.replace(row, id=last + 1) if there else row
+        columns = (found.id, found.parent, found.name, found.step, found.at_seq, found.how)
+        database.execute("INSERT INTO branch VALUES (?,?,?,?,?,?,?)", (*columns, _encode(found)))
+        return found
+
+    return _write(path, insert)
 
 
 def rename(path: Path, number: int, name: str) -> None:
@@ -105,7 +118,7 @@ def drop(path: Path, numbers: Iterable[int]) -> None:
     _write(path, lambda database: database.executemany("DELETE FROM branch WHERE id=?", rows))
 
 
-def _write(path: Path, change: Callable[[sqlite3.Connection], object]) -> None:
+def _write(path: Path, change: Callable[[sqlite3.Connection], T]) -> T:
     check_head(path)
     try:
         uri = f"{path.absolute().as_uri()}?mode=rw"
@@ -113,8 +126,9 @@ def _write(path: Path, change: Callable[[sqlite3.Connection], object]) -> None:
         try:
             database.execute("BEGIN IMMEDIATE")
             database.execute(BRANCH)
-            change(database)
+            found = change(database)
             database.execute("COMMIT")
+            return found
         finally:
             database.close()
     except sqlite3.Error as error:

@@ -60,6 +60,14 @@ def test_a_branch_is_kept_renamed_and_thrown_away(path: Path) -> None:
     assert not list(path.parent.glob("*-wal"))
 
 
+def test_another_server_may_have_taken_the_id(path: Path) -> None:
+    assert keep(path, ROW) == ROW
+    other = msgspec.structs.replace(ROW, name="of another server")
+    found = keep(path, other)
+    assert (found.id, found.name) == (4, "of another server")
+    assert read(path) == [ROW, found]
+
+
 def test_a_recording_without_the_table_gets_it(path: Path) -> None:
     database = sqlite3.connect(path)
     database.execute("DROP TABLE branch")
