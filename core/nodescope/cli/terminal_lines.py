@@ -139,7 +139,8 @@ class ReadLines:
         self._history = history
         self._found: list[str] = []
         self._saved = _terminal_state(0)
-        readline.set_completer(self._completion)
+        # What the program itself reads is none of our business: it is neither kept nor completed.
+        readline.set_auto_history(False)
         readline.set_completer_delims(" \t")
         apple = "libedit" in (getattr(readline, "__doc__", "") or "")
         readline.parse_and_bind("bind ^I rl_complete" if apple else "tab: complete")
@@ -152,11 +153,17 @@ class ReadLines:
 
     def read(self, prompt: str) -> str | None:
         """The next line."""
+        self._readline.set_completer(self._completion)
         try:
-            return input(prompt)
+            line = input(prompt)
         except EOFError:
             print(file=sys.__stdout__)
             return None
+        finally:
+            self._readline.set_completer(None)
+        if line.strip():
+            self._readline.add_history(line)
+        return line
 
     def _completion(self, text: str, state: int) -> str | None:
         if state == 0:
@@ -168,7 +175,7 @@ class ReadLines:
 
     def close(self) -> None:
         """Save the history; leave the terminal as it was found, even in the middle of a line."""
-        self._readline.set_completer(None)
+        self._readline.set_auto_history(True)
         if self._history is not None:
             try:
                 self._readline.write_history_file(self._history)

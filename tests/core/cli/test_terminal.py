@@ -354,6 +354,9 @@ def test_the_program_reads_its_own_input(tmp_path):
         typed.expect("Breakpoint 1: tanh")
         typed.line("q")
         assert typed.end() == 0
+    history = (tmp_path / ".nodescope" / "history").read_text()
+    assert "b op:tanh\n" in history
+    assert "Ada" not in history  # what the program reads is its own
 
 
 def test_commands_come_from_the_terminal_past_a_piped_input(tmp_path):
