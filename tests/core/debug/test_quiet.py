@@ -6,6 +6,7 @@ import ast
 import warnings
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -105,7 +106,6 @@ arrays = st.builds(
 
 def as_array(name: str, numbers: list[float], shape: tuple[int, ...]) -> np.ndarray:
     if name == "bfloat16":
-        ml_dtypes = pytest.importorskip("ml_dtypes")
         name = ml_dtypes.bfloat16
     with np.errstate(all="ignore"):
         found = np.array(numbers).astype(name)
