@@ -13,7 +13,6 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
-import pytest
 
 import nodescope as ns
 from nodescope.engine import modes, tracer
@@ -87,7 +86,6 @@ def test_a_handler_that_computes_hangs_nothing(tmp_path) -> None:
     assert lines > 50
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_child_forked_while_another_thread_changes_modes_computes() -> None:
     inside, leave = threading.Event(), threading.Event()
 

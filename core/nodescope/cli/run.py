@@ -10,7 +10,7 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import CodeType
 from typing import TextIO
@@ -28,6 +28,9 @@ from nodescope.debug.spelling import parse_breakpoint
 from nodescope.debug.watch.watch import describe, parse_watches
 from nodescope.errors import NodescopeError, UsageError
 from nodescope.protocol import Detach
+
+End = Callable[[int], None]
+"""Ends a debugger; takes the status of the program."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -63,11 +66,11 @@ def run(options: argparse.Namespace) -> int:
         say=say,
     )
     if adapter is not None:
-        return _in_editor(observed, code, options, adapter)
+        return _under(lambda: _in_editor(observed, adapter), observed, code, options)
     if options.editor:
-        return _let_in(observed, code, options)
+        return _under(lambda: _let_in(observed, options), observed, code, options)
     if lines is not None:
-        return _in_terminal(observed, code, options, lines)
+        return _under(lambda: _in_terminal(observed, options, lines), observed, code, options)
     server = None
     try:
         server = _serve(observed, options)
@@ -111,12 +114,33 @@ def watches_of(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _in_terminal(
-    observed: api.Run, code: CodeType, options: argparse.Namespace, lines: tuple[Lines, TextIO]
-) -> int:
+    observed: api.Run, options: argparse.Namespace, lines: tuple[Lines, TextIO]
+) -> End:
     terminal = Terminal(observed.controller(), *lines, color=not options.no_color)
-    status, error = 1, ""
+    terminal.start()
+    return lambda status: terminal.finish(status, observed.info.recording)
+
+
+def _in_editor(observed: api.Run, where: tuple[str, int, str, bool]) -> End:
+    debuggee = reached(observed, where)
+    return lambda status: debuggee.finish()
+
+
+def _let_in(observed: api.Run, options: argparse.Namespace) -> End:
+    """Editors may come and go."""
+    door = let_in(observed)
+    standing = "" if options.no_stop_on_entry else "; it stands before its first node"
+    say(f"editors may attach to process {observed.info.pid}{standing}")
+    return lambda status: door.close()
+
+
+def _under(
+    begin: Callable[[], End], observed: api.Run, code: CodeType, options: argparse.Namespace
+) -> int:
+    """Run the script under a debugger without a page, which begins before it."""
+    status, error, end = 1, "", None
     try:
-        terminal.start()
+        end = begin()
         observed.start()
         status, error = run_script(
             code, options.script, options.args, observed.log, observed.uncaught.raised
@@ -127,55 +151,14 @@ def _in_terminal(
     finally:
         if not _is_child(observed):
             observed.finish(status, error)
-            terminal.finish(status, observed.info.recording)
-    return status
-
-
-def _in_editor(
-    observed: api.Run, code: CodeType, options: argparse.Namespace,
-    where: tuple[str, int, str, bool],
-) -> int:  # fmt: skip
-    status, error, debuggee = 1, "", None
-    try:
-        debuggee = reached(observed, where)
-        observed.start()
-        status, error = run_script(
-            code, options.script, options.args, observed.log, observed.uncaught.raised
-        )
-    except BaseException as raised:
-        error = api.last_line(raised)
-        raise
-    finally:
-        if not _is_child(observed):
-            observed.finish(status, error)
-            if debuggee is not None:
-                debuggee.finish()
+            if end is not None:
+                end(status)
     return status
 
 
 def _is_child(observed: api.Run) -> bool:
     """Whether this is a forked child of the program: run, page and server are its parent's."""
     return os.getpid() != observed.info.pid
-
-
-def _let_in(observed: api.Run, code: CodeType, options: argparse.Namespace) -> int:
-    """Run the script while editors may come and go."""
-    status, error, door = 1, "", None
-    try:
-        door = let_in(observed)
-        standing = "" if options.no_stop_on_entry else "; it stands before its first node"
-        say(f"editors may attach to process {observed.info.pid}{standing}")
-        observed.start()
-        status, error = run_script(code, options.script, options.args, observed.log)
-    except BaseException as raised:
-        error = api.last_line(raised)
-        raise
-    finally:
-        if not _is_child(observed):
-            observed.finish(status, error)
-            if door is not None:
-                door.close()
-    return status
 
 
 def _serve(observed: api.Run, options: argparse.Namespace) -> Server | None:

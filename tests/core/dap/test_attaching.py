@@ -32,9 +32,11 @@ print("ran on", flush=True)
 
 
 @contextmanager
-def waiting(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+def waiting(
+    folder: Path, *options: str, program: str = FOREVER
+) -> Iterator[subprocess.Popen[str]]:
     """A program that lets editors in."""
-    (folder / "script.py").write_text(FOREVER)
+    (folder / "script.py").write_text(program)
     process = subprocess.Popen(
         [sys.executable, "-m", "nodescope", "run", "--editor", *options, "script.py"],
         cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -93,6 +95,23 @@ def test_without_a_stop_the_program_runs_until_it_is_asked_for(tmp_path):
         assert "exited" not in editor.happened()  # its status is its parent's to know
         out, _ = process.communicate(timeout=WAIT_S)
         assert (process.returncode, out) == (130, "interrupted\n")
+
+
+def test_an_exception_that_nothing_catches_stops(tmp_path):
+    program = "import nodescope as ns\nns.tensor([1.0]) + 1\nraise OSError('no data')\n"
+    with waiting(tmp_path, program=program) as process, Editor(tmp_path) as editor:
+        attach(editor)
+        editor.configured()
+        assert editor.event("stopped")["reason"] == "entry"
+        editor.ask("continue", threadId=1)
+        stop = editor.event("stopped")
+        assert stop["reason"] == "exception"
+        info = editor.ask("exceptionInfo", threadId=stop["threadId"])
+        assert info["exceptionId"] == "OSError"
+        editor.ask("continue", threadId=stop["threadId"])
+        _, error = process.communicate(timeout=WAIT_S)
+        assert process.returncode == 1
+        assert "OSError: no data" in error
 
 
 def test_nobody_comes_in_without_the_token(tmp_path):
