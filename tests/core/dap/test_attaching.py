@@ -32,9 +32,7 @@ print("ran on", flush=True)
 
 
 @contextmanager
-def waiting(
-    folder: Path, *options: str, program: str = FOREVER
-) -> Iterator[subprocess.Popen[str]]:
+def waiting(folder: Path, *options: str, program: str = FOREVER) -> Iterator[subprocess.Popen[str]]:
     """A program that lets editors in."""
     (folder / "script.py").write_text(program)
     process = subprocess.Popen(
