@@ -20,7 +20,7 @@ from bench.measure import Row
 from nodescope.record.recording import Recording
 
 SAMPLES: Final = Path(__file__).resolve().parents[1] / "samples"
-PROGRAMS: Final = (("digits_mlp", ("--epochs", "24")), ("digits_cnn", ("--epochs", "1")))
+PROGRAMS: Final = (("digits_mlp", ("--epochs", "120")), ("digits_cnn", ("--epochs", "1")))
 LIMITS: Final = (1.2, 1.5, 3.0)
 PAIRS: Final = 5
 
@@ -64,6 +64,7 @@ def _measure(name: str, options: list[str], limit: float | None) -> tuple[float,
 
     ns.steps = timed
     sample = SAMPLES / f"{name}.py"
+    sys.path.insert(0, str(SAMPLES))
     sys.argv = [str(sample), *options]
     with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
         stack.enter_context(contextlib.redirect_stdout(io.StringIO()))

@@ -13,7 +13,8 @@ from typing import Final, Literal, NamedTuple
 from nodescope.events import Bus
 from nodescope.record import pace
 from nodescope.record.charging import stood
-from nodescope.record.stepping import Stepping, Took
+from nodescope.record.references import Took
+from nodescope.record.stepping import Stepping
 
 _now = time.perf_counter_ns
 # After so many steps it is looked at once, however little time has passed, what is recorded.
@@ -80,6 +81,7 @@ class Boundaries:
         self._since_ns = _now()
         self._before = Spent()
         self._left_out_ns = 0
+        self._ahead = self._row = 0  # steps that may pass unasked; that did, with the first
         self._said = self._weighed = False
         self._over = False
 
@@ -90,10 +92,16 @@ class Boundaries:
 
     def leaves_out(self, step: int) -> bool:
         """Whether a step that begins is left out; 0 and -1 as of `Bus.leaves_out`."""
+        if self._ahead and step > 0 and not self._over and not self._bus.seen_whole():
+            self._ahead -= 1
+            self._row += 1
+            self.step = step
+            return True
         if self._over:
             return False
         now = _now()
         self._close(now)
+        self._ahead = 0
         self._broken = step < 0 and self._state == "left out"
         self._state = "outside"
         if step <= 0:
@@ -110,11 +118,12 @@ class Boundaries:
             if why or stepping.measured:
                 self._say(why)
             leave = not why
-        if leave and stepping.only_measured:
-            leave = self._undisturbed(now)
+        if leave and stepping.measuring:
+            leave = self._undisturbed(now) or not stepping.only_measured
         else:
             self._unhush()
         self.step = step
+        self._ahead, self._row = stepping.ahead if leave else 0, 1
         self._state = "left out" if leave else "observed"
         self._open(now)
         return leave
@@ -147,17 +156,13 @@ class Boundaries:
         if self._state == "observed":
             self.stepping.observed(took)
         elif self._state == "left out":
-            self._unhush()
-            self.stepping.skipped(took)
+            self.stepping.skipped(took, self._row)
             self._left_out_ns += now - self._since_ns
         else:
             self.stepping.outside(took)
 
     def _undisturbed(self, now: int) -> bool:
-        """Whether a step would tell now what the program takes alone; else soon, or it is tried.
-
-        Where nearly all steps are observed, the writer is always busy.
-        """
+        """Have the writer stand still; whether it does, or was waited for long enough."""
         self._hushed_ns = self._hushed_ns or now
         return self._hush(True) or now - self._hushed_ns > _MOST_HUSHED_NS
 

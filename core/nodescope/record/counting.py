@@ -39,6 +39,11 @@ _CALL_NS: Final = 300
 _SAMPLE: Final = 16
 # More time than this in the probes after us is a debugger that holds the program.
 _HELD_NS: Final = 1_000_000
+# So often more is waited for, unless so much is there.
+_PATIENCE: Final = 8
+_ENOUGH_BYTES: Final = 1 << 20
+# So long what is known of steps that are left out may stay in the queue, if nothing follows.
+_UNSEEN_NS: Final = 250_000_000
 WITH_ARRAYS: Final = ("values", "summary")
 _now = time.perf_counter_ns
 
@@ -71,6 +76,7 @@ class CountingRecorder(Recorder):
         self._clock: int | None = None  # of the writer's processor time
         self._held: list[tuple[int, int]] = []
         self._left: dict[int, int] = {}
+        self._due_unseen_ns = 0
         self._arrays = True  # whether some node is recorded with arrays or statistics
         super().__init__(path, **options)
         self._by_node = True
@@ -94,9 +100,14 @@ class CountingRecorder(Recorder):
             if isinstance(event, RunFinished):
                 self._conclude(event.error)
             start = _now()
-            super().emit(event)
-            if isinstance(event, StepStarted | StepFinished):
-                self._spent_ns += _now() - start
+            if not isinstance(event, StepStarted | StepFinished):
+                super().emit(event)
+                return
+            if event.observed:
+                super().emit(event)
+            else:
+                self._unseen(event)
+            self._spent_ns += _now() - start
             return
         node = event.node
         account = self._accounts.get(node.id)
@@ -274,6 +285,24 @@ class CountingRecorder(Recorder):
         if level == "values" and self.level != "values" and not account.by_hand:
             return self.level  # arrays are kept of the first training steps only
         return level
+
+    def _unseen(self, event: StepStarted | StepFinished) -> None:
+        """A step that is left out begins or ends: cheap, and in no haste to be written."""
+        with self._lock:
+            self._seq = seq = self._seq + 1
+            self._queued += RECORD_BYTES
+            self._queue.append(Noted(seq, RECORD_BYTES, event))
+        self._here.seq = seq
+        if event.time_ns >= self._due_unseen_ns:
+            self._due_unseen_ns = event.time_ns + _UNSEEN_NS
+            self._wake()
+
+    def _gather(self) -> None:
+        """Each batch costs something, however little is in it."""
+        for _ in range(_PATIENCE):
+            super()._gather()
+            if self._hurry.is_set() or self._queued > _ENOUGH_BYTES:
+                return
 
     def _write_some(self) -> None:
         if self._clock is None:

@@ -208,8 +208,8 @@ class GovernedRecorder(CountingRecorder):
             extra = traced + fresh * self._prices.defining_ns
         else:
             # Nodes are met once: what that takes says nothing of the steps to come.
-            extra = traced * steps.tracing
-            lasted = max(lasted - int(fresh * steps.defining_ns), 0)
+            extra = traced * steps.known.tracing
+            lasted = max(lasted - int(fresh * steps.known.defining_ns), 0)
         observing = sum(each.observing_ns for each in loads) + int(extra) + self._deciding_ns
         self._deciding_ns = 0
         written = self._written_ns - self._seen_written_ns

@@ -358,8 +358,7 @@ class Recorder:
                 self._still = True
                 self._wanted.wait()
                 if not self._closing:
-                    # Let a batch gather; a stop that waits for it cuts this short.
-                    self._hurry.wait(BATCH_S / 2)
+                    self._gather()
                 self._still = False
                 self._hurry.clear()
                 self._wanted.clear()
@@ -382,6 +381,10 @@ class Recorder:
             self._give_up(error)
         with self._progress:
             self._progress.notify_all()
+
+    def _gather(self) -> None:
+        """Let a batch gather; a stop that waits for it cuts this short."""
+        self._hurry.wait(BATCH_S / 2)
 
     def _hush(self, wanted: bool) -> bool:
         """Have the writer stand still before its next batch, or go on; whether it stands now."""
