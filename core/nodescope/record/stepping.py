@@ -14,8 +14,9 @@ from typing import Final
 
 from nodescope.record.references import WARM, References, Took
 
-# Of what the limit allows, what is used; and while the run so far is above the limit.
-_SHARE: Final = 0.95
+# Of what the limit allows, what is used: what cannot be measured has to have room as well. And
+# while the run so far is above the limit.
+_SHARE: Final = 0.8
 _OWING: Final = 0.25
 # Where all steps may be observed, after so many references are measured again: at first, later,
 # and where the limit is far away.

@@ -89,7 +89,7 @@ def test_the_limit_is_kept_and_what_is_said_is_true(plain: Wall, limit: float) -
 @pytest.mark.parametrize("limit", [1.2, 1.5, 2.5])
 def test_what_the_limit_allows_is_used_and_spread_evenly(limit: float) -> None:
     program = Program(limit, constant, tracing=1500 * US, recording=600 * US).run(1500)
-    share = (limit - 1) * 1000 / 2100
+    share = 0.8 * (limit - 1) * 1000 / 2100
     assert len(program.observed) / 1500 == pytest.approx(share, rel=0.15)
     late = program.gaps[len(program.gaps) // 4 :]
     assert max(late) <= 2 + 2.2 / share
