@@ -24,7 +24,7 @@ from nodescope.debug.conditions import compile_condition
 from nodescope.debug.controller import Controller
 from nodescope.debug.gate import Gate
 from nodescope.debug.saved import Saved
-from nodescope.debug.selecting import parse_selection
+from nodescope.debug.selecting import Used
 from nodescope.debug.uncaught import Uncaught
 from nodescope.debug.vocabulary import Scene
 from nodescope.debug.watching import Watching
@@ -98,7 +98,8 @@ class Run:
     ) -> None:
         if level not in LEVELS:
             raise UsageError(f"no capture level {level!r}", hint=f"one of {', '.join(LEVELS)}")
-        chosen = tuple(map(parse_selection, select))
+        self._selected = Used(select)
+        chosen = self._selected.selections
         check_slowdown(max_slowdown)
         self._say = say or _say
         self._link: Link | None = None
@@ -107,6 +108,8 @@ class Run:
         self._saved: Saved | None = None
         self._unsaved = ""
         self._faults: list[str] = []
+        self.refused: set[str | None] = set()
+        """Conditions of `breakpoint` that failed, each of which is said once."""
         self._started_unix_ns = time.time_ns()
         self.bus = Bus()
         levels = {level, *(each for _, each in chosen)}
@@ -304,6 +307,8 @@ class Run:
         if self._active:
             self._active = False
             tracer.unobserve()
+            for each in self._selected.complaints():
+                self._tell(each)
             self.bus.emit(RunFinished(status, error, self.bus.now_ns()))
         self.uncaught.end()
         self.recorder.close()
@@ -442,9 +447,10 @@ def breakpoint(when: str | None = None, on: Any = None) -> None:
             if not compile_condition(when)(scene):
                 return
     except ConditionError as error:
-        run.bus.emit(
-            Logged("nodescope", f"ns.breakpoint({when!r}): {error}", run.step, run.bus.now_ns())
-        )
+        if when not in run.refused:
+            run.refused.add(when)
+            said = f"ns.breakpoint({when!r}): {error}"
+            run.bus.emit(Logged("nodescope", said, run.step, run.bus.now_ns()))
         return
     caller = sys._getframe(1)
     where = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"

@@ -288,7 +288,12 @@ def _asking(command: argparse.ArgumentParser) -> None:
         help="NAME, NAME[0, 3], NAME[nan], NAME[max], each with @STEP; without it, what NaN and "
         "Inf did in the first step that has any",
     )
-    command.add_argument("--step", type=int, metavar="N", help="which training step")
+    command.add_argument(
+        "--step",
+        type=int,
+        metavar="N",
+        help="which training step; without it, the last in which the value was computed",
+    )
 
 
 def _comparing(command: argparse.ArgumentParser) -> None:

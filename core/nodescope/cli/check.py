@@ -1,7 +1,8 @@
 """``nodescope check``: a program run under watches, without stops, for CI.
 
 Invariant: status 0 says that every watch that could be asked found nothing and the program ended
-with 0; status 1 that one found something, or failed; else it is the program's own.
+with 0; status 1 that one found something or failed, or that none could be asked; else it is the
+program's own.
 """
 
 from __future__ import annotations
@@ -105,7 +106,8 @@ def _status(report: Report, ending: Ending | None, *, strict: bool) -> int:
     in_doubt = strict and any(each.caveat for each in report.verdicts)
     if in_doubt or report.having("hit", "failed"):
         return 1
-    return ending.status if ending is not None else 0
+    own = ending.status if ending is not None else 0
+    return own or int(report.vacuous)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -47,6 +47,9 @@ def words(report: Report, home: Path | None = None) -> str:
     width = max((len(_SIGNS[each.state]) for each in report.verdicts), default=0)
     for each in sorted(report.verdicts, key=lambda each: not each.hits):
         lines += _lines(each, width)
+    if report.vacuous:
+        why = " of a recording of times" if report.level in ("timing", "graph") else ""
+        lines.append(f"nothing was checked: no watch could be asked{why}")
     if any(report.lost.values()):
         said = ", ".join(f"{many:,} {what}" for what, many in report.lost.items() if many)
         lines.append(f"the recording lost {said}")

@@ -27,7 +27,7 @@ from nodescope.cli.terminal_asking import (
 )
 from nodescope.cli.terminal_completion import complete
 from nodescope.cli.terminal_help import HELP, folded
-from nodescope.debug.controller import Controller, Moved
+from nodescope.debug.controller import Controller, Moved, SeveralError
 from nodescope.debug.moments import Moment, Seen
 from nodescope.debug.spelling import describe, parse_breakpoint
 from nodescope.debug.words import clean, numbers, result_line, seen_line
@@ -51,6 +51,8 @@ from nodescope.registry import did_you_mean
 MAX_LISTED: Final = 60
 _AROUND: Final = 5
 _USAGE: Final = 30
+# From this step on the nodes of a step are known.
+_MET: Final = 2
 
 Paint = Callable[[str, str], str]
 Done = bool  # whether the program goes on
@@ -377,9 +379,14 @@ class Console:
             raise UsageError("until which node?")
         try:
             name = self._controller.find(name).name
-        except UsageError:
-            pass  # it may come; if nothing is near, the session says so
-        return self._go(RunTo(name))
+        except SeveralError:
+            raise
+        except UsageError as error:
+            if self._controller.moment.step >= _MET:
+                said = f"{error.hint} " if error.hint else ""
+                wait = f"{said}`b {name}` and `c` wait for a node that is still to come"
+                raise UsageError(str(error.args[0]), hint=wait) from None
+        return self._go(RunTo(name))  # it may come; if nothing is near, the session says so
 
     def several(self, command: Command, text: str) -> Done:
         """``n 3``: stops on the way are not told."""

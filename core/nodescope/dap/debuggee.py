@@ -259,6 +259,8 @@ class Debuggee:
         for name, where in chosen:
             text = f"operator_overflow on {where}" if where else "operator_overflow"
             answer: Message = {"verified": name in (RAISING, OVERFLOW)}
+            if not answer["verified"]:
+                answer["message"] = f"there are {RAISING!r} and {OVERFLOW!r}, no {name!r}"
             try:
                 if name == OVERFLOW:
                     wanted.append(describe_watch(parse_watch(text)))

@@ -119,6 +119,11 @@ class Report(msgspec.Struct, frozen=True):
     started_unix_ns: int
     verdicts: tuple[Verdict, ...]
 
+    @property
+    def vacuous(self) -> bool:
+        """Whether there were watches, and none could be asked."""
+        return bool(self.verdicts) and len(self.having("unasked")) == len(self.verdicts)
+
     def having(self, *states: State) -> list[Verdict]:
         """The verdicts of these kinds."""
         return [each for each in self.verdicts if each.state in states]

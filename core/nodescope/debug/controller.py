@@ -64,6 +64,10 @@ class Moved(msgspec.Struct, frozen=True):
     found: bool = True
 
 
+class SeveralError(UsageError):
+    """The end of a name does not tell which node is meant."""
+
+
 class Controller:
     """A controller of a gate, in the same process.
 
@@ -293,7 +297,7 @@ class Controller:
         """A node by its name, or by the end of it if that is enough.
 
         Raises:
-            UsageError: There is none, or there are several.
+            UsageError: There is none, or there are several (`SeveralError`).
         """
         history = self.history
         number = history.names.get(name)
@@ -302,10 +306,11 @@ class Controller:
             # A backward node has the name of its forward node; who means it says so.
             ends = [each for each in ends if not each.startswith("backward/")] or ends
             if len(ends) > 1:
-                raise UsageError(f"several nodes are named {name!r}",
-                                 hint=f"such as {' and '.join(ends[:3])}")  # fmt: skip
+                raise SeveralError(f"several nodes are named {name!r}",
+                                   hint=f"such as {' and '.join(ends[:3])}")  # fmt: skip
             if not ends:
-                near = did_you_mean(name, history.names)
+                short = {each.rpartition("/")[2] for each in history.names}
+                near = did_you_mean(name, history.names) or did_you_mean(name, short)
                 raise UsageError(f"no node named {name!r} so far", hint=near)
             number = history.names[ends[0]]
         node = history.node(number)

@@ -5,7 +5,7 @@ Invariant: what a selection covers depends on the node alone, so it is asked onc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from nodescope.debug.breakpoints import covers
 from nodescope.debug.spelling import MAX_LENGTH, parse_breakpoint
@@ -17,6 +17,48 @@ from nodescope.protocol import Breakpoint
 from nodescope.registry import did_you_mean
 
 Selection = tuple[Callable[[Node], bool], Level]
+
+
+class Used:
+    """Whether what selections cover was ever there.
+
+    Args:
+        specs: The selections, as they are written.
+
+    Raises:
+        UsageError, BreakpointError: As of `parse_selection`.
+    """
+
+    def __init__(self, specs: Sequence[str]) -> None:
+        self._unused = dict.fromkeys(specs)
+        self._scopes: set[str] = set()
+        self._ops: set[str] = set()
+        self.selections: tuple[Selection, ...] = tuple(map(self._noticed, specs))
+
+    def complaints(self) -> list[str]:
+        """A line for each selection that covered no node."""
+        return [
+            f"the selection {spec!r} covered no node{self._near(spec)}" for spec in self._unused
+        ]
+
+    def _noticed(self, spec: str) -> Selection:
+        covers, level = parse_selection(spec)
+
+        def noticing(node: Node) -> bool:
+            self._ops.add(node.op)
+            self._scopes.add(node.scope)
+            found = covers(node)
+            if found:
+                self._unused.pop(spec, None)
+            return found
+
+        return noticing, level
+
+    def _near(self, spec: str) -> str:
+        kind, colon, name = spec.rpartition("=")[0].strip().partition(":")
+        there = self._ops if colon and kind == "op" else self._scopes
+        near = did_you_mean(name if colon else kind, there)
+        return f"; {near}" if near else ""
 
 
 def parse_selection(spec: str) -> Selection:

@@ -6,6 +6,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -128,9 +129,29 @@ def test_a_recording_is_asked_later(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "not asked 2 of 4 times: the full array is not kept" in capsys.readouterr().out
     assert main(["check", "--strict", "--watch", "unchanged_tensor", str(path)]) == 1
     assert main(["check", "--watch", "off nan; inf", str(path)]) == 0
+
     assert "1 watch, none with hits" in capsys.readouterr().out
     assert main(["check", str(path), "more"]) == 2
     assert main(["check", str(tmp_path / "none.nscope")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("level", "watch", "why"),
+    [
+        ("summary", "nan on op:lgo", "no watch could be asked\n"),
+        ("timing", "nan", "no watch could be asked of a recording of times\n"),
+    ],
+)
+def test_what_could_not_be_asked_at_all_is_not_passed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], level: Any, watch: str, why: str
+) -> None:
+    path = tmp_path / "run.nscope"
+    with ns.record(path, level):
+        np.log(ns.tensor([1.0]))
+    assert main(["check", "--watch", watch, str(path)]) == 1
+    assert f"nothing was checked: {why}" in capsys.readouterr().out
+    # One that could be asked is enough.
+    assert main(["check", "--watch", watch, "--watch", "inf", str(path)]) == (level == "timing")
 
 
 def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path) -> None:

@@ -199,6 +199,14 @@ def test_mistakes_are_one_line(tmp_path):
     assert done.returncode == 0
 
 
+def test_a_run_to_a_name_that_is_nowhere_does_not_run_to_the_end(tmp_path):
+    done = scripted(tmp_path, "until loss/mean\nuntil loss/mean\nuntil maen\nuntil mean\nq")
+    told = answers(done)
+    (line,) = told[2][1]
+    assert "no node named 'maen' so far; did you mean 'mean'? `b maen` and `c` wait" in line
+    assert told[3][1][0].startswith("Ran to loss/mean, step 3")
+
+
 def test_the_programs_own_exception_stops_first_and_arrives_unchanged(tmp_path):
     text = "import numpy as np, nodescope as ns\nnp.linalg.inv(ns.tensor(np.zeros((2, 2))))\n"
     done = scripted(tmp_path, "c\np\nc\n", text=text)

@@ -138,6 +138,7 @@ def test_nan_and_inf_stop_where_they_are_made(tmp_path):
                              filterOptions=[{"filterId": "nan", "condition": "opp:x"}])  # fmt: skip
         verified = [each["verified"] for each in answers["breakpoints"]]
         assert verified == [True, True, False, False]
+        assert answers["breakpoints"][2]["message"] == "there are 'node' and 'nan', no 'all'"
         editor.configured()
         stop = editor.event("stopped")
         assert stop["reason"] == "exception"

@@ -325,6 +325,20 @@ def test_time_in_the_debugger_is_not_the_programs(
     assert 1.2 < found.slowdown < 1.4
 
 
+def test_a_selection_that_covers_no_node_is_told(tmp_path: Path) -> None:
+    lines: list[str] = []
+    select = ["scope:wrok=values", "op:tanh=summary", "op:tnah=values", "glob:*=timing"]
+    run = Run(tmp_path / "r.nscope", select=select, say=lines.append)
+    run.start()
+    with ns.name_scope("work"):
+        np.tanh(ns.tensor([1.0]))
+    run.finish()
+    assert lines == [
+        "the selection 'scope:wrok=values' covered no node; did you mean 'work'?",
+        "the selection 'op:tnah=values' covered no node; did you mean 'tanh'?",
+    ]
+
+
 @pytest.mark.parametrize("text", ["scope:a", "scope:a=all", "=values", "op:x if step > 1=values",
                                   "nothing:x=values", "op:add [once]=values"])  # fmt: skip
 def test_selections_that_make_no_sense(text: str, tmp_path: Path) -> None:
