@@ -50,13 +50,14 @@ def observed_operator(tracer: Tracer, op: Op) -> Callable[[Tensor, Any], Tensor]
         if not known or not here or bus.starts:
             return run(op, (left, right), NO_ATTRS)
         slot[0] = nth + 1
+        step = tracer.step  # another thread may begin the next one meanwhile
         a, b = live = (left.data, right.data)
         start = now()
         try:
             data = impl(a, b)
         except Exception as error:
             said = explained(op, (left, right), NO_ATTRS, error)
-            tracer.failed(entry, live, state, start, said)
+            tracer.failed(entry, live, step, state, start, said)
             raise said from cause(error)
         end = now()
         if data.__class__ is not array:
@@ -70,7 +71,7 @@ def observed_operator(tracer: Tracer, op: Op) -> Callable[[Tensor, Any], Tensor]
             result.edge = None
         origin = bus.origin_ns
         event = NodeFinished(
-            entry.node, live, (data,), tracer.step, state.thread, start - origin, end - origin
+            entry.node, live, (data,), step, state.thread, start - origin, end - origin
         )
         for probe in bus.probes:  # as `Bus.emit`, without its frame
             try:

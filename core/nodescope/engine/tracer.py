@@ -157,6 +157,7 @@ class Tracer:
         slot = cursor.slots.get(op.name) or cursor.slot(op.name)
         nth: int = slot[0]
         slot[0] = nth + 1
+        step = self.step  # another thread may begin the next one meanwhile
         entries: list[Entry] = slot[1]
         entry: Entry | None = None
         if nth < len(entries):
@@ -169,7 +170,7 @@ class Tracer:
         bus = self.bus
         origin = bus.origin_ns
         if bus.starts and entry is not None:
-            bus.emit(NodeStarted(entry.node, live, self.step, state.thread, _now() - origin))
+            bus.emit(NodeStarted(entry.node, live, step, state.thread, _now() - origin))
             if bus.edits:
                 self.take_edits(inputs, state)
                 _, live, args, _ = self._inputs(inputs)
@@ -180,7 +181,7 @@ class Tracer:
             said = explained(op, inputs, attrs, error)
             if entry is None:
                 entry = self._define(cursor, entries, nth, op, key, inputs, attrs, state)
-            self.failed(entry, live, state, start, said)
+            self.failed(entry, live, step, state, start, said)
             raise said from cause(error)
         end = _now()
         if state.ran is not None:
@@ -210,7 +211,7 @@ class Tracer:
                 own = plain_attrs(op, inputs, attrs)
         bus.emit(
             NodeFinished(
-                entry.node, live, arrays, self.step, state.thread, start - origin, end - origin,
+                entry.node, live, arrays, step, state.thread, start - origin, end - origin,
                 own,
             )
         )  # fmt: skip
@@ -232,12 +233,13 @@ class Tracer:
         return observed_operator(self, op)
 
     def failed(
-        self, entry: Entry, live: tuple[Any, ...], state: State, start: int, error: Exception
-    ) -> None:
+        self, entry: Entry, live: tuple[Any, ...], step: int, state: State, start: int,
+        error: Exception,
+    ) -> None:  # fmt: skip
         """Emit that a node raised."""
         text = f"{type(error).__name__}: {error}"
         start -= self.bus.origin_ns
-        self.bus.emit(NodeFailed(entry.node, live, self.step, state.thread, start, text))
+        self.bus.emit(NodeFailed(entry.node, live, step, state.thread, start, text))
 
     def _inputs(self, inputs: tuple[Any, ...]) -> tuple[Any, Any, Any, bool]:
         """Value ids and arrays of the tensors, arguments of the impl, whether one has an edge.

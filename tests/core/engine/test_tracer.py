@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from pathlib import Path
@@ -289,6 +290,41 @@ def test_threads_count_for_themselves_and_share_nodes() -> None:
     assert len(ids) == 101
     assert len(events.ran) == 404
     assert len({e.thread for e in events.of(NodeFinished)}) == 4
+
+
+@pytest.mark.parametrize("kind", [NodeFinished, NodeFailed])
+def test_what_began_in_a_step_belongs_to_it_though_another_thread_has_begun_the_next(
+    kind: Any,
+) -> None:
+    from nodescope.engine.run import apply
+    from nodescope.ops import Op
+
+    here, on = threading.Event(), threading.Event()
+
+    def impl(x: Any) -> Any:
+        here.set()
+        assert on.wait(10)
+        if kind is NodeFailed:
+            raise OSError("disk")
+        return x
+
+    slow = Op("slow", "elementwise", lambda specs, attrs: specs[0], impl)
+
+    def work() -> None:
+        with contextlib.suppress(OSError):
+            apply(slow, (ns.tensor(1.0),), {})
+
+    with observed() as events:
+        events.bus.leaves_out = lambda step: step == 2
+        ns.step()
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert here.wait(10)
+        ns.step()
+        on.set()
+        thread.join(10)
+    (found,) = [each for each in events.of(kind) if each.node.op == "slow"]
+    assert found.step == 1
 
 
 def test_parameters_are_not_kept_alive() -> None:
