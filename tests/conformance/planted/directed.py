@@ -194,6 +194,16 @@ def held(m: Making) -> list[int | None]:
     return [h, m.one("multiply", (top, Scalar(2.0))), m.one("add", (a, view))]
 
 
+def turned(m: Making) -> list[int | None]:
+    """What is made from a product, in another order than it is read in, for another product."""
+    x, w = m.input(_x((6, 6))), m.input(_x((6, 6), seed=1))
+    a = m.one("matmul", (x, w))
+    b = m.one("subtract", (m.one("transpose", (a,), axes=(1, 0)), a))
+    c = m.one("matmul", (b, w))
+    d = m.one("multiply", (m.one("flip", (c,), axis=0), c))
+    return [m.one("matmul", (d, w))]
+
+
 def returned(m: Making) -> list[int | None]:
     """Results that are one another, inputs, constants, and views."""
     x, k = m.input(_x((4, 4))), m.constant(_x((4, 4), seed=1))
@@ -233,7 +243,7 @@ def strong_numbers(m: Making) -> list[int | None]:
 
 DIRECTED: tuple[Callable[[Making], list[int | None]], ...] = (
     neutral_numbers, itself, casts, twins, again, orders, copies, constants, waiting, diamond,
-    rows, chain, exact, held, returned, spread_out, strong_numbers,
+    rows, chain, exact, held, turned, returned, spread_out, strong_numbers,
 )  # fmt: skip
 
 
