@@ -128,6 +128,8 @@ class References:
         if not recent:
             return 0.0
         spent = median(self._spent) if self._spent else self._before_lighter
+        if not self._plain:  # the price list knows nothing of writing
+            spent += median([each.written_ns for each in recent])
         return spent + self.tracing * median([each.tracing_ns for each in recent])
 
     def typical_ns(self, cost_ns: float) -> float:

@@ -72,7 +72,7 @@ class Stepping:
         # Sums over the run: of all that was observed, and of what was left out. What was recorded
         # before less was, and what it took.
         self._wall = self._spent_sum = self._tracing_sum = self._written_sum = 0.0
-        self._seen_tracing = self._before_tracing = self._before_ns = 0.0
+        self._seen_tracing = self._seen_written = self._before_tracing = self._before_ns = 0.0
         self._fresh_sum = self._unsettled = 0
         self._own_ns = 0.0
         self._sought = 0  # references that are still to be measured in this series
@@ -129,6 +129,7 @@ class Stepping:
             + self._before_ns
             + known.tracing * (self._tracing_sum - self._before_tracing)
             + known.contention * self._written_sum
+            + (0.0 if self.measured else self._seen_written)
             + known.settling_ns * self._unsettled
             + known.defining_ns * self._fresh_sum
         )
@@ -145,6 +146,7 @@ class Stepping:
         self._since_reference += 1
         self._row, self._row_ns = 0, 0.0  # whatever was seen of it
         self._seen_tracing += took.tracing_ns
+        self._seen_written += took.written_ns
         self.outside(took)
         self.known.observed(self.steps, took)
         self._ended(took)
