@@ -6,6 +6,7 @@ Invariant: the recording is only read.
 from __future__ import annotations
 
 import argparse
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,8 @@ def tell(options: argparse.Namespace) -> int:
     path: Path = options.recording
     if not path.is_file():
         raise RecordingError(f"no recording {str(path)!r}")
-    with Recording.open(path) as recording:
+    # Nodes are run again, and would warn again as they did in the run.
+    with Recording.open(path) as recording, warnings.catch_warnings(action="ignore"):
         if options.element is not None:
             target = parse_target(options.element)
             print(render(why(recording, target, step=options.step)), end="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -99,3 +100,15 @@ def test_what_is_wrong(
 def test_no_such_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", str(tmp_path / "none.nscope")]) == 2
     assert "no recording" in capsys.readouterr().err
+
+
+def test_what_is_run_again_does_not_warn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.nscope"
+    with ns.record(path, level="values"), warnings.catch_warnings(action="ignore"):
+        np.mean(ns.tensor(np.zeros(0)))
+    with warnings.catch_warnings(action="error"):
+        assert main(["why", str(path), "mean"]) == 0
+        assert main(["why", str(path)]) == 0
+    assert capsys.readouterr().out.startswith("mean is nan in step 0: mean of no elements")

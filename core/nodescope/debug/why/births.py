@@ -130,6 +130,9 @@ def _nan(op: str, numbers: Numbers, terms: Numbers | None) -> Birth:
         return Birth("inf-inf", f"{told(first)} {sign} {told(numbers[1])}", 0, "infinite")
     if op in ("softmax", "log_softmax", "logsumexp") and "inf" in states:
         return _row(op, numbers, states)
+    if op in ("prod", "cumprod") and {"zero", "inf"} <= set(states):
+        at = states.index("inf")
+        return Birth("0*inf", f"{op} of {told(numbers[at])} and 0", at, "infinite")
     if terms is not None:
         return _added(op, terms)
     if "inf" in states:
@@ -178,8 +181,9 @@ def _inf(op: str, numbers: Numbers, dtype: str, terms: Numbers | None, count: in
         return Birth("arctanh of 1", f"arctanh of {told(numbers[0])}", 0, "outside")
     largest = _largest(dtype)
     beyond = f", beyond the largest {dtype}, {largest}" if largest else ""
-    sizes = [abs(each) if each == each else 0.0 for each in real]
-    blame = int(np.argmax(sizes)) if sizes else -1
+    # What was added says more than what it was made of: the largest factor may be another term's.
+    weighed = real if terms is None or not len(terms) else [_size(each) for each in terms]
+    blame = int(np.argmax([abs(each) if each == each else 0.0 for each in weighed]))
     if terms is not None and len(terms) > 2:
         many = len(terms) if count is None else count
         return Birth("overflow", f"{op} of {many:,} terms{beyond}", blame, "large")
@@ -203,6 +207,9 @@ def _zero(op: str, numbers: Numbers, terms: Numbers | None, count: int | None) -
         if terms is not None and len(terms) > 2:
             many = f"{len(terms) if count is None else count:,} terms cancel"
         return Birth("cancellation", f"{op}: {many}", -1)
+    if op == "softmax" and len(numbers) > 1:
+        beside = told(max(numbers, key=_real))
+        return Birth("underflow", f"softmax of {told(numbers[0])} beside {beside}", 0, "small")
     if op in ("exp", "exp2", "sigmoid", "softmax"):
         return Birth("underflow", f"{op} of {some}", 0, "large")
     if op in ("multiply", "divide", "square", "power", "astype", "prod", "reciprocal", "matmul"):
@@ -216,6 +223,10 @@ def _real(number: Any) -> float:
         return float(complex(number).real)
     except (TypeError, ValueError):
         return math.nan
+
+
+def _size(number: Any) -> float:
+    return abs(complex(number))
 
 
 def _largest(dtype: str) -> str:

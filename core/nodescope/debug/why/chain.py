@@ -194,7 +194,7 @@ class Follower:
             same = weighing.any_nan(opened, position)
             candidates = [*same, *candidates]
         if state == "finite":
-            ranked = followed = weighing.ranked(op.name, candidates)
+            ranked = followed = weighing.ranked(op.name, candidates, number)
             words = weighing.made_words(op.name, ranked, opened, made, total)
         elif same:
             first, ranked = same[0], [*same, *(each for each in candidates if each not in same)]
@@ -206,6 +206,7 @@ class Follower:
             cause = replace(cause, kind="passed")
             followed = same
         else:
+            candidates = weighing.told_first(op.name, candidates, opened, made, position)
             numbers = [each.number for each in candidates]
             dtype = array.dtype.name
             terms = None
@@ -217,7 +218,7 @@ class Follower:
             blamed = weighing.blamed(candidates, at, born.trait)
             ranked = [*blamed, *(each for each in candidates if each not in blamed)]
             cause = replace(cause, kind="birth", birth=born, ranges=self._ranges(opened))
-            followed = blamed or ([] if at >= 0 else weighing.ranked(op.name, candidates))
+            followed = blamed or ([] if at >= 0 else weighing.ranked(op.name, candidates, number))
             words = born.words
         operands = tuple(
             Operand(

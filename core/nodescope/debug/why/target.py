@@ -158,8 +158,13 @@ def positions(array: Array, index: Any, name: str) -> list[int]:
 def _where(array: Array, which: str) -> Array:
     with np.errstate(all="ignore"):
         if which in ("max", "min"):
-            numbers = np.nan_to_num(np.abs(array) if array.dtype.kind == "c" else array)
-            at = np.argmax(numbers) if which == "max" else np.argmin(numbers)
+            # Numbers before NaN, which is neither the largest nor the smallest.
+            places = np.flatnonzero(array == array)
+            if not places.size:
+                return np.asarray(np.arange(array.size).reshape(array.shape) == 0)
+            numbers = np.ravel(array)[places]
+            numbers = np.abs(numbers) if array.dtype.kind == "c" else numbers
+            at = places[np.argmax(numbers) if which == "max" else np.argmin(numbers)]
             found = np.arange(array.size).reshape(array.shape) == at
         elif which == "zero":
             found = array == 0
@@ -178,5 +183,10 @@ def _choice(array: Array) -> int:
         found = np.flatnonzero(_where(array, which))
         if found.size:
             return int(found[0])
-    sizes = np.abs(array) if array.dtype.kind != "b" else array
+    if array.dtype.kind == "i":  # the magnitude of the smallest is no number of its dtype
+        low, high = int(np.argmin(array)), int(np.argmax(array))
+        least, most = -int(array.flat[low]), int(array.flat[high])
+        return min(low, high) if least == most else low if least > most else high
+    with np.errstate(all="ignore"):
+        sizes = np.abs(array) if array.dtype.kind != "b" else array
     return int(np.argmax(sizes))

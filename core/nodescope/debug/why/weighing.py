@@ -22,10 +22,18 @@ MOST_CANDIDATES = 1024
 """Operands of one port that are weighed one by one; of more, those that stand out."""
 
 _BY_SIZE = {"add", "subtract"}
-_BY_EXP = {"softmax", "log_softmax", "logsumexp"}
-_BY_FACTOR = {"multiply", "divide", "power"}
+_BY_EXP = {"softmax", "log_softmax", "logsumexp", "logaddexp", "logaddexp2"}
+_BY_FACTOR = {"multiply", "divide", "power", "float_power"}
+_PICKS = {"maximum", "minimum", "fmax", "fmin"}
+# The others only say what becomes of the first operand.
+_BY_FIRST = {"remainder", "fmod", "copysign", "heaviside", "ldexp", "nextafter", "left_shift",
+             "right_shift"}  # fmt: skip
+_ONE_ZERO = {"logical_and", "bitwise_and", "all", "cumprod", "lcm"}
+_ALL_ZERO = {"logical_or", "bitwise_or", "logical_xor", "bitwise_xor", "any", "hypot",
+             "vector_norm"}  # fmt: skip
+_FIRST_ZERO = {"divide", "power", "float_power", "floor_divide", "remainder", "fmod"}
 _KEEPS_ZERO = {
-    "multiply", "divide", "sqrt", "square", "abs", "fabs", "negative", "positive", "sin", "tan",
+    "multiply", "sqrt", "square", "abs", "fabs", "negative", "positive", "sin", "tan",
     "tanh", "relu", "where", "astype", "copy", "assign", "expm1", "log1p", "arcsin", "arctan",
     "keep", "dropout", "clip", "maximum", "minimum", "cbrt", "leaky_relu", "gelu", "silu", "erf",
 }  # fmt: skip
@@ -54,7 +62,7 @@ def candidates(opened: Opened, made: Made, op: str) -> tuple[int, list[Candidate
         total += read.at.size
         numbers = flat(opened.args[read.port], read.at)
         terms = made.terms if read.port in made.paired else None
-        for i in _standing_out(numbers if terms is None else terms):
+        for i in _standing_out(numbers if terms is None else terms, op in _BY_EXP):
             term = None if terms is None else terms[i]
             share = None if terms is None or shares is None else float(shares[i])
             found.append(Candidate(read.port, int(read.at[i]), numbers[i], term, share, i))
@@ -65,8 +73,11 @@ def candidates(opened: Opened, made: Made, op: str) -> tuple[int, list[Candidate
     return total, found
 
 
-def _standing_out(numbers: Array) -> list[int]:
-    """All, if there are not too many; else the first NaN, Inf and zeros, and the largest."""
+def _standing_out(numbers: Array, by_value: bool) -> list[int]:
+    """All, if there are not too many; else the first NaN, Inf and zeros, and the largest.
+
+    The largest by magnitude, and ``by_value`` with their signs, too.
+    """
     if numbers.size <= MOST_CANDIDATES:
         return list(range(numbers.size))
     most = MOST_CANDIDATES // 4
@@ -74,6 +85,8 @@ def _standing_out(numbers: Array) -> list[int]:
         sizes = np.abs(numbers.astype(np.complex128))
     chosen = [np.flatnonzero(sizes != sizes), np.flatnonzero(np.isinf(sizes))]
     chosen.append(np.flatnonzero(sizes == 0))
+    if by_value:
+        chosen.append(np.argsort(np.nan_to_num(-numbers.astype(np.float64)), kind="stable"))
     largest = np.argsort(np.nan_to_num(-sizes), kind="stable")
     return np.unique(np.concatenate([each[:most] for each in (*chosen, largest)])).tolist()  # type: ignore[no-any-return]
 
@@ -88,6 +101,18 @@ def count(opened: Opened, made: Made, state: str) -> int:
             tests = {"nan": sizes != sizes, "inf": np.isinf(sizes), "zero": sizes == 0}
             count += int(np.sum(tests[state]))
     return count
+
+
+def told_first(
+    op: str, candidates: list[Candidate], opened: Opened, made: Made, position: int
+) -> list[Candidate]:
+    """For `births.birth`: those of the terms first, or the own element of a softmax."""
+    if made.terms is not None:
+        return sorted(candidates, key=lambda each: each.port != made.paired[0])
+    if op == "softmax":
+        own = Candidate(0, position, element(opened.args[0], position))
+        return [own, *(each for each in candidates if each.position != position)]
+    return candidates
 
 
 def blamed(candidates: list[Candidate], at: int, trait: str) -> list[Candidate]:
@@ -108,6 +133,9 @@ def _shares(terms: Array | None) -> Array:
         return np.zeros(0)
     with np.errstate(all="ignore"):
         sizes = np.abs(terms.astype(np.complex128))
+        largest = sizes.max()
+        if math.isfinite(largest) and largest:
+            sizes = sizes / largest  # their sum may be beyond the largest number
         total = float(sizes.sum())
         if not math.isfinite(total) or not total:
             return np.where(np.isfinite(sizes), 0.0, 1.0)
@@ -126,10 +154,13 @@ def same(
     if made.how == "sum" or op in _BY_SIZE:
         terms = made.terms if made.terms is not None else [each.number for each in candidates]
         return same if np.all(np.asarray(terms) == 0) else []
-    if op == "divide":
+    if op in _ALL_ZERO:
+        return same if len(same) == len(candidates) else []
+    if op in _FIRST_ZERO:
         return [each for each in same if each.port == 0]
-    passes = op in _KEEPS_ZERO or kind in ("moved", "extreme", "ordered", "winner", "chosen",
-                                           "product", "replaced")  # fmt: skip
+    keeps = op in _KEEPS_ZERO or op in _ONE_ZERO
+    passes = keeps or kind in ("moved", "extreme", "ordered", "winner", "chosen", "product",
+                               "replaced")  # fmt: skip
     return same if passes else []
 
 
@@ -149,16 +180,22 @@ def any_nan(opened: Opened, position: int) -> list[Candidate]:
     return []
 
 
-def ranked(op: str, candidates: Sequence[Candidate]) -> list[Candidate]:
+def ranked(op: str, candidates: Sequence[Candidate], result: Any) -> list[Candidate]:
     """The operands by how much of the result is theirs."""
 
     def key(each: Candidate) -> tuple[float, float]:
         size = abs(complex(each.number)) if each.number is not None else 0.0
         size = size if math.isfinite(size) else math.inf
+        if op in _PICKS:
+            return float(each.number != result), -size
+        if op in _BY_FIRST:
+            return float(each.port), -size
         if each.share is not None:
             return -each.share, -size
         if op in _BY_EXP:
             return -float(each.number), -size
+        if op in ("power", "float_power") and not size:
+            return -math.inf, 0.0  # whatever it is of, it is 1
         if op in _BY_FACTOR and size:
             return -abs(math.log(size)) if math.isfinite(size) else -math.inf, -size
         return 0.0, -size
