@@ -44,8 +44,8 @@ class Difference:
         count, size: How many elements differ, of how many.
         at: The first of them.
         one, other: That element in either array, as Python numbers.
-        largest: The largest absolute difference of finite elements; None for other dtypes or
-            shapes.
+        largest: The largest absolute difference where both are finite; None if they nowhere are,
+            and for other dtypes or shapes.
         note: What differs besides the elements: shape or dtype.
     """
 
@@ -84,14 +84,25 @@ def difference(one: Array, other: Array, node: str, value: int, seq: int) -> Dif
     at = tuple(int(i) for i in np.unravel_index(int(places[0]), one.shape))
     largest = None
     if one.dtype.kind in "fciu":
-        with np.errstate(all="ignore"):
-            wide = np.complex128 if one.dtype.kind == "c" else np.float64
-            gaps = np.abs(one.astype(wide) - other.astype(wide))
-            finite = gaps[np.isfinite(gaps)]
+        gaps = _gaps(one.reshape(-1)[places], other.reshape(-1)[places])
+        finite = gaps[np.isfinite(gaps)]
         largest = float(finite.max()) if finite.size else None
     return Difference(
         node, value, seq, int(places.size), one.size, at, one[at].item(), other[at].item(), largest
     )
+
+
+def _gaps(one: Array, other: Array) -> Array:
+    """The absolute differences; of whole numbers exactly, as far as 64 bits go."""
+    if one.dtype.kind in "iu":
+        wide = np.int64 if one.dtype.kind == "i" else np.uint64
+        return np.maximum(one, other).astype(wide).view(np.uint64) - np.minimum(one, other).astype(
+            wide
+        ).view(np.uint64)
+    with np.errstate(all="ignore"):
+        kind = np.complex128 if one.dtype.kind == "c" else np.float64
+        gaps: Array = np.abs(one.astype(kind) - other.astype(kind))
+    return gaps
 
 
 def differing(one: Array, other: Array) -> Array:

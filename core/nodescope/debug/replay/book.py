@@ -18,6 +18,7 @@ from nodescope.debug.replay.restoring import bodies_missing, restored
 from nodescope.errors import RegistryError, ReplayError
 from nodescope.ir.graph import Graph, Node
 from nodescope.ops.calls import Call, call_of
+from nodescope.ops.op import port_name
 from nodescope.record.captured import functions
 from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, Execution
@@ -158,6 +159,10 @@ class Book:
             node = self.node(number, wrote.seq)
             if node.inputs[0] == value:
                 found = Source(node.outputs[0], wrote)
+        for number, output in self._within_kernels.get(value, ()):
+            wrote = self.latest(number, execution.seq)
+            if wrote is not None and (found is None or wrote.seq > found.execution.seq):
+                found = Source(output, wrote)
         return [] if found is None else [found]
 
     # ------------------------------------------------------------ calls
@@ -173,30 +178,59 @@ class Book:
         key = (id(node), execution.seq if own is not None else 0)
         found = self._known.get(key)
         if found is None:
-            try:
-                ops.get(node.op)
-            except RegistryError as error:
-                raise ReplayError(f"{node.name}: {error.message}") from None
-            try:
-                whole = restored(node, self._with_bodies(node, own or node.attrs))
-                found = call_of(whole)
-            except (ValueError, TypeError, IndexError, KeyError) as error:
-                raise ReplayError(
-                    f"{node.name}: its attributes cannot be read back ({error})"
-                ) from None
-            missing = bodies_missing(whole)
-            if missing:
-                raise ReplayError(
-                    f"{node.name}: the recording does not hold the graph of its {missing}",
-                    hint="graphs of loops and branches are kept for compiled functions",
-                )
-            self._known[key] = found
+            found = self._known[key] = self._call(node, own or node.attrs)
+        return found
+
+    def _call(self, node: Node, attrs: dict[str, object]) -> Call:
+        try:
+            ops.get(node.op)
+        except RegistryError as error:
+            raise ReplayError(f"{node.name}: {error.message}") from None
+        try:
+            whole = restored(node, self._with_bodies(node, attrs))
+            found = call_of(whole)
+        except (ValueError, TypeError, IndexError, KeyError) as error:
+            raise ReplayError(
+                f"{node.name}: its attributes cannot be read back ({error})"
+            ) from None
+        missing = bodies_missing(whole)
+        if missing:
+            raise ReplayError(
+                f"{node.name}: the recording does not hold the graph of its {missing}",
+                hint="graphs of loops and branches are kept for compiled functions",
+            )
         return found
 
     def _with_bodies(self, node: Node, attrs: dict[str, object]) -> dict[str, object]:
         if not node.graph or node.family not in ("kernel", "control"):
             return attrs
-        return self._captured.get(node.id, attrs)
+        captured = self._captured.get(node.id)
+        if captured is None:
+            return attrs
+        # Scalars, such as a learning rate, are the execution's own.
+        op = ops.get(node.op)
+        ports = {port_name(op, port) for port in range(len(node.inputs) + len(attrs))}
+        return {**captured, **{each: attrs[each] for each in ports.intersection(attrs)}}
+
+    @cached_property
+    def _within_kernels(self) -> dict[int, list[tuple[int, int]]]:
+        """By parameter: the kernels that assign to it, as an optimizer's do, and the output."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for node in self.nodes():
+            if node.family != "kernel" or node.id not in self._captured:
+                continue
+            try:
+                call = self._call(node, node.attrs)
+            except ReplayError:
+                continue  # said when it is to be run
+            body: Graph = call.attrs["body"]
+            given = dict(zip(body.inputs, call.args, strict=False))
+            for inner in body.nodes:
+                target = given.get(inner.inputs[0]) if inner.family == "update" else None
+                if isinstance(target, int) and inner.outputs[0] in body.outputs:
+                    output = node.outputs[body.outputs.index(inner.outputs[0])]
+                    found.setdefault(target, []).append((node.id, output))
+        return found
 
     @cached_property
     def _captured(self) -> dict[int, dict[str, object]]:

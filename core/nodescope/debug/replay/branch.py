@@ -158,10 +158,14 @@ def grow(
         overlay[key] = new
         changes.append(Change(node.name, value, execution.seq, old, new, edited=True))
     start = min((each.seq for each in changes), default=until)
+    # By id alone: an operand may be of an execution before the latest.
+    touched = {value for value, _ in (*overlay, *changed)}
     for execution in replay.recording.executions(start, until):
         node = replay.book.node(execution.node, execution.seq)
         try:
             sources = replay.book.sources(execution)
+            if touched.intersection(node.inputs):
+                sources = replay.sources(execution)
         except ReplayError:
             continue  # it did not run, or what it took is not known to depend on anything
         keys = [(each.value, each.execution.seq) for each in sources]
@@ -185,9 +189,11 @@ def grow(
             blocked.append(Blocked(node.name, execution.seq, reason))
             stuck.update({(v, execution.seq): f"{node.name} could not be run"
                           for v in node.outputs})  # fmt: skip
+            touched.update(node.outputs)
             continue
         before = len(changes)
         _compare(execution, node.name, node.outputs, olds, outputs, changed, overlay, changes, same)
+        touched.update(each.value for each in changes[before:])
         made += sum(each.old.nbytes + each.new.nbytes for each in changes[before:])
     return Branch(
         name, replay.step, base.name if base is not None else None, until, tuple(changes),

@@ -21,6 +21,7 @@ import numpy as np
 from nodescope.debug.replay.arrays import Difference, difference, relaid
 from nodescope.debug.replay.book import Book, Source
 from nodescope.debug.replay.branch import Branch, grow
+from nodescope.debug.replay.taking import taken
 from nodescope.errors import RecordingError, ReplayError
 from nodescope.events import Array
 from nodescope.ops.calls import Call, Scalar
@@ -111,6 +112,7 @@ class Replay:
         self._made: OrderedDict[int, tuple[Array, ...]] = OrderedDict()
         self._bytes = 0
         self._ran = 0
+        self._taken: dict[int, list[Source]] = {}
 
     # ------------------------------------------------------------ values
 
@@ -159,7 +161,7 @@ class Replay:
         Raises:
             ReplayError: One is not to be had.
         """
-        sources = self.book.sources(execution)
+        sources = self.sources(execution)
         call = self.book.call(execution)
         if not call.args:
             return call, [self.written(each).array for each in sources]
@@ -167,6 +169,21 @@ class Replay:
         return call, [
             each.value if isinstance(each, Scalar) else next(arrays) for each in call.args
         ]
+
+    def sources(self, execution: Execution) -> list[Source]:
+        """Where an execution's inputs came from; see `nodescope.debug.replay.taking`.
+
+        Raises:
+            ReplayError: An input was never written, as far as the recording knows.
+        """
+        found = self._taken.get(execution.seq)
+        if found is None:
+            found = self._taken[execution.seq] = taken(self, execution, self._again)
+        return found
+
+    def _again(self, execution: Execution, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        self._in_time()
+        return run_call(self.book.call(execution), arrays)
 
     def executions(self, after: int | None = None) -> list[Execution]:
         """What the step executed up to the replay's moment, in order."""
@@ -210,7 +227,7 @@ class Replay:
         return self._made[wanted.seq]
 
     def _sources(self, execution: Execution) -> list[Source]:
-        sources = self.book.sources(execution)
+        sources = self.sources(execution)
         node = self.book.node(execution.node, execution.seq)
         if not sources and node.family == "leaf":
             raise ReplayError(
@@ -276,7 +293,7 @@ class Replay:
                 continue
             self._ran = 0
             try:
-                arrays = [self.written(each).array for each in self.book.sources(execution)]
+                arrays = [self.written(each).array for each in self.sources(execution)]
                 outputs = self.run(execution, arrays)
             except ReplayError as error:
                 missing.setdefault(node.name, str(error))

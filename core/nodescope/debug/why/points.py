@@ -136,7 +136,7 @@ class Points:
     def _outer(self, point: Point) -> Opened:
         execution = point.execution
         node = self.book.node(execution.node, execution.seq)
-        sources = self.book.sources(execution)
+        sources = self.replay.sources(execution)
         arrays = [self._written(each)[0] for each in sources]
         points = [Point(each.value, each.execution) for each in sources]
         outs = tuple(self._written(Source(each, execution))[0] for each in node.outputs)

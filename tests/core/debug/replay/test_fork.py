@@ -137,3 +137,57 @@ def test_what_cannot_run_is_listed_with_what_depends_on_it(tmp_path: Path) -> No
     assert [each.node for each in branch.blocked] == ["getitem", "exp", "add"]
     assert "out of bounds" in branch.blocked[0].reason
     assert branch.blocked[1].reason == "getitem could not be run"
+
+
+def accumulating(third: float = 3.0) -> None:
+    """Gradients of two steps are added up: both are values of one node."""
+    w = ns.parameter(np.ones(3), name="w")
+    for x in ns.steps([2.0, third, 5.0, 7.0]):
+        np.sum(np.square(ns.tensor(np.full(3, x), name="x") * w)).backward()
+        if x in (third, 7.0):
+            with ns.no_grad():
+                ns.assign(w, w - 0.01 * w.grad)
+            w.grad = None
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_gradients_that_are_added_up_over_steps(step: int, tmp_path: Path) -> None:
+    path = recorded(tmp_path / "r.nscope", accumulating)
+    with Recording.open(path) as recording:
+        replay = Replay(recording, step)
+        x = value_of(recording, "x")
+        branch = replay.fork({x: np.full(3, 11.0)}, until=recording.last_seq())
+        (added, _) = (each for each in branch.changes if each.node == "backward/add")
+        first, second = (2.0, 11.0) if step == 2 else (11.0, 3.0)
+        assert added.new.tolist() == [2 * first**2 + 2 * second**2] * 3
+        w = 1 - 0.01 * added.new
+        assert branch.value(value_of(recording, "w")).new.tolist() == w.tolist()
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
+def test_an_optimizer_that_is_one_kernel_carries_an_edit_on(optimizer: str, tmp_path: Path) -> None:
+    def program(scale: float) -> None:
+        w = ns.parameter(np.linspace(0.5, 2.0, 6), name="w")
+        settings = {"lr": 0.1, "momentum": 0.9} if optimizer == "SGD" else {"lr": 0.1}
+        moving = getattr(ns.optim, optimizer)([w], **settings)
+
+        @ns.compile(backend="c")
+        def step(x: ns.Tensor) -> ns.Tensor:
+            loss = np.sum(np.square(x * w - 1.0))
+            moving.zero_grad()
+            loss.backward()
+            moving.step()
+            return loss
+
+        for i, x in enumerate(ns.steps([0.3, 0.5, 0.7])):
+            step(ns.tensor(np.full(6, x * (scale if not i else 1.0)), name="x"))
+
+    one = recorded(tmp_path / "one.nscope", lambda: program(1.0))
+    two = recorded(tmp_path / "two.nscope", lambda: program(2.0))
+    with Recording.open(one) as here, Recording.open(two) as there:
+        assert Replay(here, 2).check().missing == {}
+        until = here.last_seq()
+        branch = Replay(here, 1).fork({value_of(here, "x"): np.full(6, 0.6)}, until=until)
+        assert branch.blocked == ()
+        truth = Replay(there, 3).value(value_of(there, "w")).array
+        np.testing.assert_allclose(branch.value(value_of(here, "w")).new, truth, rtol=1e-12)

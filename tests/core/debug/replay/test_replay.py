@@ -213,3 +213,22 @@ def test_what_runs_between_and_after_steps_belongs_to_the_step_before(tmp_path: 
         found = Replay(recording).value(value_of(recording, "validation/sqrt"))
         assert found.array.tolist() == [2.0]
         assert Replay(recording, 1).value(value_of(recording, "exp")).array[0] == np.exp(1.0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "largest"),
+    [
+        (np.array([0.0, 1.0]), np.array([np.nan, 1.0]), None),
+        (np.array([0.0, 1.0]), np.array([np.nan, 4.0]), 3.0),
+        (np.array([2**53 + 1]), np.array([2**53]), 1.0),
+        (np.array([-(2**63)]), np.array([2**63 - 1]), 2.0**64),
+        (np.array([-128, 3], np.int8), np.array([127, 3], np.int8), 255.0),
+        (np.array([3], np.uint8), np.array([250], np.uint8), 247.0),
+    ],
+)
+def test_the_largest_difference_is_of_what_differs(
+    one: np.ndarray, other: np.ndarray, largest: float | None
+) -> None:
+    found = difference(one, other, "n", 1, 1)
+    assert found is not None
+    assert found.largest == largest

@@ -345,18 +345,31 @@ def test_the_factor_that_is_infinite_is_to_blame(tmp_path: Path) -> None:
         assert found.culprit.words.startswith("exp of 1000, beyond the largest float64")
 
 
-def test_operands_that_do_not_give_the_result_are_told(tmp_path: Path) -> None:
-    """A tensor of the step before is used when its node has run again: two values, one id."""
+def kept(steps: int) -> Callable[[], None]:
+    """A tensor of the first step is used when its node has run again: two values, one id."""
 
     def program() -> None:
-        before = None
-        for x in ns.steps([1.0, 3.0]):
+        first = None
+        for x in ns.steps(np.linspace(1.0, 3.0, steps)):
             now = np.exp(ns.tensor(np.array(x)))
-            if before is not None:
-                now - before
-            before = now
+            if x == 3.0:
+                now - first
+            first = now if first is None else first
 
-    with run(program, tmp_path) as recording:
+    return program
+
+
+def test_the_operand_is_of_the_step_that_gives_the_result(tmp_path: Path) -> None:
+    with run(kept(3), tmp_path) as recording:
+        chain = why(recording, "subtract").root
+        assert [float(each.number) for each in chain.operands] == [np.exp(3.0), np.exp(1.0)]
+        assert chain.words == "subtract of 20.09 and 2.718"
+        assert [each.step for each in chain.causes] == [3, 1]
+        assert Replay(recording).check().differences == ()
+
+
+def test_operands_that_do_not_give_the_result_are_told(tmp_path: Path) -> None:
+    with run(kept(9), tmp_path) as recording:
         found = why(recording, "subtract")
         assert "these operands do not give it" in found.root.words
         assert "these operands" not in why(recording, "exp").root.words
