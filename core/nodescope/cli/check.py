@@ -79,8 +79,8 @@ def check(options: argparse.Namespace) -> int:
         report = msgspec.structs.replace(report, recording="")
     for path, text in written:
         _write(path, text(report))
-    sys.stdout.flush()
-    print(words(report, home), end="")
+    # A program may have closed its output; it is a report all the same.
+    print(words(report, home), end="", file=sys.__stderr__ if sys.stdout.closed else sys.stdout)
     return status
 
 

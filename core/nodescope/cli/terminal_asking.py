@@ -7,6 +7,7 @@ Invariant: nothing of the program changes; what takes longer than `PATIENCE_S` i
 
 from __future__ import annotations
 
+import linecache
 import os
 import re
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import numpy as np
 from nodescope.debug.controller import Controller
 from nodescope.debug.edit_text import parse_edit
 from nodescope.debug.edits import edited
+from nodescope.debug.frames import ScopeFrame
 from nodescope.debug.moments import Seen
 from nodescope.debug.recommending import WORD as RECOMMENDED
 from nodescope.debug.replay import Difference, Replay
@@ -32,6 +34,7 @@ from nodescope.protocol import SetWatches
 
 PATIENCE_S: Final = 30.0
 MAX_CHANGES: Final = 12
+_AROUND: Final = 5
 _PORT: Final = re.compile(r"(?P<name>value|(?:inputs|outputs)\[\d+\])(?P<rest>.*)", re.DOTALL)
 _FIELD: Final = re.compile(r"(?P<name>.+)\.(?P<field>[A-Za-z_]\w*)")
 
@@ -55,6 +58,20 @@ def place(file: str, line: int) -> str:
     """``train.py:42``, relative to the folder where that is shorter."""
     shown = os.path.relpath(file) if os.path.isabs(file) else file
     return clean(f"{file if shown.startswith('..') else shown}:{line}")
+
+
+def source_lines(controller: Controller, frame: ScopeFrame) -> Iterator[str]:
+    """``l``: the lines around that of a frame."""
+    lines = linecache.getlines(frame.file)
+    if not lines:
+        kept = controller.history.recording.source(frame.file) if frame.file else None
+        if kept is None:
+            raise UsageError(f"the source of {frame.name} is not known")
+        lines = kept.splitlines()
+    first = max(0, frame.line - 1 - _AROUND)
+    for index in range(first, min(len(lines), frame.line + _AROUND)):
+        mark = "->" if index + 1 == frame.line else "  "
+        yield clean(f"{index + 1:5} {mark} {lines[index].rstrip()}")
 
 
 def seen_named(controller: Controller, name: str) -> Seen:

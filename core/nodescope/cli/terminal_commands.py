@@ -7,7 +7,6 @@ line; nothing raises but what belongs to the program.
 from __future__ import annotations
 
 import _thread
-import linecache
 import threading
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
@@ -21,6 +20,7 @@ from nodescope.cli.terminal_asking import (
     place,
     rule_lines,
     shown,
+    source_lines,
     times,
     whole,
     why_lines,
@@ -49,7 +49,6 @@ from nodescope.protocol import (
 from nodescope.registry import did_you_mean
 
 MAX_LISTED: Final = 60
-_AROUND: Final = 5
 _USAGE: Final = 30
 # From this step on the nodes of a step are known.
 _MET: Final = 2
@@ -241,16 +240,8 @@ class Console:
         if number >= len(frames):
             raise UsageError(f"there are {len(frames)} frames; bt shows them")
         frame = frames[number]
-        lines = linecache.getlines(frame.file)
-        if not lines:
-            kept = self._controller.history.recording.source(frame.file) if frame.file else None
-            if kept is None:
-                raise UsageError(f"the source of {frame.name} is not known")
-            lines = kept.splitlines()
-        first = max(0, frame.line - 1 - _AROUND)
-        for index in range(first, min(len(lines), frame.line + _AROUND)):
-            mark = "->" if index + 1 == frame.line else "  "
-            self._say(clean(f"{index + 1:5} {mark} {lines[index].rstrip()}"))
+        for line in source_lines(self._controller, frame):
+            self._say(line)
 
     def log(self, text: str) -> None:
         """``log``: what was written last."""
@@ -357,9 +348,13 @@ class Console:
 
     def back(self, text: str) -> None:
         """``rb``: so many executions back."""
-        for _ in range(times(text)):
-            moved = self._controller.back()
-        self._moved(moved)
+        moved = None
+        try:
+            for _ in range(times(text)):
+                moved = self._controller.back()
+        finally:
+            if moved is not None:
+                self._moved(moved)
 
     def twin(self, _: str) -> Done:
         """``twin``."""

@@ -118,6 +118,14 @@ def test_the_status_of_the_program(tmp_path: Path, text: str, status: int, said:
     assert [each.tag for each in cases(tmp_path / "r.xml")["the program's own status"]] == ["error"]
 
 
+def test_a_program_that_closes_its_output_is_reported_all_the_same(tmp_path: Path) -> None:
+    text = "import sys\nimport numpy as np\nimport nodescope as ns\nnp.exp(ns.tensor(1.0))\n"
+    done = nodescope(tmp_path, "check", "script.py", text=text + "sys.stdout.close()\n")
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("script.py ended with status 0")
+
+
 def test_a_recording_is_asked_later(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "run.nscope"
     with ns.record(path), np.errstate(all="ignore"):

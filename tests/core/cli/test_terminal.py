@@ -156,6 +156,13 @@ def test_several_steps_are_told_once(tmp_path):
     assert told[5][1][0].startswith("Where the program stands: Stepped to")
 
 
+def test_back_beyond_the_beginning_shows_where_it_came_to(tmp_path):
+    told = dict(answers(scripted(tmp_path, "n 3\nrb 99\nrb 98\nq\n")))
+    assert told["rb 99"][0] == "Back at loss/matmul, step 1"
+    assert told["rb 99"][-1].endswith("nothing before this is recorded")
+    assert told["rb 98"] == ["commands.txt:3: nothing before this is recorded"]
+
+
 def test_a_breakpoint_that_counts_once_and_logs(tmp_path):
     done = scripted(tmp_path, "tb op:mean\nb op:square log squared {max(value)}\nc\nb\nc\n")
     told = answers(done)
