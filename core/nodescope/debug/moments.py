@@ -14,6 +14,7 @@ import msgspec
 
 from nodescope.debug.breakpoints import is_leaf
 from nodescope.debug.compilations import Compilations
+from nodescope.debug.replay.book import Book
 from nodescope.events import Array
 from nodescope.ir.graph import Node
 from nodescope.protocol import When
@@ -84,6 +85,8 @@ class History:
         self._read_nodes = self._read_values = self._read_gradients = 0
         self._compilations = Compilations()
         self._met = 0
+        # What kernels assign to, as of the nodes that were known then.
+        self._assigning: tuple[int, dict[int, list[tuple[int, int]]]] = (0, {})
 
     def refresh(self) -> None:
         """Take in what was committed since."""
@@ -175,7 +178,20 @@ class History:
         found = (self.last_of(each.id, until) for each in self.nodes()
                  if each.op == "assign" and each.inputs[:1] == value)  # fmt: skip
         later = [each for each in found if each is not None and each.seq > leaf.seq]
+        for number, output in self._within_kernels().get(value[0] if value else 0, ()):
+            wrote = self.last_of(number, until)
+            if wrote is not None and wrote.seq > leaf.seq:
+                node = msgspec.structs.replace(wrote.node, outputs=(output,))
+                later.append(msgspec.structs.replace(wrote, node=node))
         return max(later, key=lambda each: each.seq, default=None)
+
+    def _within_kernels(self) -> dict[int, list[tuple[int, int]]]:
+        """As `Book.within_kernels`."""
+        if self._assigning[0] != self._read_nodes:
+            kernels = any(each.graph and each.family == "kernel" for each in self.nodes())
+            found = Book(self.recording).within_kernels if kernels else {}
+            self._assigning = (self._read_nodes, found)
+        return self._assigning[1]
 
     def _computed(self, row: Execution) -> Moment | None:
         found = self.moment(row)

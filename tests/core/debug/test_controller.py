@@ -402,3 +402,32 @@ def test_a_parameter_is_what_was_assigned_to_it(tmp_path):
         controller.command(RunTo("sum"))
         stopped(controller)
         assert controller.evaluate("w: min(value)") == -1.5
+
+
+def test_a_parameter_is_what_a_kernel_assigned_to_it(tmp_path):
+    def program() -> None:
+        w = ns.parameter(np.array([1.0, 2.0]), name="w")
+        optimizer = ns.optim.SGD([w], lr=0.25, momentum=0.5)
+
+        @ns.compile(backend="c")
+        def step() -> ns.Tensor:
+            loss = np.sum(w * w)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        for _ in ns.steps([1, 2]):
+            step()
+
+    with controlled(tmp_path, program, "reduction") as (controller, _):
+        stopped(controller)
+        controller.command(RunTo("optimizer/w/momentum"))
+        stopped(controller)
+        assert controller.moment.node.op == "fused"
+        named = controller.named("w")
+        assert named is not None
+        assert list(named.array) == [0.5, 1.0]
+        assert controller.evaluate("w: max(value)") == 1.0
+        controller.back()
+        assert controller.evaluate("w: max(value)") == 2.0

@@ -159,7 +159,7 @@ class Book:
             node = self.node(number, wrote.seq)
             if node.inputs[0] == value:
                 found = Source(node.outputs[0], wrote)
-        for number, output in self._within_kernels.get(value, ()):
+        for number, output in self.within_kernels.get(value, ()):
             wrote = self.latest(number, execution.seq)
             if wrote is not None and (found is None or wrote.seq > found.execution.seq):
                 found = Source(output, wrote)
@@ -213,7 +213,7 @@ class Book:
         return {**captured, **{each: attrs[each] for each in ports.intersection(attrs)}}
 
     @cached_property
-    def _within_kernels(self) -> dict[int, list[tuple[int, int]]]:
+    def within_kernels(self) -> dict[int, list[tuple[int, int]]]:
         """By parameter: the kernels that assign to it, as an optimizer's do, and the output."""
         found: dict[int, list[tuple[int, int]]] = {}
         for node in self.nodes():
