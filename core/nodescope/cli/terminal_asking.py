@@ -197,7 +197,7 @@ def fork_lines(controller: Controller, text: str) -> Iterator[str]:
         yield f"  and {len(changed) - len(shown)} more"
     for each in branch.blocked[:MAX_CHANGES]:
         yield clean(f"  {each.node} could not be run: {each.reason}")
-    if not changed and not branch.blocked:
+    if not changed and not branch.blocked and not branch.same:
         yield "  nothing that has run so far depends on it; go on, then ask again"
 
 
@@ -300,6 +300,7 @@ def shown(controller: Controller, text: str) -> Any:
     try:
         return controller.evaluate(text)
     except ConditionError:
-        if "(" in text or not (text.endswith("]") or "." in text):
+        of_a_node = "[" not in text.partition(": ")[0] and ": " in text
+        if of_a_node or "(" in text or not (text.endswith("]") or "." in text):
             raise
     return part_of(controller, text)

@@ -333,7 +333,7 @@ class Controller:
             ConditionError, UsageError: It has no value here; the message says why.
         """
         name, colon, rest = text.partition(": ")
-        if colon and at is None:
+        if colon and at is None and "[" not in name:  # not a part such as w[1: 3]
             return self.evaluate(rest, self._holding(name.strip()))
         expression = compile_expression(text)
         return expression(self._scene(expression, at or self.moment))

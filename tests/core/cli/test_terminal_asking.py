@@ -44,6 +44,7 @@ def test_parts_and_facts(tmp_path):
         "p sum.axis": "None",
         "values w[0]": "0.25",
         "p w: max(value)": "0.5",
+        "p w[0: 1]": "float64 1 [0.25]",
     }
     told = dict(answers(scripted(tmp_path, HERE + "\n".join((*asked, "q")), text=ASSIGN)))
     assert {command: told[command][0] for command in asked} == asked
@@ -101,6 +102,14 @@ def test_rules_that_suit_the_program(tmp_path):
     assert again == rules
 
 
+def test_what_gives_the_same_is_not_called_independent(tmp_path):
+    text = "import numpy as np\nimport nodescope as ns\nx = ns.tensor([3.0, 9.0], name='x')\n"
+    commands = "until maximum\nfork x = 1\nfork maximum = 1\nq\n"
+    told = answers(scripted(tmp_path, commands, text=text + "np.maximum(x, 10.0)\n"))
+    assert told[1][1] == ["had x been so in step 0: 0 values would be others, 1 the same"]
+    assert told[2][1][-1].startswith("  nothing that has run so far depends on it")
+
+
 def test_a_watched_expression_keeps_its_number(tmp_path):
     commands = "w step\nw max(value)\nw off 1\nw step * 2\nw off 2\nw off 3\nq\n"
     told = [told for _, told in answers(scripted(tmp_path, commands, text=ASSIGN))]
@@ -113,6 +122,7 @@ def test_a_watched_expression_keeps_its_number(tmp_path):
 MISTAKES = {
     "p w[9]": "index 9 is out of bounds",
     "p w.foo": "w has no 'foo'; it has shape, dtype, grad, op",
+    "p w: value[9]": "the index is out of range",
     "p nobody[0]": "no node named 'nobody'",
     "p value[": "was never closed",
     "p value[x]": "'x' is no index",
