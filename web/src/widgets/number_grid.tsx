@@ -1,14 +1,15 @@
 /**
  * Elements as numbers: a table that scrolls over the whole slice and loads windows of it.
  *
- * Invariant: only cells in sight exist; what is not loaded is asked for and shown as
- * dots meanwhile.
+ * Invariant: only cells in sight exist; what is not loaded is asked for and shown as dots meanwhile.
+ * No number is cut: columns come to rest whole, and one that is cut on the way is not shown.
  */
 
 import {
   createEffect,
   createMemo,
   createSignal,
+  createUniqueId,
   For,
   type JSX,
   onCleanup,
@@ -31,8 +32,14 @@ const NARROW_COL = 50;
 /** Wider, if there is room to spare. */
 const WIDE_COL = 100;
 const HEAD = 44;
+/** The empty part of a cell beside its number; this much may be out of sight. */
+const PAD = 6;
 /** Windows start at multiples of this, so that a small scroll asks for nothing. */
 export const WINDOW_STEP = 64;
+
+function clamp(at: number, count: number): number {
+  return Math.max(0, Math.min(count - 1, at));
+}
 
 export function NumberGrid(props: {
   readonly rows: number;
@@ -45,6 +52,7 @@ export function NumberGrid(props: {
   onPick?(row: number, col: number): void;
 }): JSX.Element {
   let host!: HTMLDivElement;
+  const id = createUniqueId();
   const [view, setView] = createSignal({ top: 0, left: 0, width: 300, height: 200 });
   const measure = (): void => {
     setView({
@@ -67,7 +75,9 @@ export function NumberGrid(props: {
       const fit = Math.floor(room / COL);
       const cols = props.vector ? Math.max(1, Math.min(fit, count)) : props.cols;
       const even = Math.floor(room / Math.max(1, cols));
-      const col = even >= NARROW_COL ? Math.min(WIDE_COL, even) : COL;
+      // As many whole columns as there is room for, if not all fit.
+      const some = Math.floor(room / Math.max(1, fit));
+      const col = even >= NARROW_COL ? Math.min(WIDE_COL, even) : some;
       return { cols, col, rows: props.vector ? Math.ceil(count / cols) : props.rows, count };
     },
     undefined,
@@ -119,6 +129,56 @@ export function NumberGrid(props: {
       ? has.data[r * has.cols + c]
       : undefined;
   };
+  const [cursor, setCursor] = createSignal<{ readonly row: number; readonly col: number }>();
+  const whole = (col: number): boolean => {
+    const left = col * plane().col - view().left;
+    return left >= -PAD && HEAD + left + plane().col <= view().width + PAD;
+  };
+  const fits = () => Math.max(1, Math.floor((view().width - HEAD + PAD) / plane().col));
+  const settle = (): void => {
+    const last = host.scrollWidth - host.clientWidth;
+    const left = Math.round(host.scrollLeft / plane().col) * plane().col;
+    if (host.scrollLeft < last - 1 && Math.abs(host.scrollLeft - left) > 1) {
+      host.scrollTo({ left });
+    }
+  };
+  /** Moves the cursor, and scrolls to it by whole rows and columns. */
+  const moveTo = (row: number, col: number): void => {
+    const { rows, cols, col: wide, count } = plane();
+    const to = { row: clamp(row, rows), col: clamp(col, cols) };
+    if (to.row * cols + to.col >= count) to.col = (count - 1) % cols;
+    setCursor(to);
+    const high = Math.max(1, Math.floor(host.clientHeight / ROW) - 1);
+    const top = clamp(Math.floor(host.scrollTop / ROW), rows);
+    const left = clamp(Math.round(host.scrollLeft / wide), cols);
+    host.scrollTo({
+      top: to.row * ROW < host.scrollTop ? to.row * ROW : Math.max(top, to.row - high + 1) * ROW,
+      left: Math.max(Math.min(left, to.col), to.col - fits() + 1) * wide,
+    });
+    measure();
+  };
+  const onKey = (event: KeyboardEvent): void => {
+    const at = cursor() ?? { row: span().row, col: span().col };
+    const page = Math.max(1, Math.floor(host.clientHeight / ROW) - 2);
+    const all = event.ctrlKey || event.metaKey;
+    const moves: Record<string, readonly [number, number]> = {
+      ArrowUp: [at.row - 1, at.col],
+      ArrowDown: [at.row + 1, at.col],
+      ArrowLeft: [at.row, at.col - 1],
+      ArrowRight: [at.row, at.col + 1],
+      PageUp: [at.row - page, at.col],
+      PageDown: [at.row + page, at.col],
+      Home: [all ? 0 : at.row, 0],
+      End: [all ? plane().rows - 1 : at.row, plane().cols - 1],
+    };
+    const to = moves[event.key];
+    if (to !== undefined) moveTo(...to);
+    else if (event.key === "Enter") pick(at.row, at.col);
+    else return;
+    event.preventDefault();
+  };
+  const isCursor = (row: number, col: number): boolean =>
+    cursor()?.row === row && cursor()?.col === col;
   const pick = (row: number, col: number): void => {
     if (!exists(row, col)) return;
     const at = row * plane().cols + col;
@@ -130,10 +190,16 @@ export function NumberGrid(props: {
       class="numbers"
       ref={host}
       onScroll={measure}
-      tabindex={0}
-      role="group"
-      aria-label="Elements as numbers"
-      style={{ "max-height": `${Math.min(252, (plane().rows + 1) * ROW + 8)}px` }}
+      on:scrollend={settle}
+      onKeyDown={onKey}
+      onFocus={() => cursor() ?? setCursor({ row: span().row, col: span().col })}
+      tabIndex={0}
+      role="grid"
+      aria-label="Elements as numbers: arrows go through them, Enter asks why"
+      aria-rowcount={plane().rows}
+      aria-colcount={plane().cols}
+      aria-activedescendant={cursor() === undefined ? undefined : `${id}-at`}
+      style={{ "max-height": `${Math.min(14 * ROW + 2, (plane().rows + 1) * ROW + 8)}px` }}
     >
       <div
         class="numbers-space"
@@ -145,7 +211,10 @@ export function NumberGrid(props: {
         <div class="numbers-head">
           <For each={range(span().col, span().cols)}>
             {(col) => (
-              <span style={{ left: `${HEAD + col * plane().col}px`, width: `${plane().col}px` }}>
+              <span
+                classList={{ cut: !whole(col) }}
+                style={{ left: `${HEAD + col * plane().col}px`, width: `${plane().col}px` }}
+              >
                 {props.vector ? `+${col}` : col}
               </span>
             )}
@@ -153,7 +222,7 @@ export function NumberGrid(props: {
         </div>
         <For each={range(span().row, span().rows)}>
           {(row) => (
-            <div class="numbers-row" style={{ top: `${(row + 1) * ROW}px` }}>
+            <div class="numbers-row" role="row" style={{ top: `${(row + 1) * ROW}px` }}>
               <span class="numbers-index" style={{ left: `${view().left}px` }}>
                 {props.vector ? row * plane().cols : row}
               </span>
@@ -163,7 +232,11 @@ export function NumberGrid(props: {
                   return (
                     <span
                       class="numbers-cell"
+                      role="gridcell"
+                      id={isCursor(row, col) ? `${id}-at` : undefined}
                       classList={{
+                        cut: !whole(col),
+                        at: isCursor(row, col),
                         nan: Number.isNaN(value() ?? 0),
                         inf: Math.abs(value() ?? 0) === Infinity,
                         t3: value() === 0 || value() === undefined,
