@@ -18,6 +18,7 @@ import {
   type Marks,
 } from "@/render/draw";
 import { coversBox, drawSaved, edgeRoute, edgeWidth, edgeWords } from "@/render/draw_edges";
+import { clearHeader, drawHeaders } from "@/render/draw_scopes";
 import { drawWatches } from "@/render/draw_watches";
 import { formatTime } from "@/render/format";
 import { HAS_NAN, isNotFinite } from "@/render/live";
@@ -26,13 +27,14 @@ import type { BreakpointMark } from "@/render/types";
 
 export function drawMarks(drawing: Drawing, marks: Marks): void {
   const { model } = drawing;
-  if (marks.selection !== undefined) {
-    drawFlow(drawing, marks, model.boxOf(marks.selection));
-    drawOutline(drawing, model.boxOf(marks.selection), "select");
-  }
+  const flow = marks.selection === undefined ? -1 : model.boxOf(marks.selection);
+  drawFlow(drawing, marks, flow);
+  if (marks.edge !== undefined) drawHoveredEdge(drawing, marks.edge.edge);
+  // Again, above these: a line that enters a scope does not strike its header through.
+  if (flow >= 0 || marks.edge !== undefined) drawHeaders(drawing, model.boxesIn(drawing.view));
+  drawOutline(drawing, flow, "select");
   drawLinked(drawing, marks);
   if (marks.hover !== undefined) drawOutline(drawing, model.boxOf(marks.hover), "hover");
-  if (marks.edge !== undefined) drawHoveredEdge(drawing, marks.edge.edge);
   drawCurrent(drawing, marks);
   drawNotFinite(drawing);
   drawWatches(drawing, marks);
@@ -211,6 +213,7 @@ function drawCurrent(drawing: Drawing, marks: Marks): void {
   const { x, y, width, height } = rect;
   const thick = Math.max(1, 1 / zoom);
   const halo = 3.5 * thick;
+  clearHeader(drawing, box, grow(rect, halo + 2 * thick));
   painter.rect(x - halo, y - halo, width + 2 * halo, height + 2 * halo, 6 + halo, undefined, {
     colour: palette["now-ring"],
     width: 4 * thick,

@@ -58,22 +58,30 @@ export function drawPathSigns(drawing: Drawing, marks: Marks): void {
     const rect = model.rect(box);
     if (model.scene.kind[box] === BOX_SCOPE || hiddenBySmallScope(drawing, box)) continue;
     const shown = box === drawing.raised ? raisedRect(drawing, marks, box) : rect;
-    if (overlaps(rect, view)) drawSign(drawing, shown, sign);
+    if (overlaps(rect, view)) drawSign(drawing, shown, sign, box === drawing.raised);
   }
 }
 
-function drawSign(drawing: Drawing, rect: Rect, sign: BoxSign): void {
+/**
+ * Beside the upper right corner: there it meets neither the time in the box, nor the mark of a
+ * watch, nor a diamond at the middle, nor the op count in the header of the scope around.
+ */
+function drawSign(drawing: Drawing, rect: Rect, sign: BoxSign, raised: boolean): void {
   const { painter, palette, path, zoom } = drawing;
   if (path === undefined) return;
   const scale = Math.max(1, 0.75 / zoom);
   const font: Font = { face: "mono", weight: 600, size: 9.5 * scale };
   const width = Math.max(13 * scale, textWidth(sign.text, font) + 7 * scale);
-  const x = rect.x + rect.width - width - 4 * scale;
-  const y = rect.y - 9 * scale;
+  const x = rect.x + rect.width - 5 * scale;
+  const y = rect.y + (raised ? RAISED_SIGN : SIGN) * scale;
   painter.rect(x, y, width, 13 * scale, 6.5 * scale, palette[path.tone], {
     colour: palette["bg-canvas"],
     width: 1.5,
   });
   const left = x + (width - textWidth(sign.text, font)) / 2;
-  painter.text(left, y + 9.8 * scale, sign.text, font, palette["bg-well"]);
+  painter.text(left, y + 9.8 * scale, sign.text, font, palette["bg-panel"]);
 }
+
+/** From the upper edge of a box to that of its sign; a raised box reaches up to the header. */
+const SIGN = -8;
+const RAISED_SIGN = 2;

@@ -5,6 +5,7 @@
  */
 
 import { textWidth, truncateMiddle } from "@/base/fonts_metrics";
+import { overlaps, type Rect } from "@/base/geometry";
 import { printable } from "@/base/printable";
 import { NABLA_WIDTH, PILL_INSET, SCOPE_FONT, SMALL_MONO } from "@/layout/sizes";
 import { BOX_SCOPE } from "@/layout/types";
@@ -83,6 +84,23 @@ export function drawHeaders(drawing: Drawing, boxes: readonly number[]): void {
       painter.text(x + width - 10, y + 16, right, SMALL_MONO, palette["text-3"], "right");
     }
   }
+}
+
+/** Takes the right part of the header around a box away where `over` would cut it. */
+export function clearHeader(drawing: Drawing, box: number, over: Rect): void {
+  const { painter, palette, model } = drawing;
+  const { scene, hierarchy } = model;
+  const scope = scene.parent[box]!;
+  if (scope < 0 || scene.kind[scope] !== BOX_SCOPE) return;
+  const group = hierarchy.groups[scene.ref[scope]!]!;
+  const right = rightText(drawing, group.index, group.ops, scene.width[scope]!);
+  if (right === "") return;
+  const width = textWidth(right, SMALL_MONO) + 2;
+  const x = scene.x[scope]! + scene.width[scope]! - 10 - width + 1;
+  const words: Rect = { x, y: scene.y[scope]! + 6, width, height: 13 };
+  if (!overlaps(words, over)) return;
+  const fill = palette[SCOPE_FILLS[Math.min(scopeDepth(drawing, scope), 2)]!];
+  painter.blocks([words.x, words.y, words.width, words.height], fill);
 }
 
 /** `30 ops · 14.2 ms`, as much of it as there is room for. */
