@@ -52,16 +52,23 @@ export function listen(
       if (command.enabled()) command.run();
       return;
     }
-    if (event.key === "Escape" && page.ui.overlay() !== "none") {
-      page.ui.setOverlay("none");
-      return;
-    }
+    if (event.key === "Escape" && closeOne(page)) return;
     if (element?.closest("[role=tablist], [role=separator], input") != null) return;
     if (event.ctrlKey || event.metaKey) return;
     graphKey(event, page);
   };
   target.addEventListener("keydown", onKey);
   return () => target.removeEventListener("keydown", onKey);
+}
+
+/** Closes what is open, the nearest to the user first; false if nothing is. */
+function closeOne({ ui, watches }: CommandScope): boolean {
+  if (ui.overlay() !== "none") ui.setOverlay("none");
+  else if (ui.editing()) ui.setEditing(false);
+  else if (ui.adding()) ui.setAdding(false);
+  else if (watches.gallery()) watches.setGallery(false);
+  else return false;
+  return true;
 }
 
 function graphKey(event: KeyboardEvent, page: CommandScope): void {

@@ -5,6 +5,7 @@
  */
 
 import { createEffect, createMemo, createSignal, For, type JSX, on, onMount, Show } from "solid-js";
+import { keepKey } from "@/base/keys";
 import type { Store } from "@/store/store";
 import type { Ui } from "@/store/ui";
 import type { Item } from "@/store/url";
@@ -118,6 +119,7 @@ export function Palette(props: {
           class="palette-input"
           data-testid="palette-input"
           placeholder="Find a node, a scope or a command"
+          aria-label="Find a node, a scope or a command"
           value={text()}
           spellcheck={false}
           role="combobox"
@@ -127,7 +129,7 @@ export function Palette(props: {
           autocomplete="off"
           onInput={(event) => setText(event.currentTarget.value)}
           onKeyDown={(event) => {
-            event.stopPropagation();
+            keepKey(event);
             const count = entries().length;
             if (event.key === "Escape") close();
             else if (event.key === "ArrowDown") setAt((at() + 1) % Math.max(1, count));
@@ -147,6 +149,7 @@ export function Palette(props: {
                 id={`palette-${i()}`}
                 tabindex={-1}
                 aria-selected={i() === at()}
+                title={entry.title}
                 classList={{ on: i() === at() }}
                 onPointerMove={() => setAt(i())}
                 onClick={() => choose(entry)}

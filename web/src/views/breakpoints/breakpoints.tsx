@@ -5,6 +5,7 @@
  */
 
 import { createSignal, For, type JSX, Show } from "solid-js";
+import { keepKey } from "@/base/keys";
 import { added, changed, markOf, optionsText, removed, switched } from "@/store/breakpoints";
 import type { Store } from "@/store/store";
 import type { Ui } from "@/store/ui";
@@ -251,7 +252,7 @@ function ConditionField(props: {
         title={held() === "" ? "Stops each time. Type a condition, such as value > 3" : held()}
         aria-label={`Condition of the breakpoint on ${props.status.breakpoint.target}`}
         onKeyDown={(event) => {
-          event.stopPropagation();
+          keepKey(event);
           if (event.key === "Enter") event.currentTarget.blur();
           if (event.key === "Escape") {
             event.currentTarget.value = held();

@@ -5,6 +5,7 @@
  */
 
 import { createSignal, For, type JSX, onMount, Show } from "solid-js";
+import { keepKey } from "@/base/keys";
 import { stepsOf, stepsText } from "@/store/breakpoints";
 import type { Store } from "@/store/store";
 import type { Breakpoint, BreakpointKind } from "@/wire/types.gen";
@@ -93,7 +94,7 @@ export function BreakpointForm(props: {
       data-testid="breakpoint-form"
       onKeyDown={(event) => {
         if (event.key === "Escape") props.onClose();
-        event.stopPropagation();
+        keepKey(event);
       }}
       onInput={() => setFault("")}
       onSubmit={(event) => {
@@ -201,7 +202,7 @@ function Text(props: {
   onText(text: string): void;
 }): JSX.Element {
   return (
-    <label classList={{ wide: props.wide ?? false }}>
+    <label classList={{ "bp-long": props.wide ?? false }}>
       {props.label}
       <input
         class="m"

@@ -6,6 +6,7 @@
  */
 
 import { createSignal, For, type JSX, Match, Show, Switch } from "solid-js";
+import { keepKey } from "@/base/keys";
 import { plural } from "@/base/numbers";
 import type { Branches } from "@/store/branches";
 import type { Store } from "@/store/store";
@@ -110,7 +111,7 @@ export function EditForm(props: {
       data-testid="edit-form"
       onKeyDown={(event) => {
         if (event.key === "Escape") props.onClose();
-        event.stopPropagation();
+        keepKey(event);
       }}
       onInput={() => setFault("")}
       onSubmit={(event) => {

@@ -6,6 +6,7 @@
 
 import { type Accessor, createMemo, For, type JSX, Show } from "solid-js";
 import { elementCount } from "@/base/dtypes";
+import { keepKey } from "@/base/keys";
 import { formatCount, formatDuration, formatNumber, median, plural } from "@/base/numbers";
 import type { Moment } from "@/store/moments";
 import { type Answer, createQuery } from "@/store/query";
@@ -209,7 +210,7 @@ export function StepsPanel(props: {
                           event.stopPropagation();
                           props.onHold(now().seq[i] ?? 0, now().step[i] ?? 0);
                         }}
-                        onKeyDown={(event) => event.stopPropagation()}
+                        onKeyDown={keepKey}
                       >
                         A
                       </button>

@@ -5,6 +5,7 @@
  */
 
 import { createMemo, createSignal, For, type JSX, Show } from "solid-js";
+import { keepKey } from "@/base/keys";
 import { printable } from "@/base/printable";
 import { rulesFound, shortText, switched, type Watches } from "@/store/watches";
 import type { RuleInfo, RuleParameter } from "@/wire/types.gen";
@@ -33,7 +34,7 @@ export function Gallery(props: { readonly watches: Watches }): JSX.Element {
           spellcheck={false}
           value={search()}
           onKeyDown={(event) => {
-            event.stopPropagation();
+            keepKey(event);
             if (event.key === "Escape") props.watches.setGallery(false);
           }}
           onInput={(event) => setSearch(event.currentTarget.value)}

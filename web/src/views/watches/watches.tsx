@@ -6,6 +6,7 @@
  */
 
 import { createEffect, createSignal, For, type JSX, onMount, Show } from "solid-js";
+import { keepKey } from "@/base/keys";
 import { formatCount } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { shortText, type Watches as Model } from "@/store/watches";
@@ -104,7 +105,7 @@ function Field(props: { readonly watches: Model }): JSX.Element {
         else if (props.watches.live()) void add();
         else void attempt(props.watches.ask);
       }}
-      onKeyDown={(event) => event.stopPropagation()}
+      onKeyDown={keepKey}
     >
       <input
         class="m"
@@ -250,7 +251,7 @@ function Editor(props: {
         void save();
       }}
       onKeyDown={(event) => {
-        event.stopPropagation();
+        keepKey(event);
         if (event.key === "Escape") props.onClose();
       }}
     >
