@@ -34,6 +34,19 @@ export interface Placed {
   }[];
 }
 
+/** The label of the moment, in px. */
+interface Chip {
+  readonly at: number;
+  readonly text: string;
+  readonly left: number;
+  readonly right: number;
+}
+
+/** Whether a label of the axis would touch the moment's, which has the right of way. */
+function meets(chip: Chip | undefined, left: number, right: number): boolean {
+  return chip !== undefined && left < chip.right + 6 && right > chip.left - 6;
+}
+
 const LEFT = 76;
 const RIGHT = 10;
 const AXIS = 20;
@@ -87,6 +100,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
 
   function drawAxis(): void {
     const every = tickStep(((t1 - t0) / room) * 92);
+    const chip = momentChip();
     g.font = `10px ${mono}`;
     g.textAlign = "center";
     for (let k = Math.ceil((t0 - scene.zero) / every); scene.zero + k * every <= t1; k++) {
@@ -99,9 +113,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       g.stroke();
       const text = k === 0 ? "0" : formatDuration(k * every);
       const half = textWidth(text, MONO) / 2;
-      const chip = x(scene.moment);
-      // The moment's own label has the right of way.
-      if (at - half < LEFT || at + half > width || Math.abs(at - chip) < half + 38) continue;
+      if (at - half < LEFT || at + half > width || meets(chip, at - half, at + half)) continue;
       g.fillStyle = colour("--text-3");
       g.fillText(text, at, 13);
     }
@@ -232,16 +244,24 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     }
   }
 
-  function drawMoment(): void {
+  /** The moment's own label, moved inwards at an edge; undefined where it is not in sight. */
+  function momentChip(): Chip | undefined {
     const at = x(scene.moment);
-    if (at < LEFT - 1 || at > width + 1 || scene.lanes.length === 0) return;
-    g.fillStyle = colour("--now");
-    g.fillRect(at - 0.75, AXIS - 3, 1.5, height);
+    if (at < LEFT - 1 || at > width + 1 || scene.lanes.length === 0) return undefined;
     const text = formatDuration(scene.moment - scene.zero);
     const w = textWidth(text, { ...MONO, weight: 600 }) + 10;
     const left = Math.min(Math.max(LEFT, at - w / 2), width - w - 1);
+    return { at, text, left, right: left + w };
+  }
+
+  function drawMoment(): void {
+    const chip = momentChip();
+    if (chip === undefined) return;
+    const { at, text, left, right } = chip;
+    g.fillStyle = colour("--now");
+    g.fillRect(at - 0.75, AXIS - 3, 1.5, height);
     g.beginPath();
-    g.roundRect(left, 3, w, 15, 3);
+    g.roundRect(left, 3, right - left, 15, 3);
     g.fill();
     g.fillStyle = colour("--on-now");
     g.font = `600 10px ${mono}`;

@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
+import { textWidth } from "@/base/fonts_metrics";
 import { update } from "@/store/run_model";
+import { drawTimeline } from "@/views/timeline/draw";
 import { pausesOf } from "@/views/timeline/pauses";
 import { lanesOf, tickStep, type TimelineRows } from "@/views/timeline/spans";
 import { node, snapshot } from "@/wire/fixtures";
@@ -75,3 +77,41 @@ test.each([
   [1000, 1000],
   [2001, 5000],
 ])("a tick of at least %d is %d", (least, step) => expect(tickStep(least)).toBe(step));
+
+test("no label of the axis lies under the moment's own, at an edge neither", () => {
+  const mono = { face: "mono", weight: 400, size: 10 } as const;
+  const target = { textAlign: "left" };
+  for (let moment = 300; moment <= 1200; moment += 3) {
+    const labels: (readonly [left: number, right: number])[] = [];
+    let chip = [0, 0] as readonly [number, number];
+    const g = new Proxy(target, {
+      get: (of, name) => {
+        if (name === "textAlign") return of.textAlign;
+        return (...args: never[]) => {
+          const [x, , w] = args as number[];
+          if (name === "roundRect") chip = [Number(x), Number(x) + Number(w)];
+          if (name !== "fillText" || target.textAlign !== "center") return;
+          const half = textWidth(String(args[0]), mono) / 2;
+          labels.push([Number(args[1]) - half, Number(args[1]) + half]);
+        };
+      },
+    });
+    drawTimeline(
+      { g: g as never, width: 640, height: 160, colour: () => "#000000" },
+      {
+        lanes: [{ thread: 1, levels: [[]] }],
+        window: [0, moment * 1000],
+        zero: 0,
+        moment: moment * 1000,
+        now: undefined,
+        before: undefined,
+        hovered: undefined,
+        current: 0,
+        pauses: [],
+      },
+    );
+    expect(labels.length).toBeGreaterThan(1);
+    expect(chip[1]).toBeGreaterThan(chip[0]);
+    expect(labels.filter(([left, right]) => left < chip[1] && right > chip[0])).toEqual([]);
+  }
+});
