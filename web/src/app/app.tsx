@@ -245,7 +245,8 @@ export function App(props: AppProps): JSX.Element {
           aria-label="Find a node or a command (Ctrl K)"
         >
           <Icon name="search" size={13} />
-          <span class="ell wide">Find node or command</span>
+          <span class="ell wide palette-long">Find node or command</span>
+          <span class="wide palette-short">Find</span>
           <span class="sp" />
           <kbd>Ctrl K</kbd>
         </button>

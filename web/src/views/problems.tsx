@@ -101,6 +101,7 @@ export function Problems(props: {
             >
               <span class={each.failed ? "bdot enabled" : each.nan ? "dia" : "dia inf"} />
               <span class="ell problem-name">{each.name}</span>
+              <span class="t3 small">{i() === 0 && !each.failed ? "first" : ""}</span>
               <span
                 class="mi"
                 classList={{ nan: each.nan, inf: each.inf && !each.nan, brk: each.failed }}
@@ -109,7 +110,6 @@ export function Problems(props: {
                   .filter(Boolean)
                   .join(", ")}
               </span>
-              <span class="t3 small">{i() === 0 && !each.failed ? "first" : ""}</span>
               <span class="mi t3">step {formatCount(each.step)}</span>
             </button>
             <Show when={each.nan || each.inf}>

@@ -99,9 +99,11 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
           {(now) => (
             <span class="lcd-part">
               <span class="k">node</span> <span class="v">{formatCount(now().done)}</span>
-              <span class="v t3"> / {formatCount(now().total)}</span>
             </span>
           )}
+        </Show>
+        <Show when={progress()}>
+          {(now) => <span class="v t3 lcd-total"> / {formatCount(now().total)}</span>}
         </Show>
         <Show when={phase()}>
           <span class="vr wide" aria-hidden="true" />

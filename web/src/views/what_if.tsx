@@ -5,6 +5,7 @@
  */
 
 import { createSignal, For, type JSX, Show } from "solid-js";
+import { keepKey } from "@/base/keys";
 import { formatCount, formatNumber, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { type BranchRow, type Branches, differing, numbersOf } from "@/store/branches";
@@ -48,6 +49,9 @@ export function WhatIf(props: WhatIfProps): JSX.Element {
   );
 }
 
+/** Letters at the end of a branch's name that are never cut. */
+const BRANCH_END = 9;
+
 function stepsWords(info: BranchInfo): string {
   return info.last_step > info.step
     ? `steps ${formatCount(info.step)} to ${formatCount(info.last_step)}`
@@ -75,7 +79,7 @@ function BranchLine(props: { readonly branches: Branches; readonly row: BranchRo
             onClick={() => props.branches.choose(info().id)}
             onDblClick={() => setEditing(true)}
           >
-            <span class="ell">{printable(info().name, 80)}</span>
+            <BranchName name={printable(info().name, 80)} />
             <span class="mi t3">{formatCount(info().changed)} ≠</span>
           </button>
         }
@@ -87,7 +91,7 @@ function BranchLine(props: { readonly branches: Branches; readonly row: BranchRo
           value={info().name}
           ref={(field) => queueMicrotask(() => field.select())}
           onKeyDown={(event) => {
-            event.stopPropagation();
+            keepKey(event);
             if (event.key === "Enter") event.currentTarget.blur();
             if (event.key === "Escape") {
               event.currentTarget.value = info().name;
@@ -115,6 +119,17 @@ function BranchLine(props: { readonly branches: Branches; readonly row: BranchRo
         onClick={() => props.branches.drop(info().id)}
       />
     </div>
+  );
+}
+
+/** Branches of one node differ at the end of their names, which stays in sight. */
+function BranchName(props: { readonly name: string }): JSX.Element {
+  const cut = (): number => Math.max(0, props.name.length - BRANCH_END);
+  return (
+    <span class="branch-words-of">
+      <span class="ell">{props.name.slice(0, cut())}</span>
+      <span class="branch-end">{props.name.slice(cut())}</span>
+    </span>
   );
 }
 

@@ -4,7 +4,7 @@
  * Invariant: each works by keyboard as by pointer, and says its state to a screen reader.
  */
 
-import { createEffect, For, type JSX, Show } from "solid-js";
+import { createEffect, For, type JSX, onCleanup, onMount, Show } from "solid-js";
 import { formatCount } from "@/base/numbers";
 
 export interface Tab<Id extends string> {
@@ -25,10 +25,20 @@ export function Tabs<Id extends string>(props: {
     const next = props.tabs[(at + by + props.tabs.length) % props.tabs.length];
     if (next !== undefined) props.onSelect(next.id);
   };
+  let host!: HTMLDivElement;
+  onMount(() => {
+    // Something beside the tabs may take their room.
+    const resize = new ResizeObserver(() => {
+      host.querySelector("[aria-selected=true]")?.scrollIntoView({ inline: "nearest" });
+    });
+    resize.observe(host);
+    onCleanup(() => resize.disconnect());
+  });
   return (
     <div
       class="tabs"
       role="tablist"
+      ref={host}
       aria-label={props.label}
       onKeyDown={(event) => {
         if (event.key !== "ArrowRight" && event.key !== "ArrowLeft") return;

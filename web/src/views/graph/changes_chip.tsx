@@ -37,14 +37,15 @@ export function ChangesChip(props: {
             props.ui.setPeekChanges(false);
           }}
         >
-          <span class="t3">
+          <span class="t3 changes-step">
             <span class="wide">graph in </span>step {formatCount(changes().step)}
           </span>
           <For each={CHANGE_KINDS.filter((kind) => changes().counts[kind] > 0)}>
             {(kind) => (
               <span class="changes-part">
                 <ChangeSign kind={kind} />
-                <b class="m">{formatCount(changes().counts[kind])}</b> {kind}
+                <b class="m">{formatCount(changes().counts[kind])}</b>{" "}
+                <span class="changes-kind">{kind}</span>
               </span>
             )}
           </For>

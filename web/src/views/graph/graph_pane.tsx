@@ -253,10 +253,11 @@ function Breadcrumb(props: { readonly store: Store }): JSX.Element {
             <span class="t3 crumb-sep" classList={{ wide: i() === 0 }}>
               ›
             </span>
-            <Show when={i() < parts().length - 1} fallback={<b>{part.name}</b>}>
+            <Show when={i() < parts().length - 1} fallback={<b title={part.path}>{part.name}</b>}>
               <button
                 type="button"
                 class="t3"
+                title={part.path}
                 onClick={() => props.store.select({ kind: "scope", path: part.path })}
               >
                 {part.name}
