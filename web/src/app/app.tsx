@@ -198,6 +198,7 @@ export function App(props: AppProps): JSX.Element {
       keys: [
         { keys: "← → ↑ ↓", does: "Along the edges; through the outline" },
         { keys: "Enter", does: "Fold or open the selected scope" },
+        { keys: "Enter", does: "In a grid of numbers: why this element is what it is" },
         { keys: "+ −", does: "Zoom" },
         { keys: "⇧Click", does: "On a line over executions: hold that moment as A" },
         { keys: "Esc", does: "Close what is open" },
