@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+import msgspec
 import numpy as np
 
 from nodescope.debug.replay.arrays import Difference, difference, relaid
@@ -25,6 +26,7 @@ from nodescope.debug.replay.taking import taken
 from nodescope.errors import RecordingError, ReplayError
 from nodescope.events import Array
 from nodescope.ops.calls import Call, Scalar
+from nodescope.ops.fused import run_body
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Execution
 from nodescope.record.summary import summarise
@@ -33,6 +35,8 @@ MOST_NODES = 200_000
 """Nodes that one question may run again."""
 MOST_BYTES = 1 << 30
 """Bytes of recomputed arrays that are kept."""
+LONGEST_LOOP_S = 8.0
+"""How long a ``while_loop`` may run again."""
 
 How = Literal["recorded", "recomputed", "edited"]
 
@@ -381,7 +385,8 @@ def run_call(call: Call, arrays: Sequence[Array]) -> tuple[Array, ...]:
     try:
         args = [each.value if isinstance(each, Scalar) else next(given) for each in call.args]
         with np.errstate(all="ignore"):
-            data = call.op.impl(*args, **call.attrs)
+            loop = call.op.name == "while_loop" and _closed(call)
+            data = _looped(call, args) if loop else call.op.impl(*args, **call.attrs)
     except RecordingError:
         raise
     except Exception as error:
@@ -389,6 +394,35 @@ def run_call(call: Call, arrays: Sequence[Array]) -> tuple[Array, ...]:
             f"{call.node.name}: {call.op.name} raised {type(error).__name__}: {error}"
         ) from error
     return tuple(map(np.asarray, data)) if isinstance(data, tuple) else (np.asarray(data),)
+
+
+def _closed(call: Call) -> bool:
+    """Whether the bodies of a loop hold no constants, which only an engine can run."""
+    bodies = (call.attrs["condition"], call.attrs["body"])
+    return all(
+        each.family != "leaf" or each.op == "placeholder" for body in bodies for each in body.nodes
+    )
+
+
+def _looped(call: Call, args: list[Any]) -> tuple[Array, ...]:
+    """As the loop's impl, but on other numbers it may have no end."""
+    end = time.monotonic() + LONGEST_LOOP_S
+    condition, body = (
+        msgspec.structs.replace(
+            each, nodes=tuple(node for node in each.nodes if node.family != "leaf")
+        )
+        for each in (call.attrs["condition"], call.attrs["body"])
+    )
+    carries = call.attrs["carries"]
+    carry, around = tuple(map(np.asarray, args[:carries])), tuple(args[carries:])
+    while bool(run_body(condition, (*carry, *around))[0]):
+        if time.monotonic() > end:
+            raise ReplayError(
+                f"{call.node.name}: its loop was given up after {LONGEST_LOOP_S:g} s",
+                hint="on these numbers it may have no end",
+            )
+        carry = run_body(body, (*carry, *around))
+    return carry
 
 
 def _same_numbers(one: Any, other: Any) -> bool:

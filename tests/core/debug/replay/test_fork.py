@@ -191,3 +191,23 @@ def test_an_optimizer_that_is_one_kernel_carries_an_edit_on(optimizer: str, tmp_
         assert branch.blocked == ()
         truth = Replay(there, 3).value(value_of(there, "w")).array
         np.testing.assert_allclose(branch.value(value_of(here, "w")).new, truth, rtol=1e-12)
+
+
+def test_a_loop_that_has_no_end_on_other_numbers_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @ns.compile
+    def f(x: ns.Tensor) -> ns.Tensor:
+        return np.sum(ns.while_loop(lambda a: np.sum(a) < 100, lambda a: a * 2 + 1, x)) * 2.0
+
+    path = recorded(tmp_path / "r.nscope", lambda: f(ns.tensor([1.0, 2.0], name="x")))
+    with Recording.open(path) as recording:
+        x = value_of(recording, "x")
+        fine = Replay(recording).fork({x: np.array([3.0, 2.0])})
+        assert fine.value(value_of(recording, "while_loop")).new.tolist() == [63.0, 47.0]
+        assert Replay(recording).check().differences == ()
+        monkeypatch.setattr("nodescope.debug.replay.replay.LONGEST_LOOP_S", 0.0)
+        branch = Replay(recording).fork({x: np.array([-1.0, -1.0])})
+        assert branch.blocked[0].node == "while_loop"
+        assert "given up" in branch.blocked[0].reason
+        assert {each.node for each in branch.changes} == {"x"}
