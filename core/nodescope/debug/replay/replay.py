@@ -387,7 +387,7 @@ def run_call(call: Call, arrays: Sequence[Array]) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
             loop = call.op.name == "while_loop" and _closed(call)
             data = _looped(call, args) if loop else call.op.impl(*args, **call.attrs)
-    except RecordingError:
+    except (RecordingError, ReplayError):
         raise
     except Exception as error:
         raise ReplayError(
