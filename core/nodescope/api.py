@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from nodescope import telling
 from nodescope.debug.conditions import compile_condition
 from nodescope.debug.controller import Controller
 from nodescope.debug.gate import Gate
@@ -101,7 +102,7 @@ class Run:
         self._selected = Used(select)
         chosen = self._selected.selections
         check_slowdown(max_slowdown)
-        self._say = say or _say
+        self._say = say or telling.say
         self._link: Link | None = None
         self._controller: Controller | None = None
         self._active = False
@@ -135,8 +136,8 @@ class Run:
         )
         self.info = RunInfo(
             id=secrets.token_hex(8),
-            name=_text(name or Path(sys.argv[0] or "program").name),
-            argv=tuple(map(_text, argv or sys.argv)),
+            name=telling.printable(name or Path(sys.argv[0] or "program").name),
+            argv=tuple(map(telling.printable, argv or sys.argv)),
             pid=os.getpid(),
             started_unix_ns=self._started_unix_ns,
             level=level,
@@ -297,7 +298,7 @@ class Run:
     def log(self, stream: Any, text: str) -> None:
         """Record a line that the program wrote to ``stdout`` or ``stderr``."""
         if self._active:
-            self.bus.emit(Logged(stream, _text(text), self.step, self.bus.now_ns()))
+            self.bus.emit(Logged(stream, telling.printable(text), self.step, self.bus.now_ns()))
 
     def finish(self, status: int = 0, error: str = "") -> None:
         """Stop observing, complete the recording and tell the server. Takes at most 4 s."""
@@ -366,7 +367,10 @@ def attach(
         where = find(address)
         stem = Path(sys.argv[0] or "program").stem or "program"
         run = Run(
-            recording_path(stem, _say), level=level, debugger=True, stop_on_entry=stop_on_entry
+            recording_path(stem, telling.say),
+            level=level,
+            debugger=True,
+            stop_on_entry=stop_on_entry,
         )
         try:
             # The rest of the 250 ms is for the recording, which is made and removed again.
@@ -377,7 +381,7 @@ def attach(
             Path(run.info.recording).unlink(missing_ok=True)
             raise
     except NodescopeError as error:
-        _say(f"not attached: {error}")
+        telling.say(f"not attached: {error}")
         return None
     atexit.register(_finish_at_exit, run)
     run.uncaught.begin_main()
@@ -412,7 +416,9 @@ def record(
         UsageError: The level, the slowdown or a selection makes no sense.
     """
     if _current is not None:
-        _say(f"this run is recorded already, in {_current.info.recording}; {path} is not written")
+        telling.say(
+            f"this run is recorded already, in {_current.info.recording}; {path} is not written"
+        )
         yield _current
         return
     run = Run(path, level=level, opened=opened, max_slowdown=max_slowdown, select=select)
@@ -420,7 +426,7 @@ def record(
     try:
         yield run
     except BaseException as error:
-        run.finish(1, last_line(error))
+        run.finish(1, telling.last_line(error))
         raise
     run.finish()
 
@@ -457,35 +463,16 @@ def breakpoint(when: str | None = None, on: Any = None) -> None:
     run.gate.break_here(f"ns.breakpoint at {where}" + (f": {when}" if when else ""))
 
 
-def last_line(error: BaseException) -> str:
-    """The last line of the error's traceback: ``ValueError: no``."""
-    text = str(error).strip()
-    name = type(error).__name__
-    return _text(f"{name}: {text.splitlines()[0]}") if text else name
-
-
-def _text(text: str) -> str:
-    """The text with the bytes of odd file names, which are no Unicode, written as escapes."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
 def version() -> str:
     """The installed version of nodescope."""
     return _installed_version("nodescope")
-
-
-def _say(text: str) -> None:
-    try:
-        print(f"nodescope: {text}", file=sys.__stderr__, flush=True)
-    except (OSError, ValueError):
-        pass  # stderr is closed; there is nobody to tell
 
 
 def _finish_at_exit(run: Run) -> None:
     if run.info.pid != os.getpid():
         return
     error = getattr(sys, "last_value", None)
-    run.finish(1 if error is not None else 0, last_line(error) if error is not None else "")
+    run.finish(1 if error is not None else 0, telling.last_line(error) if error is not None else "")
 
 
 def _go_inert_in_child() -> None:

@@ -15,7 +15,6 @@ import msgspec
 
 from nodescope import api
 from nodescope.cli.check_reports import json_text, junit_text, words
-from nodescope.cli.run import say
 from nodescope.cli.script import Ending, load, run_script
 from nodescope.debug.checking import Report
 from nodescope.debug.checking import check as checked
@@ -25,6 +24,7 @@ from nodescope.debug.watch.watch import Watch, parse_watches
 from nodescope.errors import RecordingError, UsageError
 from nodescope.ir.graph import Node
 from nodescope.record.recording import Recording
+from nodescope.telling import last_line, say
 
 _MAGIC = b"SQLite format 3\0"
 
@@ -68,7 +68,7 @@ def check(options: argparse.Namespace) -> int:
             observed.start()
             ending = run_script(code, what, options.args, observed.log)
         except BaseException as error:
-            observed.finish(1, api.last_line(error))
+            observed.finish(1, last_line(error))
             raise
         observed.finish(ending.status, ending.error)
     with Recording.open(file) as recording:

@@ -19,13 +19,13 @@ from pathlib import Path
 
 from nodescope import api
 from nodescope.cli.other import stay
-from nodescope.cli.run import say
 from nodescope.cli.server import Server
 from nodescope.engine.static.mode import VARIABLE
 from nodescope.errors import RecordingError, UsageError
 from nodescope.record.captured import functions
 from nodescope.record.recording import Recording
 from nodescope.record.schema import SUFFIX
+from nodescope.telling import say
 
 SIDES = ("eager", "compiled")
 _INTERRUPTED = 130

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from nodescope import api
-from nodescope.cli.run import say
 from nodescope.cli.script import Ending, load, run_script
 from nodescope.errors import NodescopeError
 from nodescope.events import LEVELS
+from nodescope.telling import last_line, say
 
 SEED = 0
 
@@ -56,7 +56,7 @@ def _run(options: argparse.Namespace) -> int:
         observed.start()
         ending = run_script(code, script, options.args, observed.log)
     except BaseException as error:
-        observed.finish(1, api.last_line(error))
+        observed.finish(1, last_line(error))
         raise
     observed.finish(ending.status, ending.error)
     return ending.status

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import CodeType
@@ -28,6 +27,7 @@ from nodescope.debug.spelling import parse_breakpoint
 from nodescope.debug.watch.watch import describe, parse_watches
 from nodescope.errors import NodescopeError, UsageError
 from nodescope.protocol import Detach
+from nodescope.telling import last_line, say
 
 End = Callable[[int], None]
 """Ends a debugger; takes the status of the program."""
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
         if _is_child(observed):
             return ending.status
     except BaseException as error:
-        observed.finish(1, api.last_line(error))
+        observed.finish(1, last_line(error))
         if server is not None:
             server.stop()
         raise
@@ -146,7 +146,7 @@ def _under(
             code, options.script, options.args, observed.log, observed.uncaught.raised
         )
     except BaseException as raised:
-        error = api.last_line(raised)
+        error = last_line(raised)
         raise
     finally:
         if not _is_child(observed):
@@ -183,11 +183,3 @@ def _stay(server: Server, status: int) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     say(f"The program ended with status {status}. The page stays open; Ctrl-C ends nodescope.")
     server.wait()
-
-
-def say(text: str) -> None:
-    """One line for the person, past the program's own streams."""
-    try:
-        print(f"nodescope: {text}", file=sys.__stderr__, flush=True)
-    except (OSError, ValueError):
-        pass  # nobody listens

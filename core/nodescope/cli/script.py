@@ -17,9 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
-from nodescope.api import last_line
 from nodescope.cli.warned import at_user_lines
 from nodescope.errors import UsageError
+from nodescope.telling import last_line
 
 MAX_LINE: Final = 10_000
 INTERRUPTED: Final = 130

@@ -233,6 +233,10 @@ class Catalog:
             each.runs and covers(breakpoint, each.node) for each in list(self.became.values())
         )
 
+    def has_twin(self, node: int) -> bool:
+        """Whether a backward node of it was met."""
+        return any(each.forward == node for each in list(self.nodes.values()))
+
     def fate(self, breakpoint: Breakpoint) -> str:
         """What compilers made of the nodes that it covers, in words, or ``""``."""
         about = [each for each in list(self.became.values()) if covers(breakpoint, each.node)]

@@ -383,7 +383,11 @@ def _command(
     if isinstance(command, SetValue):
         return state, ()  # the gate, which has the arrays, does it
     if isinstance(command, StepTwin):
-        return _resume(state, twin_goal(stop, catalog))
+        after, resumed = _resume(state, goal := twin_goal(stop, catalog))
+        if goal.kind == "twin" and not catalog.has_twin(stop.node):
+            said = f"no backward node of {stop.node_name} so far: it runs until one comes"
+            return after, (Log(said), *resumed)
+        return after, resumed
     return _resume(state, step_goal(command, seen_from(command, stop, standing)),
                    alone_of(command, stop))  # fmt: skip
 

@@ -171,6 +171,12 @@ def goes_to_the_twin() -> None:
         stopped("run_to", TWIN, text="the gradient of loss/log")
     )
     play(at(TWIN).give(Commanded(StepTwin(), nodes)).state).run(LOG).expect(stopped("run_to", LOG))
+    played = at(LOG).give(Commanded(StepTwin(), nodes))
+    assert not [each for each in played.effects if isinstance(each, Log)]
+    unknown = Commanded(StepTwin(), Catalog(STEP[:-1]))
+    at(LOG).give(unknown).expect(
+        effect(Log, "no backward node of loss/log so far: it runs until one comes")
+    )
 
 
 COMMANDS: dict[type[Command], Playbook] = {
