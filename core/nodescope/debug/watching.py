@@ -9,11 +9,13 @@ changes nothing but what its actions say.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
 
+from nodescope.debug.breakpoints import is_leaf
 from nodescope.debug.gate import Gate
 from nodescope.debug.recommending import WORD as RECOMMENDED
 from nodescope.debug.recommending import Recommending
@@ -61,12 +63,17 @@ class Watching:
             (), on_hit=self._hit, on_fault=self._fault, seq_source=seq_source
         )  # fmt: skip
         self._present = False
+        # What watches that were set at the first stop came too late for, with seq and their ids.
+        self._missed: deque[tuple[NodeFinished, int, frozenset[int]]] = deque()
 
     def emit(self, event: Event) -> None:
         """Take one event: ask the watches of it."""
-        if type(event) is NodeFinished:
-            self._here.event = event
         try:
+            if type(event) is NodeFinished:
+                while self._missed:
+                    self._here.event, seq, watches = self._missed.popleft()
+                    self._watcher.catch_up(self._here.event, seq, watches)
+                self._here.event = event
             self._watcher.emit(event)
         finally:
             self._here.event = None
@@ -92,7 +99,10 @@ class Watching:
         self._watcher.replace(wanted)
         with self._lock:
             known = {_name(each.text): each for each in self._statuses.values()}
+            before = set(self._statuses)
             self._statuses = {each.id: _status(each, known) for each in self._watcher.watches}
+            new = frozenset(self._statuses) - before
+        self._catch_up(new)
         self._tell()
 
     @property
@@ -119,6 +129,27 @@ class Watching:
         self.add(each for each in given if each.strip() != RECOMMENDED)
         if RECOMMENDED in map(str.strip, given):
             self._bus.add(Recommending(self._recommend))
+
+    def _catch_up(self, new: frozenset[int]) -> None:
+        """At the first stop, have them asked of what its node was given.
+
+        That was read before the stop, and nobody could watch it. They are asked on the program's
+        thread, once it goes on.
+        """
+        stop = self._gate.info.stop
+        recording = self._recording() if new and stop and stop.reason == "entry" else None
+        if recording is None or stop is None:
+            return
+        with recording:
+            leaves = {row.node.outputs[0]: row.node for row in recording.nodes()
+                      if is_leaf(row.node)}  # fmt: skip
+        now = self._bus.now_ns()
+        for thread, node in self._gate.standing().items():
+            for value in dict.fromkeys(node.inputs):
+                array = self._gate.live_value(value)
+                if value in leaves and array is not None:
+                    read = NodeFinished(leaves[value], (), (array,), stop.step, thread, now, now)
+                    self._missed.append((read, stop.seq, new))
 
     def _sees_all(self) -> str:
         return "watches are set" if self._watcher.watches else ""

@@ -224,3 +224,24 @@ def test_a_line_that_made_no_node_yet_is_no_misspelling(tmp_path):
     told = [told for _, told in answers(scripted(tmp_path, commands, text=ASSIGN))]
     assert told[0] == ["breakpoint 1: source:script.py:26; no node made at 'script.py:26' so far"]
     assert told[1][0].endswith("so far; did you mean 'script.py:6'?")
+
+
+def test_a_rule_that_is_set_at_the_first_stop_is_asked_of_what_its_node_was_given(tmp_path):
+    text = (
+        "import numpy as np, nodescope as ns\n"
+        "w = ns.parameter(np.array([np.nan, 1.0]), name='w')\n"
+        "for _ in ns.steps(range(2)):\n"
+        "    np.tanh(ns.tensor(np.ones(2), name='x') * w)\n"
+    )
+    commands = (
+        "rule nan on op:parameter -> log, stop", "rule inf on op:parameter -> log", "c", "c", "c",
+    )  # fmt: skip
+    done = scripted(tmp_path, "\n".join(commands), text=text)
+    lines = [each for each in done.stderr.splitlines() if "w in step" in each]
+    hits = [each.split(" (")[0] for each in lines]
+    # Said when the program goes on, and it stops at the first node that has run.
+    for step in (1, 2):
+        assert hits.count(f"nodescope: watch 1, nan: w in step {step}") == 1
+        assert hits.count(f"Watch 1, nan: w in step {step}") == 1
+    assert "watch 2" not in done.stderr
+    assert done.returncode == 0

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import PurePath
 from typing import Final
 
@@ -313,12 +313,14 @@ class Judging:
         time_ns: int,
         outputs: Callable[[int], Source | None],
         inputs: Callable[[], tuple[Seen, ...]],
+        only: Collection[int] | None = None,
     ) -> list[Hit]:
         """A node has run.
 
         Args:
             outputs: Gives what is known of the value at an output port.
             inputs: Gives what the node was given.
+            only: The watches that are asked, by their ids; None asks all.
         """
         hits: list[Hit] = []
         for port, value in enumerate(node.outputs):
@@ -344,7 +346,10 @@ class Judging:
                 before=before,
                 gradient=functools.partial(self._gradient_of, value),
             )
-            hits += self._ask(part.entries, sight)
+            entries = part.entries
+            if only is not None:
+                entries = tuple([each for each in entries if each.asked.watch.id in only])
+            hits += self._ask(entries, sight)
             self._hold(part, sight, before)
         return hits
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from nodescope.debug.watch.judging import HOLD_BYTES, Asked, Judging
 from nodescope.debug.watch.sight import Live, Seen, Source
@@ -98,7 +98,7 @@ class Watcher:
         if kind is NodeFinished:
             if event.node.id not in self._covered:  # type: ignore[union-attr]
                 return
-            hits = self._finished(event)  # type: ignore[arg-type]
+            hits = self._finished(event, self._seq_source())  # type: ignore[arg-type]
         elif isinstance(event, GraphExtended):
             with self._lock:
                 self._judging.define(event.nodes)
@@ -112,6 +112,14 @@ class Watcher:
             return
         else:
             return
+        self._say(hits)
+
+    def catch_up(self, event: NodeFinished, seq: int, watches: Collection[int]) -> None:
+        """Ask these watches, by their ids, of an execution that they came too late for."""
+        if event.node.id in self._covered:
+            self._say(self._finished(event, seq, watches))
+
+    def _say(self, hits: Iterable[Hit]) -> None:
         while self._faults:
             try:
                 fault = self._faults.popleft()
@@ -121,7 +129,9 @@ class Watcher:
         for hit in hits:
             self._on_hit(hit)
 
-    def _finished(self, event: NodeFinished) -> list[Hit]:
+    def _finished(
+        self, event: NodeFinished, seq: int, only: Collection[int] | None = None
+    ) -> list[Hit]:
         outputs = event.outputs
 
         def output(port: int) -> Source | None:
@@ -132,5 +142,5 @@ class Watcher:
 
         with self._lock:
             return self._judging.finished(
-                event.node, event.step, self._seq_source(), event.end_ns, output, inputs
+                event.node, event.step, seq, event.end_ns, output, inputs, only
             )
