@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -157,10 +158,13 @@ def test_watched_variables_are_those_that_were_used() -> None:
     p, q, r = w(2.0), w(3.0, name="q"), w(4.0, name="r")
     x = ns.tensor(1.0)
     before = r * r
+    gone = weakref.proxy({1})  # whatever else is in the process
     with ns.GradientTape() as tape:
         tape.watch(x)
         y = q * p * x + before
     found = tape.watched_variables()
+    with pytest.raises(ReferenceError):
+        len(gone)
     assert [each.name for each in found] == ["q", "w"]
     assert [each.tolist() for each in tape.gradient(y, found)] == [[2.0], [3.0]]
 

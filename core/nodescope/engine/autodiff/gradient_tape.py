@@ -151,7 +151,10 @@ class GradientTape:
                 used[key] = (0, len(used), each)
         if self._accessed:
             for made in gc.get_objects():
-                if isinstance(made, Tensor) and made.edge is not None and self._recorded(made):
+                # By its type: to ask `isinstance` of a proxy of what is gone raises.
+                if not issubclass(type(made), Tensor):
+                    continue
+                if made.edge is not None and self._recorded(made):
                     for port, each in enumerate(made.edge[2]):
                         if isinstance(each, Tensor) and _is_parameter(each):
                             use = (made.edge[0], port, each)
