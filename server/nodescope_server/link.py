@@ -17,10 +17,12 @@ from nodescope.link import messages
 from nodescope_server import __version__
 from nodescope_server.peer import Peer, encode
 from nodescope_server.runs import Run, Runs
-from nodescope_server.sockets import SEND_DEADLINE_S, close, first_of, receive, send
+from nodescope_server.sockets import SEND_DEADLINE_S, GoneError, close, first_of, receive, send
 
 MAX_DEBUGGEES = 64
 HELLO_DEADLINE_S = 10.0
+# So long a program that takes nothing any more is listened to.
+LAST_WORDS_S = 5.0
 
 _decoder: msgspec.msgpack.Decoder[messages.FromDebuggee] = msgspec.msgpack.Decoder(
     messages.FromDebuggee
@@ -75,7 +77,7 @@ class Link:
         peer = Peer()
         await self._join(run, peer, hello)
         try:
-            await first_of(_drain(socket, peer), self._listen(socket, run, peer))
+            await first_of(_tell(socket, peer), self._listen(socket, run, peer))
         finally:
             peer.close()
             self._leave(run, peer)
@@ -164,6 +166,17 @@ class Link:
             return _decoder.decode(data)
         except (msgspec.MsgspecError, RecursionError, ValueError) as error:
             raise LinkError(f"a message cannot be read: {error}") from error
+
+
+async def _tell(socket: WebSocket, peer: Peer) -> None:
+    """Send what is in the outbox until the peer is closed, or nothing more comes of one that left.
+
+    A program that ended is gone at once, and its last words are still to be heard.
+    """
+    try:
+        await _drain(socket, peer)
+    except GoneError:
+        await asyncio.sleep(LAST_WORDS_S)
 
 
 async def _drain(socket: WebSocket, peer: Peer) -> None:

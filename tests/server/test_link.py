@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+from starlette.websockets import WebSocketState
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from nodescope import protocol
 from nodescope.link import messages
 from nodescope_server import __version__, wire
+from nodescope_server.link import Link
+from nodescope_server.runs import Runs
 from tests.server.support import BEARER, Live, Page, Program
 
 NewProgram = Callable[..., Program]
@@ -51,6 +56,48 @@ def test_an_end_is_told_with_everything_before_it(program: Program, page: Page) 
     answer = page.ask(wire.Control(program.run.id, protocol.Continue()))
     assert isinstance(answer, wire.Failed)
     assert "not connected" in answer.message
+
+
+class Leaving:
+    """A socket whose program says goodbye and is gone: what it is sent next fails."""
+
+    client_state = application_state = WebSocketState.CONNECTED
+
+    def __init__(self, run: protocol.RunInfo) -> None:
+        self._first = [messages.Hello(protocol.PROTOCOL_VERSION, "0", run)]
+        self._last = [messages.Goodbye(3, "ValueError: no")]
+        self._failed = asyncio.Event()
+
+    async def accept(self) -> None:
+        pass
+
+    async def receive(self) -> dict[str, object]:
+        if not self._first:
+            await self._failed.wait()
+        said = self._first or self._last
+        if not said:
+            return {"type": "websocket.disconnect"}
+        return {"type": "websocket.receive", "bytes": msgspec.msgpack.encode(said.pop())}
+
+    async def send_bytes(self, data: bytes) -> None:
+        if isinstance(msgspec.msgpack.decode(data, type=messages.FromServer), messages.Controllers):
+            self._failed.set()
+            raise RuntimeError("the peer is gone")
+
+    async def close(self, code: int, reason: str) -> None:
+        pass
+
+
+def test_the_last_words_of_a_program_that_takes_nothing_more_are_heard() -> None:
+    async def ended() -> protocol.RunInfo:
+        runs = Runs()
+        socket: Any = Leaving(protocol.RunInfo("a" * 16, "script.py"))
+        await Link(runs, lost_after_s=0.0)(socket)
+        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
+        return runs.get("a" * 16).info
+
+    info = asyncio.run(ended())
+    assert (info.state, info.status, info.error) == ("finished", 3, "ValueError: no")
 
 
 def test_a_lost_program_is_lost_after_a_moment_and_may_come_back(
