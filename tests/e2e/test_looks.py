@@ -38,7 +38,10 @@ def script(folder: Path) -> Path:
     return path
 
 
-def stopped(start: Start, page: Page, folder: Path, *options: str) -> Debuggee:
+def stopped(start: Start, page: Page, folder: Path, *options: str, width: int = 0) -> Debuggee:
+    """A program that stands at its first node, in a page of this width."""
+    if width:
+        page.set_viewport_size({"width": width, "height": 900})
     program = start("run", "--no-browser", "--level", "values", *options, script(folder))
     page.goto(program.address)
     expect(by(page, "state")).to_contain_text("Stopped")
@@ -66,8 +69,7 @@ CUT_NUMBERS = """
 
 @pytest.mark.parametrize("width", [1440, 900, 400])
 def test_no_number_of_a_grid_is_cut(start: Start, page: Page, tmp_path: Path, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    stopped(start, page, tmp_path)
+    stopped(start, page, tmp_path, width=width)
     page.keyboard.press("F8")
     expect(by(page, "state")).to_contain_text("step 2")
     go_to(page, "net/multiply")
@@ -112,8 +114,7 @@ COVERED = """
 def test_a_note_lies_over_the_graph_alone(
     start: Start, page: Page, tmp_path: Path, width: int
 ) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    stopped(start, page, tmp_path)
+    stopped(start, page, tmp_path, width=width)
     page.keyboard.press("F11")
     expect(by(page, "inspector-reason")).to_contain_text("Stepped to")
     page.keyboard.press("m")
@@ -134,8 +135,7 @@ INSIDE = """
 def test_the_first_hint_is_read_whole_where_it_is_narrow(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
-    page.set_viewport_size({"width": 400, "height": 900})
-    stopped(start, page, tmp_path)
+    stopped(start, page, tmp_path, width=400)
     expect(by(page, "next-hint")).to_be_visible()
     assert page.evaluate(INSIDE, [".next-hint", ".mid"])
 
@@ -157,8 +157,7 @@ PARTS = """
 def test_what_changed_and_an_error_leave_room_for_the_rest(
     start: Start, page: Page, tmp_path: Path, width: int
 ) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    stopped(start, page, tmp_path)
+    stopped(start, page, tmp_path, width=width)
     page.keyboard.press("F5")
     expect(by(page, "state")).to_contain_text("Stopped by an error")
     expect(by(page, "graph-changes")).to_be_visible()
@@ -207,8 +206,7 @@ def test_function_keys_are_the_debuggers_in_a_form_too(
 
 
 def test_branches_of_one_node_are_told_apart(start: Start, page: Page, tmp_path: Path) -> None:
-    page.set_viewport_size({"width": 1440, "height": 900})
-    stopped(start, page, tmp_path, "--break", "net/multiply")
+    stopped(start, page, tmp_path, "--break", "net/multiply", width=1440)
     page.keyboard.press("F5")
     expect(by(page, "inspector-reason")).to_contain_text("Breakpoint 1")
     page.keyboard.press("e")
@@ -233,8 +231,7 @@ def test_the_search_says_what_it_is(start: Start, page: Page) -> None:
 def test_all_of_a_breakpoint_can_be_said_where_it_is_narrow(
     start: Start, page: Page, tmp_path: Path, width: int
 ) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    stopped(start, page, tmp_path)
+    stopped(start, page, tmp_path, width=width)
     page.keyboard.press("k")
     tab = "[data-testid=tab-breakpoints]"
     page.wait_for_function(INSIDE, arg=[tab, ".dock .tabs"])

@@ -4,6 +4,7 @@ import { buildHierarchy } from "@/layout/hierarchy";
 import { layoutLayered } from "@/layout/layered";
 import { NestedLayout } from "@/layout/nested";
 import { isotonic } from "@/layout/position";
+import { plainNode } from "@/layout/testing";
 import {
   BOX_FOLD,
   BOX_NODE,
@@ -27,19 +28,7 @@ function random(seed: number): () => number {
 }
 
 function node(id: number, over: Partial<LayoutNode> = {}): LayoutNode {
-  return {
-    id,
-    label: `op_${id}`,
-    op: "add",
-    family: "elementwise",
-    scope: "",
-    phase: "forward",
-    inputs: [],
-    outputs: [1000 + id],
-    detail: "",
-    forward: undefined,
-    ...over,
-  };
+  return { ...plainNode(id, 1000), ...over };
 }
 
 const SCOPES = [

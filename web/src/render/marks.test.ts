@@ -13,26 +13,10 @@ import type { Painter } from "@/render/painter";
 import { literalPalette } from "@/render/palette";
 import { scenePath } from "@/render/path";
 import { drawOverlay, drawStill } from "@/render/picture";
+import { node } from "@/render/testing";
 import type { GraphNode } from "@/render/types";
 
 type Call = readonly [name: string, ...args: unknown[]];
-
-function node(id: number, over: Partial<GraphNode> = {}): GraphNode {
-  return {
-    id,
-    name: `op_${id}`,
-    label: `op_${id}`,
-    op: "add",
-    family: "elementwise",
-    scope: "",
-    phase: "forward",
-    inputs: [],
-    outputs: [100 + id],
-    detail: "",
-    forward: undefined,
-    ...over,
-  };
-}
 
 const PALETTE = literalPalette("dark");
 const NODES = [

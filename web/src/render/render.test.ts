@@ -26,26 +26,10 @@ import { heat, liveState, SHARES } from "@/render/live";
 import { SceneModel } from "@/render/model";
 import { FAMILIES, literalPalette, mix } from "@/render/palette";
 import { TOKENS } from "@/render/tokens";
+import { node } from "@/render/testing";
 import type { GraphNode, GraphValue } from "@/render/types";
 
 const FONT: Font = { face: "sans", weight: 500, size: 12 };
-
-function node(id: number, over: Partial<GraphNode> = {}): GraphNode {
-  return {
-    id,
-    name: `op_${id}`,
-    label: `op_${id}`,
-    op: "add",
-    family: "elementwise",
-    scope: "",
-    phase: "forward",
-    inputs: [],
-    outputs: [100 + id],
-    detail: "",
-    forward: undefined,
-    ...over,
-  };
-}
 
 const VALUES: readonly GraphValue[] = [1, 2, 3, 4].map((id) => ({
   id: 100 + id,

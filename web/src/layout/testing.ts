@@ -1,0 +1,22 @@
+/**
+ * Nodes for tests.
+ *
+ * Invariant: a node has one output, whose id is its own after `values`.
+ */
+
+import type { LayoutNode } from "@/layout/types";
+
+export function plainNode(id: number, values: number) {
+  return {
+    id,
+    label: `op_${id}`,
+    op: "add",
+    family: "elementwise",
+    scope: "",
+    phase: "forward",
+    inputs: [],
+    outputs: [values + id],
+    detail: "",
+    forward: undefined,
+  } as const satisfies LayoutNode;
+}
