@@ -210,7 +210,7 @@ class Stepping:
             if _DOUBT * cost < allowed:
                 return True
             self._sought = self._sought or _SERIES
-        elif self.known.compared < 2 and self.steps < 8 * WARM:
+        elif self.known.compared < 2 and self.steps < 4 * WARM and not self._owing:
             return self._row > 0  # to have something to compare
         near = cost >= _SHARE * allowed or self._owing
         if not self._sought and self._since_reference >= self._often(cost, allowed, near=near):
