@@ -20,7 +20,7 @@ from bench.measure import Row
 from nodescope.record.recording import Recording
 
 SAMPLES: Final = Path(__file__).resolve().parents[1] / "samples"
-PROGRAMS: Final = (("digits_mlp", ("--epochs", "120")), ("digits_cnn", ("--epochs", "1")))
+PROGRAMS: Final = (("digits_mlp", ("--epochs", "120")), ("digits_cnn", ("--epochs", "8")))
 LIMITS: Final = (1.2, 1.5, 3.0)
 PAIRS: Final = 5
 
