@@ -99,6 +99,7 @@ class Batch:
         self._producers: dict[int, int] = {}
         self._known_files: set[str] = set()
         self._time_ns = 0
+        self._begun: tuple[Any, ...] = (0,)  # the row of the step that began last
         self.written: list[Array] = []
         self._clear()
 
@@ -109,6 +110,7 @@ class Batch:
         self._latest: dict[int, tuple[Any, ...]] = {}
         self._arrays: list[tuple[int, int, Array]] = []
         self._updates: list[tuple[str, tuple[Any, ...]]] = []
+        self._steps: dict[int, tuple[Any, ...]] = {}
 
     def missed(self, node: int) -> None:
         """An execution of a node was lost; it still counts as a run of it."""
@@ -173,17 +175,12 @@ class Batch:
             self._add("gradient", (seq, event.value, event.gradient))
         elif isinstance(event, StepStarted):
             time_ns = event.time_ns
-            self._updates.append(
-                (
-                    "INSERT OR REPLACE INTO step VALUES (?,?,?,NULL,NULL,?)",
-                    (event.step, seq, time_ns, int(event.observed)),
-                )
-            )
+            self._begun = (event.step, seq, time_ns, None, None, int(event.observed))
+            self._steps[event.step] = self._begun
         elif isinstance(event, StepFinished):
             time_ns = event.time_ns
-            self._updates.append(
-                ("UPDATE step SET end_seq=?, end_ns=? WHERE step=?", (seq, time_ns, event.step))
-            )
+            if self._begun[0] == event.step:  # maybe in a batch before
+                self._steps[event.step] = (*self._begun[:3], seq, time_ns, self._begun[5])
         elif isinstance(event, RunStarted):
             argv = msgspec.json.encode([_text(each) for each in event.argv]).decode()
             row = (event.run_id, _text(event.name), argv, event.pid, event.started_unix_ns)
@@ -224,6 +221,8 @@ class Batch:
         for table in ("run", "source", "node", "value", "gradient", "log", "document", "failure",
                       "call", "layout", "edit"):  # fmt: skip
             writer.insert(table, rows.get(table, ()))
+        # A statement for each of many short steps would keep the batch from its end for seconds.
+        writer.insert("step", list(self._steps.values()), replace=True)
         for statement, parameters in self._updates:
             writer.execute(statement, parameters)
         executions = rows["execution"]

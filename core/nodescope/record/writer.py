@@ -82,20 +82,21 @@ class Writer:
         """Start a batch."""
         self._db.execute("BEGIN IMMEDIATE")
 
-    def insert(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Insert rows of equal width into a table, in few statements."""
+    def insert(self, table: str, rows: Sequence[tuple[Any, ...]], *, replace: bool = False) -> None:
+        """Insert rows of equal width into a table, in few statements; or put them over others."""
         if not rows:
             return
         width = len(rows[0])
         marks = f"({','.join('?' * width)})"
         most = _MOST if width <= 15 else _MOST // 2
+        into = "INSERT OR REPLACE INTO" if replace else "INSERT INTO"
         start = 0
         while start < len(rows):
             # Powers of two: few different statements, so that SQLite need not compile them again.
             count = min(most, 1 << ((len(rows) - start).bit_length() - 1))
             part = rows[start : start + count]
             self._db.execute(
-                f"INSERT INTO {table} VALUES {','.join([marks] * count)}",
+                f"{into} {table} VALUES {','.join([marks] * count)}",
                 list(chain.from_iterable(part)),
             )
             start += count

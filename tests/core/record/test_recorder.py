@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 
 from nodescope.errors import RecordingError
-from nodescope.events import LEVELS, GraphExtended, Level, NodeFailed
+from nodescope.events import LEVELS, GraphExtended, Level, NodeFailed, StepFinished, StepStarted
+from nodescope.record.batch import Batch
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
-from nodescope.record.rows import FAILED, HAS_INF, HAS_NAN, HAS_SUMMARY
+from nodescope.record.rows import FAILED, HAS_INF, HAS_NAN, HAS_SUMMARY, Dropped
+from nodescope.record.writer import Writer
 from tests.core.record.runs import RUN, chain, finished, record
 
 
@@ -283,3 +285,27 @@ def test_a_writer_that_is_to_stand_still_goes_on_by_itself(tmp_path: Path) -> No
     assert committed.wait(30)
     assert recorder._may_write.is_set()
     assert recorder.close()
+
+
+def test_many_steps_are_written_in_few_statements(tmp_path: Path) -> None:
+    # Each gives the interpreter away, and in a busy program it is milliseconds until it is back.
+    writer = Writer(tmp_path / "run.nscope", budget_bytes=0)
+    batch = Batch(writer, level="timing")
+    statements: list[str] = []
+    writer.connection.set_trace_callback(statements.append)
+    seq = iter(range(1, 10_000))
+    for step in range(1, 1001):
+        batch.event(next(seq), StepStarted(step, step * 10))
+        batch.event(next(seq), StepFinished(step, step * 10 + 5))
+    batch.event(next(seq), StepStarted(1001, 20_000, observed=False))
+    batch.commit(2001, Dropped())
+    batch.event(next(seq), StepFinished(1001, 20_005, observed=False))
+    batch.commit(2002, Dropped())
+    assert len(statements) < 40
+    writer.finish()
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        steps = recording.steps()
+    assert len(steps) == 1001
+    assert (steps[0].start_seq, steps[0].end_seq) == (1, 2)
+    last = steps[-1]
+    assert (last.start_seq, last.end_seq, last.end_ns, last.observed) == (2001, 2002, 20_005, False)
