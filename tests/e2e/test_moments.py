@@ -107,6 +107,7 @@ def test_before_and_after_an_edit(start: Start, page: Page, tmp_path: Path) -> N
     by(page, "edit-apply").click()
     expect(by(page, "edited")).to_contain_text("50")
     page.keyboard.press("F11")
+    expect(by(page, "inspector-title")).to_contain_text("sum")
     go_to(page, "net/multiply")
     page.keyboard.press("d")
     by(page, "diff-edit").click()

@@ -92,6 +92,7 @@ def test_changes_of_a_dynamic_graph_are_seen(start: Start, page: Page) -> None:
             expect(chip).to_have_count(0)
         else:
             expect(chip).to_contain_text(f"step {step - 1}")
+            expect(chip).to_have_attribute("aria-busy", "false")
             said += chip.inner_text() + "\n"
         if "new" in said and "skipped" in said:
             break

@@ -64,12 +64,14 @@ describe("a step's changes", () => {
     ]);
     expect(found.rewired.get(3)).toMatchObject({ before: [2], after: [4] });
     expect(found.counts).toEqual({ new: 1, rewired: 1, skipped: 0 });
+    expect(found.complete).toBe(false);
   });
 
   test("nodes of steps before that did not run; parameters never do", () => {
     const found = changes(3, RAN_3);
     expect(found.marks.get(4)).toBe("skipped");
     expect(found.counts).toEqual({ new: 0, rewired: 1, skipped: 1 });
+    expect(found.complete).toBe(true);
     expect(isNews(found, RAN_3)).toBe(true);
   });
 

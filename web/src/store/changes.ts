@@ -21,6 +21,8 @@ export interface StepChanges {
   readonly marks: ReadonlyMap<number, ChangeKind>;
   readonly rewired: ReadonlyMap<number, Rewiring>;
   readonly counts: Readonly<Record<ChangeKind, number>>;
+  /** False while the server is still to say what ran in the step: `skipped` is yet to come. */
+  readonly complete: boolean;
 }
 
 /** Nodes whose last run, at the end of a step, was in it or in the one before. */
@@ -101,7 +103,8 @@ export function changesOf(
     else marks.set(node, "rewired");
   }
   counts.rewired = rewired.size;
-  return { step: row.step, marks, rewired, counts };
+  const complete = row.end_seq === null || ran !== undefined;
+  return { step: row.step, marks, rewired, counts, complete };
 }
 
 /** Whether there is something to say: what was skipped in the step before as well is no news. */

@@ -29,6 +29,7 @@ export function ChangesChip(props: {
           classList={{ on: props.ui.showChanges() }}
           data-testid="graph-changes"
           aria-pressed={props.ui.showChanges()}
+          aria-busy={!changes().complete}
           title={hint(changes())}
           onPointerEnter={() => props.ui.setPeekChanges(true)}
           onPointerLeave={() => props.ui.setPeekChanges(false)}
