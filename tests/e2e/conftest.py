@@ -15,12 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.e2e import chromium
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "samples" / "digits_mlp.py"
+# A busy machine is slow to paint; what never comes fails all the same.
+expect.set_options(timeout=20_000)
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\S*")
 
 
@@ -68,7 +70,7 @@ def _follow(debuggee: Debuggee) -> None:
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Debuggee]]:
     """`start("run", script, ...)` starts a nodescope command in an empty folder."""
-    started: list[Debuggee] = []
+    started: list[tuple[Debuggee, threading.Thread]] = []
 
     def _start(*args: str | Path) -> Debuggee:
         process = subprocess.Popen(
@@ -81,18 +83,20 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Debuggee]]:
             text=True,
         )
         debuggee = Debuggee(process)
-        threading.Thread(target=_follow, args=(debuggee,), daemon=True).start()
-        started.append(debuggee)
+        follower = threading.Thread(target=_follow, args=(debuggee,), daemon=True)
+        follower.start()
+        started.append((debuggee, follower))
         return debuggee
 
     yield _start
-    for debuggee in started:
+    for debuggee, follower in started:
         debuggee.process.terminate()
         try:
             debuggee.process.wait(10)
         except subprocess.TimeoutExpired:
             debuggee.process.kill()
             debuggee.process.wait(10)
+        follower.join(10)  # it reads to the end; closing under its feet is an error in it
         assert debuggee.process.stdout is not None
         debuggee.process.stdout.close()
 

@@ -14,6 +14,6 @@ const LONE_SURROGATE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[
  * its neighbours, so they are shown as a replacement sign; at most `limit` characters are kept.
  */
 export function printable(text: string, limit = 400): string {
-  const cut = text.length > limit ? text.slice(0, limit) + "…" : text;
+  const cut = text.length > limit ? `${text.slice(0, limit)}…` : text;
   return cut.replace(DISTURBING, "�").replace(LONE_SURROGATE, "�");
 }
