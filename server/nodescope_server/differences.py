@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from nodescope.debug.why.births import told as number
+from nodescope.debug.why.births import told_apart
 from nodescope.events import Array
 
 
-def element(array: Array, at: tuple[int, ...]) -> str:
-    """An element, read out; ``""`` if the place is none."""
-    return number(array[at].item()) if len(at) == array.ndim and array.size else ""
+def elements(one: Array, other: Array, at: tuple[int, ...]) -> tuple[str, str]:
+    """An element of both, read out so that they differ; ``""`` if the place is none."""
+    if one.shape != other.shape or len(at) != one.ndim or not one.size:
+        return "", ""
+    return told_apart(one[at].item(), other[at].item())
 
 
 def farthest(one: Array, other: Array) -> tuple[tuple[int, ...] | None, float | None]:

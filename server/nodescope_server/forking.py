@@ -25,7 +25,7 @@ from nodescope.record.recording import Recording
 from nodescope.record.summary import summarise
 from nodescope_server import wire_why as wire
 from nodescope_server.branches import Kept, Shown, named
-from nodescope_server.differences import element, farthest
+from nodescope_server.differences import elements, farthest
 from nodescope_server.reasons import PATIENCE_S, book_of, node_at
 from nodescope_server.runs import Run
 
@@ -278,6 +278,7 @@ def _changed(book: Book, each: Change, step: int) -> wire.ChangedValue:
     at, largest = farthest(each.old, each.new)
     if at is None:
         at, largest = difference.at, None
+    before, after = elements(each.old, each.new, at)
     return wire.ChangedValue(
         name=book.values.get(each.value, each.node),
         node=node,
@@ -291,8 +292,8 @@ def _changed(book: Book, each: Change, step: int) -> wire.ChangedValue:
         size=difference.size,
         largest=largest,
         at=at,
-        before=element(each.old, at),
-        after=element(each.new, at),
+        before=before,
+        after=after,
         edited=each.edited,
     )
 

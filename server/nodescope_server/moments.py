@@ -17,7 +17,7 @@ from nodescope.record.recording import Recording
 from nodescope.record.summary import summarise
 from nodescope_server import values, wire
 from nodescope_server import wire_moments as moments
-from nodescope_server.differences import element, farthest, subtracted
+from nodescope_server.differences import elements, farthest, subtracted
 from nodescope_server.runs import Run
 
 # Comparing takes several times the room of the arrays.
@@ -126,7 +126,7 @@ def _compared(request: moments.CompareMoments, one: Side, other: Side) -> moment
 
 
 def _pair(one: Array, other: Array, at: tuple[int, ...]) -> moments.ElementPair:
-    return moments.ElementPair(at, element(one, at), element(other, at))
+    return moments.ElementPair(at, *elements(one, other, at))
 
 
 def _by_statistics(one: moments.ValueMoment, other: moments.ValueMoment) -> Measure:

@@ -27,7 +27,8 @@ from nodescope.debug.replay.arrays import difference
 from nodescope.debug.watch.recommend import recommend_for
 from nodescope.debug.watch.watch import describe
 from nodescope.debug.why import Target, parse_target, render, render_spread, spread, why
-from nodescope.debug.words import clean, number, seen_line
+from nodescope.debug.why.births import told_apart
+from nodescope.debug.words import clean, seen_line
 from nodescope.errors import ConditionError, UsageError
 from nodescope.events import Array
 from nodescope.protocol import SetWatches
@@ -209,12 +210,13 @@ def _bad(array: Array) -> int:
 def _changed(found: Difference) -> str:
     if found.note:
         return found.note
+    one, other = told_apart(found.one, found.other, digits=6)
     if found.size == 1:
-        return f"{number(found.one)} became {number(found.other)}"
+        return f"{one} became {other}"
     largest = f", by at most {found.largest:.4g}" if found.largest is not None else ""
     at = ", ".join(map(str, found.at))
     return (f"{found.count:,} of {found.size:,} elements differ{largest}; "
-            f"[{at}] {number(found.one)} became {number(found.other)}")  # fmt: skip
+            f"[{at}] {one} became {other}")  # fmt: skip
 
 
 def diff_lines(controller: Controller, text: str) -> Iterator[str]:

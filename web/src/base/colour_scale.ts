@@ -1,6 +1,6 @@
 /**
- * The sequential colour scale of values: dark end first in the dark theme, light
- * end first in the light one.
+ * The colour scales: a sequential one for values (dark end first in the dark theme, light end first
+ * in the light one), and a diverging one for differences (zero in its middle).
  *
  * Invariant: finite numbers only get colours of the scale; NaN and infinities have their own.
  */
@@ -48,6 +48,11 @@ export interface Paint {
   readonly table: Uint8ClampedArray;
   readonly nan: Rgb;
   readonly inf: Rgb;
+}
+
+/** The stops of a scale, of which a theme gives the colours as `--seq-0` or `--div-0` to 6. */
+export function scaleOf(name: "seq" | "div", colour: (token: string) => string): Uint8ClampedArray {
+  return scaleTable([0, 1, 2, 3, 4, 5, 6].map((i) => parseHex(colour(`--${name}-${i}`))));
 }
 
 /** Elements as RGBA pixels. */

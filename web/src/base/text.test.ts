@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { elementCount, tensorBytes } from "@/base/dtypes";
-import { finiteRange, paintElements, parseHex, scaleTable } from "@/base/colour_scale";
+import { finiteRange, paintElements, parseHex, scaleOf, scaleTable } from "@/base/colour_scale";
 import { dedented, pythonTokens } from "@/base/python_tokens";
 import { ancestors, isWithin, leafName, parentScope } from "@/base/scopes";
 
@@ -64,6 +64,18 @@ describe("colours of values", () => {
     [255, 255, 255],
   ]);
   const paint = { table, nan: [255, 0, 200], inf: [120, 0, 255] } as const;
+
+  test("no difference is the middle stop, and both ends are told apart", () => {
+    const stops = ["#000", "#111", "#222", "#abcdef", "#777", "#888", "#fff"];
+    const diverging = scaleOf("div", (token) => stops[Number(token.replace("--div-", ""))] ?? "");
+    const different = { ...paint, table: diverging };
+    const pixels = paintElements(Float64Array.of(-3, 3), [-3, 3], different);
+    expect([...pixels]).toEqual([0, 0, 0, 255, 255, 255, 255, 255]);
+    const alike = paintElements(Float64Array.of(0), [0, 0], different);
+    const [r, g, b] = parseHex("#abcdef");
+    for (const [at, part] of [r, g, b].entries())
+      expect(Math.abs((alike[at] ?? 0) - part)).toBeLessThan(2);
+  });
 
   test("NaN and Inf have their own, whatever the range", () => {
     const pixels = paintElements(Float64Array.of(0, 1, Number.NaN, Infinity), [0, 1], paint);

@@ -5,7 +5,7 @@
  */
 
 import { createMemo, createSignal, type JSX, Show } from "solid-js";
-import { finiteRange, paintElements, parseHex, scaleTable } from "@/base/colour_scale";
+import { finiteRange, paintElements, parseHex, scaleOf } from "@/base/colour_scale";
 import { shownPlane } from "@/base/fold";
 import { formatNumber } from "@/base/numbers";
 import { Canvas, type Surface } from "@/widgets/canvas";
@@ -29,6 +29,8 @@ export interface HeatMapProps {
   readonly rank: number;
   /** The whole tensor's range, if known; else the window's. */
   readonly range: readonly [number, number] | undefined;
+  /** The scale: of values, or of differences, for which `range` has zero in its middle. */
+  readonly scale: "seq" | "div";
   /** Changes with the theme. */
   readonly theme: string;
   /** An element was clicked, by its place in the whole slice. */
@@ -57,9 +59,8 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
     const { g, width, height, colour } = surface;
     const { rows, cols } = plane();
     if (count() === 0) return;
-    const stops = [0, 1, 2, 3, 4, 5, 6].map((i) => parseHex(colour(`--seq-${i}`)));
     const paint = {
-      table: scaleTable(stops),
+      table: scaleOf(props.scale, colour),
       nan: parseHex(colour("--nan")),
       inf: parseHex(colour("--inf")),
     };
@@ -161,7 +162,7 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
             label="Colour scale"
             draw={(surface) => {
               void props.theme;
-              drawScale(surface);
+              drawScale(surface, props.scale);
             }}
           />
           <span class="mi t3">{formatNumber(range()?.[1], 4)}</span>
@@ -188,8 +189,8 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
   );
 }
 
-function drawScale({ g, width, height, colour }: Surface): void {
-  const table = scaleTable([0, 1, 2, 3, 4, 5, 6].map((i) => parseHex(colour(`--seq-${i}`))));
+function drawScale({ g, width, height, colour }: Surface, scale: "seq" | "div"): void {
+  const table = scaleOf(scale, colour);
   for (let x = 0; x < width; x++) {
     const at = Math.round((x / Math.max(1, width - 1)) * 255) * 3;
     g.fillStyle = `rgb(${table[at]},${table[at + 1]},${table[at + 2]})`;

@@ -56,8 +56,8 @@ def state_of(number: Any) -> str:
     return "zero" if value == 0 else "finite"
 
 
-def told(number: Any) -> str:
-    """A number as it is read out: four digits, and exactly if it is a whole one."""
+def told(number: Any, digits: int = 4) -> str:
+    """A number as it is read out: in few digits, and exactly if it is a whole one."""
     if isinstance(number, bool | np.bool_):
         return str(bool(number))
     if isinstance(number, int | np.integer):
@@ -67,8 +67,17 @@ def told(number: Any) -> str:
     except (TypeError, ValueError):
         return str(number)
     if value.imag or isinstance(number, complex | np.complexfloating):
-        return f"{value.real:.4g}{value.imag:+.4g}j"
-    return f"{value.real:.4g}"
+        return f"{value.real:.{digits}g}{value.imag:+.{digits}g}j"
+    return f"{value.real:.{digits}g}"
+
+
+def told_apart(one: Any, other: Any, digits: int = 4) -> tuple[str, str]:
+    """Two numbers in as many digits as show that they differ: 1.5391 and 1.5393."""
+    for more in range(digits, 18):
+        texts = told(one, more), told(other, more)
+        if texts[0] != texts[1]:
+            return texts
+    return told(one, digits), told(other, digits)  # the same, or NaN twice
 
 
 def birth(

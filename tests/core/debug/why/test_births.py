@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodescope import ops
-from nodescope.debug.why.births import birth, state_of, told
+from nodescope.debug.why.births import birth, state_of, told, told_apart
 
 INF, F16 = np.inf, np.float16
 
@@ -93,3 +93,24 @@ def test_numbers_are_told_in_four_digits() -> None:
     assert [told(each) for each in numbers] == [
         "3", "True", "0.1235", "1e+10", "1+2j", "4", "nan", "text",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "texts"),
+    [
+        (1.53912, 1.53939, ("1.5391", "1.5394")),
+        (1.0, 1.0 + 2**-52, ("1", "1.0000000000000002")),
+        (0.0, -0.0, ("0", "-0")),
+        (np.nan, np.nan, ("nan", "nan")),
+        (1j, 1.00001j, ("0+1j", "0+1.00001j")),
+        (2, 3, ("2", "3")),
+    ],
+)
+def test_two_numbers_are_told_apart(one: Any, other: Any, texts: tuple[str, str]) -> None:
+    assert told_apart(one, other) == texts
+
+
+@given(st.floats(), st.floats())
+def test_numbers_that_differ_are_told_apart(one: float, other: float) -> None:
+    alike = repr(one) == repr(other)  # also of NaN, whatever its sign; 0.0 is not -0.0
+    assert (told_apart(one, other)[0] == told_apart(one, other)[1]) == alike

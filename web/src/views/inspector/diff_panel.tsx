@@ -368,6 +368,7 @@ function Gap(props: {
           index={props.found.index}
           rank={props.found.shape.length}
           range={range()}
+          scale="div"
           theme={props.theme}
         />
         <Show when={summary()}>

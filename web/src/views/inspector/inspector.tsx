@@ -236,7 +236,7 @@ function NodeInspector(
             <span class="stop-text">
               <b>{stopWords(why())}</b>
               {why().error === "" ? ` ${printable(leafName(why().node_name))}` : ""}.{" "}
-              {printable(why().text)}
+              {reasonWords(why())}
             </span>
             <Show when={hits(props.store, why().breakpoint)}>
               {(count) => <span class="mi t2">hit {count()}</span>}
@@ -440,6 +440,11 @@ function stopWords(stop: Stop): string {
   if (stop.reason === "exception") return "Stopped at the error of";
   if (stop.reason === "watch") return "Stopped by a watch at";
   return stop.when === "before" ? "Stopped before" : "Stopped after";
+}
+
+function reasonWords(stop: Stop): string {
+  // Its own text is made for a terminal and names the node, which stands before it here.
+  return stop.reason === "entry" ? "No node has run yet." : printable(stop.text);
 }
 
 function hits(store: Store, breakpoint: number): number | undefined {

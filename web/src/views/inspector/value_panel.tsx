@@ -351,6 +351,7 @@ function Elements(
                 index={props.slice.index}
                 rank={props.slice.shape.length}
                 range={range()}
+                scale="seq"
                 theme={props.theme}
                 onPick={why}
               />
