@@ -90,16 +90,15 @@ class Writer:
         marks = f"({','.join('?' * width)})"
         most = _MOST if width <= 15 else _MOST // 2
         into = "INSERT OR REPLACE INTO" if replace else "INSERT INTO"
-        start = 0
-        while start < len(rows):
-            # Powers of two: few different statements, so that SQLite need not compile them again.
-            count = min(most, 1 << ((len(rows) - start).bit_length() - 1))
-            part = rows[start : start + count]
+        for start in range(0, len(rows), most):
+            part = rows[start : start + most]
+            room = _room(len(part))
+            values = list(chain.from_iterable(part))
+            values += [0] * ((room - len(part)) * width)
+            values.append(len(part))
             self._db.execute(
-                f"{into} {table} VALUES {','.join([marks] * count)}",
-                list(chain.from_iterable(part)),
+                f"{into} {table} SELECT * FROM (VALUES {','.join([marks] * room)}) LIMIT ?", values
             )
-            start += count
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> None:
         """Run one statement of the batch."""
@@ -186,6 +185,16 @@ class Writer:
             # A reader is looking on. The main file is complete; the log beside it is empty.
             pass
         self._db.close()
+
+
+def _room(rows: int) -> int:
+    """For how many rows a statement is made: 1, 2, 3, 4, 6, 8, 12, …
+
+    Few different statements, so that SQLite need not compile them again, and yet one for all rows:
+    each gives the interpreter away several times, and a busy program gives it back after 5 ms.
+    """
+    room: int = 1 << (rows - 1).bit_length()
+    return room * 3 // 4 if room >= 4 and rows <= room * 3 // 4 else room
 
 
 def _create(path: Path) -> None:
