@@ -81,8 +81,10 @@ class BlobReader:
                 for start in ((origin + each * breadth) * width for each in range(first, last))
             ]
             part = decode(b"".join(lines), dtype).reshape(last - first, right - left)
-        part = np.abs(part) if part.dtype.kind == "c" else part
         with np.errstate(all="ignore"):
+            if part.dtype.kind == "c":
+                # What is finite in complex64 may have a magnitude beyond float32.
+                part = np.abs(part.astype(np.result_type(part.dtype, np.complex128)))
             return part.astype(np.float64), (height, breadth), taken
 
     def _find(self, value: int, seq: int) -> tuple[int, str, tuple[int, ...], int] | None:

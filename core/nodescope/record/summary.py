@@ -221,6 +221,8 @@ def _finite(
             return values, 0, 0
     if kind == "V":
         block = block.astype(np.float64)
+    elif block.dtype.char == "F":
+        block = block.astype(np.complex128)  # magnitudes of finite numbers may be beyond float32
     nans = np.isnan(block)
     infs = np.isinf(block)
     values = np.abs(block) if kind == "c" else block

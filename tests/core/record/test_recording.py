@@ -95,6 +95,18 @@ def test_slices(
         np.testing.assert_array_equal(window, np.abs(plane[1:3, 2:5].astype(array.dtype)))
 
 
+def test_a_slice_of_complex_numbers_has_magnitudes_that_are_finite(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "s.nscope", level="values")
+    graph = chain(["x"])
+    recorder.emit(graph)
+    recorder.emit(finished(graph.nodes[0], np.array([3e38 + 3e38j, 1j], np.complex64)))
+    assert recorder.close()
+    with Recording.open(tmp_path / "s.nscope") as recording:
+        found = recording.array_slice(1, 2, (), 0, 0, 1, 2)
+        assert found is not None
+        np.testing.assert_allclose(found[0], [[18**0.5 * 1e38, 1.0]], rtol=1e-7)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -254,7 +254,8 @@ def share_within(sight: Sight, low: float, high: float) -> float | None:
         inside = 0
         for (block,) in blocks(sight.array):
             real = np.abs(block) if block.dtype.kind == "c" else block
-            inside += int(np.count_nonzero((real >= low) & (real <= high)))
+            # As in the summary: an element with a NaN part is NaN, whatever its other part is.
+            inside += int(np.count_nonzero((real >= low) & (real <= high) & ~np.isnan(block)))
         return 100 * inside / size
 
     return sight.measure(f"within:{low!r}:{high!r}", make)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from nodescope.debug.watch import register
 from nodescope.debug.watch.measures import crossed, share_within, threshold_parameter
 from nodescope.debug.watch.rule import (
@@ -101,6 +103,11 @@ register(
                     {**_UNIT, "range_percentage_lt": 50},
                 ),
                 Example([[], [_NAN, _NAN]], (2,), {**_UNIT, "range_percentage_lt": 1}),
+                Example(
+                    [np.array([complex(np.inf, _NAN), np.inf, 0.5])], (1,),
+                    {**_UNIT, "range_end_inclusive": np.inf, "range_percentage_lt": 70},
+                    about="what has a NaN part is NaN and in no range",
+                ),
                 Example([[0, 3], [0, 4]], (2,), {"max_min_gt": 3}),
                 Example([[0.0, 3.0], [0.0, 1.0]], (2,), {"max_min_lt": 3}),
             ),
