@@ -15,7 +15,8 @@ def labelled(sight: Sight, *, argmax: bool) -> tuple[Array, Array, int] | None:
     """Labels, predicted classes and the number of classes; None if the node is no classifier's.
 
     The node's first input holds scores with the classes along axis 1, or predicted classes; its
-    second the labels. ``argmax`` takes both as scores. Raises `Unasked`.
+    second the labels. ``argmax`` takes both as scores. What the loss ignores is left out. Raises
+    `Unasked`.
     """
     inputs = sight.inputs
     if len(inputs) < 2:
@@ -23,6 +24,8 @@ def labelled(sight: Sight, *, argmax: bool) -> tuple[Array, Array, int] | None:
     scores, labels = inputs[0].array, inputs[1].array
     if scores.dtype.kind == "c" or not scores.size or not labels.size:
         return None
+    if labels.dtype.kind == "f" and labels.shape == scores.shape and not argmax:
+        raise Unasked("the labels are scores per class, which argmax=true takes")
     classes = 0
     if scores.ndim == labels.ndim + 1 or (argmax and scores.ndim >= 2):
         axis = min(1, scores.ndim - 1)
@@ -39,6 +42,9 @@ def labelled(sight: Sight, *, argmax: bool) -> tuple[Array, Array, int] | None:
     labels, predicted = labels.reshape(-1).astype(np.int64), predicted.reshape(-1).astype(np.int64)
     # Negative labels mark what is to be ignored.
     kept = (labels >= 0) & (predicted >= 0)
+    ignored = sight.node.attrs.get("ignore_index")
+    if isinstance(ignored, int):
+        kept &= labels != ignored
     labels, predicted = labels[kept], predicted[kept]
     if not labels.size:
         return None

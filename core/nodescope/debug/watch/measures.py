@@ -196,7 +196,7 @@ def index_text(index: tuple[int, ...]) -> str:
 def change(sight: Sight, epsilon: float) -> float | None:
     """Mean |w − w₋₁| / (mean |w₋₁| + ε); None in the first step, or with another shape.
 
-    An element that is not finite now or then is left out. Raises `Unasked`.
+    An element that is not finite now or then is left out; None if all are. Raises `Unasked`.
     """
     before = sight.before
     if before is None:
@@ -207,10 +207,15 @@ def change(sight: Sight, epsilon: float) -> float | None:
         if now.shape != then.shape or not now.size:
             return None
         apart = level = 0.0
+        many = 0
         for new, old in blocks(now, then):
             finite = np.isfinite(new) & np.isfinite(old)
             apart += _part_of_mean(np.abs(new[finite] - old[finite]), now.size)
             level += _part_of_mean(np.abs(old[finite]), now.size)
+            many += int(np.count_nonzero(finite))
+        if not many:
+            return None
+        apart, level = apart * (now.size / many), level * (now.size / many)
         return apart / (level + epsilon) if level + epsilon else None
 
     return sight.measure(f"change:{epsilon!r}", make)
@@ -233,6 +238,11 @@ def close(sight: Sight, rtol: float, atol: float, equal_nan: bool) -> bool | Non
     now, then = pair(sight)
     if now.shape != then.shape:
         return False
+    if not rtol and not atol:  # float64 does not tell all integers and long doubles apart
+        same = now == then
+        if equal_nan:
+            same |= np.isnan(now) & np.isnan(then)
+        return bool(np.all(same))
     return all(
         bool(np.all(np.isclose(new, old, rtol=rtol, atol=atol, equal_nan=equal_nan)))
         for new, old in blocks(now, then)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
+from nodescope import nn
 from nodescope.api import Run
 from nodescope.debug.watch.retro import Asking
 from nodescope.debug.watch.watch import Hit, Watch, parse_watch, parse_watches
@@ -324,6 +325,51 @@ def test_one_run_beside_another(tmp_path: Path) -> None:
         parse_watch(spec),
     )
     assert deeper.watcher.asked[0].unasked["the other run has no such node"]
+
+
+def test_one_run_beside_another_that_left_steps_out(tmp_path: Path) -> None:
+    def run(steps: range) -> Train:
+        def train() -> None:
+            for i in ns.steps(range(300)):
+                if i in steps:
+                    np.exp(ns.tensor([float(i)]) * 0.01)
+
+        return train
+
+    other = Watched(run(range(0, 300, 3)), tmp_path / "other.nscope").path
+    watch = Watch("similar_across_runs", params={"other_trial": str(other)}, select="op:exp")
+    watched = Watched(run(range(300)), tmp_path / "run.nscope", watch)
+    (asked,) = watched.watcher.asked
+    assert watched.asked()[1].coverage().asked == (asked,)
+    # Steps 1, 4, 7 and so on are in both.
+    assert dict(asked.unasked) == {"the other run has no such step": 200}
+    assert (asked.looked, asked.hits) == (300, 0)
+
+
+def test_labels_that_the_loss_ignores_are_of_no_class(tmp_path: Path) -> None:
+    labels = np.array([0, 1, 255, 255, 255, 255])
+    scores = np.array([[5.0, 0], [0, 5], [0, 5], [0, 5], [0, 5], [0, 5]])
+
+    def train() -> None:
+        for _ in ns.steps(range(2)):
+            nn.cross_entropy(ns.tensor(scores), ns.tensor(labels), ignore_index=255)
+
+    watches = parse_watches("class_imbalance(samples=2, threshold_imbalance=2); confusion")
+    watched = Watched(train, tmp_path / "run.nscope", *watches)
+    assert watched.live == watched.asked()[0] == []
+    assert all(each.looked and not each.unasked for each in watched.watcher.asked)
+
+
+def test_labels_that_are_scores_are_not_taken_for_classes(tmp_path: Path) -> None:
+    def train() -> None:
+        for _ in ns.steps(range(2)):
+            nn.cross_entropy(ns.tensor([[5.0, 0.0]]), ns.tensor([[0.0, 1.0]]))
+
+    watched = Watched(train, tmp_path / "run.nscope", *parse_watches("confusion"))
+    (asked,) = watched.watcher.asked
+    assert dict(asked.unasked) == {"the labels are scores per class, which argmax=true takes": 2}
+    watches = parse_watches("confusion(argmax=true)")
+    assert [hit.step for hit in watched.asked(*watches)[0]] == [1, 2]
 
 
 def test_rules_do_not_stop_tracing(tmp_path: Path) -> None:

@@ -33,7 +33,10 @@ def _begin(settings: Settings) -> Look:
         if array.dtype.kind == "c":
             return None
         others = tuple(axis for axis in range(array.ndim) if axis != channel)
-        means = numbers(array).mean(axis=others) * shape[0]
+        given = numbers(array)
+        finite = np.isfinite(given)
+        sums = given.sum(axis=others, where=finite)
+        means = sums / np.maximum(np.count_nonzero(finite, axis=others), 1) * shape[0]
         if total.shape != means.shape:
             total, images = np.zeros(means.shape), 0
         total, images = total + means, images + shape[0]
@@ -52,6 +55,8 @@ def _begin(settings: Settings) -> Look:
 
     return look
 
+
+_NAN = float("nan")
 
 register(
     Rule(
@@ -72,6 +77,8 @@ register(
                     {"threshold_samples": 2}),
             Example([[[[[1.0]], [[-1.0]]]], [[[[0.25]], [[0.0]]]]], (1,),
                     {"threshold_samples": 1, "threshold_mean": 0.5}),
+            Example([[[[[_NAN, 0.0]], [[5.0, 5.0]]]], [[[[_NAN]], [[0.0]]]]], (1,),
+                    {"threshold_samples": 1}, about="of the finite elements"),
             Example([[5.0, 5.0], [[7.0]]], (), {"threshold_samples": 1}, about="no images"),
         ),
     )

@@ -6,7 +6,17 @@ import math
 from fnmatch import fnmatchcase
 
 from nodescope.debug.watch import register
-from nodescope.debug.watch.rule import Example, Finding, Look, Rule, Settings, count, number, text
+from nodescope.debug.watch.rule import (
+    Example,
+    Finding,
+    Look,
+    Rule,
+    Settings,
+    count,
+    number,
+    per_value,
+    text,
+)
 from nodescope.debug.watch.rules.losses import loss_of
 from nodescope.debug.watch.sight import Sight
 
@@ -62,25 +72,25 @@ def _overfit(settings: Settings) -> Look:
 def _overtraining(settings: Settings) -> Look:
     delta = settings["delta"]
     patience = {False: settings["patience_train"], True: settings["patience_validation"]}
-    best = {False: math.inf, True: math.inf}
-    waited = {False: 0, True: 0}
+    best, waited = math.inf, 0
 
     def look(sight: Sight) -> Finding | None:
+        nonlocal best, waited
         found = _kind(sight, settings)
         if found is None:
             return None
         validation, loss = found
-        if loss < best[validation] - delta or math.isinf(best[validation]):
-            best[validation], waited[validation] = loss, 0
+        if loss < best - delta or math.isinf(best):
+            best, waited = loss, 0
             return None
-        waited[validation] += 1
-        if waited[validation] < patience[validation]:
+        waited += 1
+        if waited < patience[validation]:
             return None
         which = "validation" if validation else "training"
         return Finding(
-            f"the {which} loss has not improved on {best[validation]:.6g} by {delta:g} in "
-            f"{waited[validation]} steps; now {loss:.6g}",
-            {"patience_validation" if validation else "patience_train": waited[validation]},
+            f"the {which} loss has not improved on {best:.6g} by {delta:g} in "
+            f"{waited} steps; now {loss:.6g}",
+            {"patience_validation" if validation else "patience_train": waited},
         )
 
     return look
@@ -124,7 +134,7 @@ register(
     Rule(
         "overtraining",
         "training or validation losses improve no more",
-        _overtraining,
+        per_value(_overtraining),
         ("losses",),
         needs=frozenset({"summary", "history"}),
         parameters=(
@@ -142,6 +152,12 @@ register(
                 [{"loss": 9.0 - i, "val_loss": 1.0} for i in range(4)],
                 (3, 4),
                 {"patience_validation": 2},
+            ),
+            Example(
+                [{"loss": 9.0 - i, "other": 1.0 - i} for i in range(4)],
+                (),
+                {"patience_train": 1},
+                about="both fall, one below the other",
             ),
         ),
     ),

@@ -16,7 +16,9 @@ from nodescope.debug.watch.sight import Sight, numbers
 def _begin(settings: Settings) -> Look:
     variances: dict[str, float] = {}
     step, first = 0, -1
-    best, waited = math.inf, 0
+    # Of each loss by itself.
+    best: dict[int, float] = {}
+    waits: dict[int, int] = {}
 
     def weights(sight: Sight) -> Finding | None:
         variance = STATISTICS["variance"][1](sight)
@@ -55,17 +57,17 @@ def _begin(settings: Settings) -> Look:
         )
 
     def losses(sight: Sight) -> Finding | None:
-        nonlocal best, waited
-        loss = loss_of(sight)
+        loss, value = loss_of(sight), sight.value
         if loss is None:
             return None
-        if loss < best:
-            best, waited = loss, 0
+        least = best.setdefault(value, math.inf)
+        if loss < least:
+            best[value], waits[value] = loss, 0
             return None
-        waited += 1
+        waited = waits[value] = waits.get(value, 0) + 1
         if waited < settings["patience"]:
             return None
-        return Finding(f"it has not fallen below {best:.6g} in {waited} steps",
+        return Finding(f"it has not fallen below {least:.6g} in {waited} steps",
                        {"patience": waited})  # fmt: skip
 
     def look(sight: Sight) -> Finding | None:
@@ -111,6 +113,10 @@ register(
                 ops={"a": "parameter", "b": "parameter"},
             ),
             Example([3.0, 3.0, 3.0, 3.0], (3,), {"patience": 2, "steps": 3}, {"x": "mse"}),
+            Example([{"a": 9.0 - i, "b": 1.0 - i} for i in range(4)], (), {"patience": 2},
+                    {"a": "mse", "b": "mse"}, about="both fall, one below the other"),
+            Example([{"a": 9.0, "b": 1.0 - i} for i in range(4)], (3, 4), {"patience": 2},
+                    {"a": "mse", "b": "mse"}, about="one falls, the other does not"),
         ),
     )
 )  # fmt: skip

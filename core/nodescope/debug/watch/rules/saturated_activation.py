@@ -19,12 +19,14 @@ def _look(sight: Sight, settings: Settings) -> Finding | None:
         return None
     low, high = settings[f"threshold_{op}_min"], settings[f"threshold_{op}_max"]
     return inactive(
-        (given >= low) & (given <= high),
+        ~((given < low) | (given > high)),  # NaN is nowhere, so not where it is flat
         settings["threshold_inactivity"],
         settings["threshold_layer"],
         f"saturated (input outside [{low:g}, {high:g}])",
     )
 
+
+_NAN = float("nan")
 
 register(
     Rule(
@@ -53,6 +55,7 @@ register(
                 (1,),
                 ops={"x": "tanh"},
             ),
+            Example([([[_NAN]], [[_NAN]])], (), ops={"x": "tanh"}, about="NaN is not saturated"),
             Example([([[1.0]], [[17.0]]), ([[1.0]], [[16.0]])], (1,), ops={"x": "sigmoid"}),
         ),
     )

@@ -44,10 +44,12 @@ class _Other:
         """When the node ran first in a step of the other run."""
         runs = self.runs.setdefault(name, {})
         while step not in runs:
+            if max(runs, default=0) > step:
+                return None  # What was read last goes beyond it, and later steps may want that.
             more = self.recording.executions(
                 self.read.get(name, 0), node=self.nodes[name].id, limit=_PAGE
             )
-            if not more or min(runs, default=step) > step:
+            if not more:
                 return None
             # Only the page that was read last is kept: both runs go forwards.
             runs.clear()

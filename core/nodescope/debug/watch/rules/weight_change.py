@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from nodescope.debug.watch import register
 from nodescope.debug.watch.measures import change, close
 from nodescope.debug.watch.rule import (
@@ -158,6 +160,7 @@ register(
             Example([[1.0, 1.0], [1.0, 1.0], [1.0, 1.1]], (2,)),
             Example([[4.0], [5.0]], (), {"abs_mean_update_ratio_lt": 0.25, "epsilon": 0}),
             Example([[], []], ()),
+            Example([[_NAN], [_NAN]], (), about="nothing finite, so no change is known"),
         ),
     ),
     Rule(
@@ -192,6 +195,10 @@ register(
         examples=(
             Example([[1.0], [1.0], [1.0], [1.0], [2.0], [2.0]], (3, 4)),
             Example([[3], [3], [4]], (2,), {"num_steps": 2}),
+            Example([np.array([2**60 + i]) for i in (0, 1, 1)], (3,),
+                    {"num_steps": 2, "rtol": 0, "atol": 0}),
+            Example([[_NAN, 1.0], [_NAN, 1.0], [_NAN, 2.0]], (2,),
+                    {"num_steps": 2, "rtol": 0, "atol": 0, "equal_nan": True}),
         ),
     ),
 )  # fmt: skip
