@@ -91,8 +91,11 @@ def debugged(
     gate.command(SetBreakpoints(tuple(parse_breakpoint(each) for each in specs)))
 
     def follow() -> None:
+        last: Stop | None = None
         while (info := news.get()) is not None:
-            if info.stop is not None and not info.stop.edits:
+            # While one thread stands another may meet new nodes, which is told with the same stop.
+            known, last = info.stop is last, info.stop
+            if info.stop is not None and not known and not info.stop.edits:
                 seen.stops.append(info.stop)
                 seen.live.append({v: np.copy(a) for v, a in gate._live.items()})
                 try:
