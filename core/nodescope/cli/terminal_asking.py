@@ -148,17 +148,33 @@ def _attribute(controller: Controller, name: str, field: str) -> str:
     return clean(str(facts[field]))
 
 
-def target_at(controller: Controller, text: str) -> Target:
-    """An element as it is asked about where the cursor is: ``value[0]``, ``[nan]``, ``loss@2``."""
+def target_at(controller: Controller, text: str) -> tuple[Target, Seen | None]:
+    """An element as it is asked about where the cursor is: ``value[0]``, ``[nan]``, ``loss@2``.
+
+    Also the value, if it is one of the cursor's node.
+    """
     if not text or text.startswith("["):
         text = f"value{text}"
+    port = None
     if found := _PORT.fullmatch(text):
-        text = seen_named(controller, found["name"]).name + found["rest"]
+        port = seen_named(controller, found["name"])
+        if port.missing and (controller.moment.error or controller.moment.when == "before"):
+            raise UsageError(f"{port.name} is not there: {port.missing}")
+        text = port.name + found["rest"]
     target = parse_target(text)
     if target.step is None and (seen := controller.named(target.name)) is not None:
         # A parameter is what was assigned to it last.
-        return replace(target, name=seen.name)
-    return target
+        return replace(target, name=seen.name), port
+    return target, port
+
+
+def _as_of(controller: Controller, seen: Seen | None) -> int:
+    """Up to where the run is to be known: a node may have taken what is older than that value."""
+    at = controller.moment
+    if seen is None or not seen.role.startswith("inputs") or seen.seq in (0, at.seq):
+        return at.seq
+    latest = controller.history.recording.latest_at(seen.value, at.seq)
+    return at.seq if latest is None or latest.seq == seen.seq else seen.seq
 
 
 def why_lines(controller: Controller, text: str) -> Iterator[str]:
@@ -168,8 +184,8 @@ def why_lines(controller: Controller, text: str) -> Iterator[str]:
     if text in ("nan", "inf"):
         yield from clean(render_spread(spread(recording, at.step))).splitlines()
         return
-    target = target_at(controller, text)
-    seq = None if target.step is not None else at.seq
+    target, seen = target_at(controller, text)
+    seq = None if target.step is not None else _as_of(controller, seen)
     replay = Replay(recording, target.step, seq=seq, patience_s=PATIENCE_S)
     yield from clean(render(why(recording, target, seq=seq, replay=replay))).splitlines()
 
@@ -179,10 +195,9 @@ def fork_lines(controller: Controller, text: str) -> Iterator[str]:
     if not text:
         raise UsageError("fork takes a value, and what it had been", hint="fork w *= 0.5")
     name, command = parse_edit(text)
-    at = controller.moment
     recording = controller.history.recording
     seen = seen_named(controller, name)
-    replay = Replay(recording, seq=at.seq, patience_s=PATIENCE_S)
+    replay = Replay(recording, seq=_as_of(controller, seen), patience_s=PATIENCE_S)
     old = replay.value(seen.value).array
     branch = replay.fork({seen.value: edited(old, command)}, until=recording.last_seq())
     changed = [each for each in branch.changes if not each.edited]

@@ -389,7 +389,15 @@ class Controller:
                 f"{target!r} is no value of {at.node.name}",
                 hint="value, inputs[0], or the name of one of them",
             )
-        self._gate.command(msgspec.structs.replace(command, value=found[0].value))
+        meant = found[0]
+        if at.when == "after" and meant.role.startswith("inputs"):
+            made = (each.array for each in self.outputs(at) if each.value == meant.value)
+            if any(each is not meant.array for each in made):
+                raise EditError(
+                    f"{meant.role} is an older value of {meant.name}, which is another one by now",
+                    hint="value is what it is now; stop before the node to change what it takes",
+                )
+        self._gate.command(msgspec.structs.replace(command, value=meant.value))
         edits = self._gate.info.stop.edits if self._gate.info.stop is not None else ()
         return edits[-1] if edits else ""
 

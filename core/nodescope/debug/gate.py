@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 
 from nodescope.debug.arming import asked_at
-from nodescope.debug.arrivals import arrays_of, made_by
+from nodescope.debug.arrivals import Arrays, arrays_of, made_by
 from nodescope.debug.breakpoints import (
     Catalog,
     is_leaf,
@@ -138,7 +138,7 @@ class Gate:
         # While a stop is being committed, nothing is announced: a page must find what it points at.
         self._committing = False
         self._settled = False
-        self._live: dict[int, Array] = {}
+        self._live = Arrays()
         self._standing: dict[int, Node] = {}  # where threads are held now
         # Where threads were last, (scope, step), while they are in a scope that is waited for.
         self._places: dict[int, tuple[str, int]] = {}
@@ -318,7 +318,7 @@ class Gate:
             self._wait(event)
         finally:
             if self._live is live:  # by now another thread may have stopped
-                self._live = {}
+                self._live = Arrays()
 
     def _let_go(self, thread: int) -> None:
         """End the stop of a thread that is interrupted, or that cannot be held."""
@@ -396,7 +396,7 @@ class Gate:
         maker = self._makers.get(command.value)
         how = told(command, maker.name if maker is not None else f"value {command.value}")
         self._give(Edited(how))
-        self._live[command.value] = found
+        self._live.change(command.value, found)
         self._bus.edits.setdefault(stop.thread, {})[command.value] = found
         now_ns = self._bus.now_ns()
         return ValueEdited(command.value, found.copy(), stop.seq, stop.step, how, now_ns)
@@ -422,9 +422,9 @@ class Gate:
         """The nodes at which threads are held, by thread."""
         return dict(self._standing)
 
-    def live_value(self, value: int) -> Array | None:
-        """An input or output of the node at which the program stands, by value id; not a copy."""
-        return self._live.get(value)
+    def live_value(self, value: int, port: int | None = None) -> Array | None:
+        """A value of the node at which the program stands, or what that took at a port; no copy."""
+        return self._live.of(value, port)
 
     # ------------------------------------------------------------ the shell
 

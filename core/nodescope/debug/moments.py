@@ -8,13 +8,17 @@ Invariant: nothing is changed; arrays that are given out are not written to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 import msgspec
 
 from nodescope.debug.breakpoints import is_leaf
 from nodescope.debug.compilations import Compilations
 from nodescope.debug.replay.book import Book
+from nodescope.debug.replay.replay import Replay
+from nodescope.debug.replay.taking import MOST_BEFORE, MOST_ELEMENTS, same
+from nodescope.errors import ReplayError
 from nodescope.events import Array
 from nodescope.ir.graph import Node
 from nodescope.protocol import When
@@ -24,6 +28,18 @@ from nodescope.record.rows import FAILED, Execution
 from nodescope.record.summary import TensorSummary
 
 _PAGE = 256
+
+
+class Live(Protocol):
+    """The array of a value that the program holds where it stands, or held as a node's input."""
+
+    def __call__(self, value: int, port: int | None = None, /) -> Array | None:
+        """By value id, and by port if it is what the node took."""
+
+
+def nothing(value: int, port: int | None = None, /) -> Array | None:
+    """What the program holds where it does not stand."""
+    return None
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -87,6 +103,7 @@ class History:
         self._met = 0
         # What kernels assign to, as of the nodes that were known then.
         self._assigning: tuple[int, dict[int, list[tuple[int, int]]]] = (0, {})
+        self._replayed: tuple[int, Replay] | None = None  # up to which seq
 
     def refresh(self) -> None:
         """Take in what was committed since."""
@@ -199,16 +216,51 @@ class History:
 
     # ------------------------------------------------------------ values
 
-    def inputs(self, at: Moment, live: Callable[[int], Array | None]) -> tuple[Seen, ...]:
+    def inputs(self, at: Moment, live: Live) -> tuple[Seen, ...]:
         """The inputs of a moment's node, by port."""
         # What a node writes may have the id of what it reads: an input is older than its output.
         seq = at.seq if at.when == "before" else at.seq - 1
-        return tuple(
-            self._seen(value, f"inputs[{port}]", at, seq, live)
-            for port, value in enumerate(at.node.inputs)
-        )
+        older = {} if at.live else self._older(at)
+        found = []
+        for port, value in enumerate(at.node.inputs):
+            array = live(value, port) if at.live else None
+            if array is None:
+                found.append(self._seen(value, f"inputs[{port}]", at, older.get(port, seq)))
+            else:
+                name = self.value_name(value)
+                when = self._wrote(value, array, at, seq)
+                found.append(Seen(value, name, f"inputs[{port}]", array, None, "", *when))
+        return tuple(found)
 
-    def outputs(self, at: Moment, live: Callable[[int], Array | None]) -> tuple[Seen, ...]:
+    def _older(self, at: Moment) -> dict[int, int]:
+        """By port who wrote what a node took, where that is not the latest; see `taking`."""
+        rows = self.recording.executions(at.seq - 1, at.seq, node=at.node.id)
+        if not rows or not at.node.inputs or at.error:
+            return {}
+        last = self.recording.last_seq()
+        try:
+            if self._replayed is None or self._replayed[0] != last:
+                self._replayed = (last, Replay(self.recording))
+            replay = self._replayed[1]
+            took, latest = replay.sources(rows[0]), replay.book.sources(rows[0])
+        except ReplayError:
+            return {}
+        both = enumerate(zip(took, latest, strict=True))
+        return {port: one.execution.seq for port, (one, other) in both if one != other}
+
+    def _wrote(self, value: int, array: Array, at: Moment, seq: int) -> tuple[int, int]:
+        """Execution and step that wrote what the program holds; the moment's own if it is new."""
+        known = self.recording.latest_at(value, seq) if array.size <= MOST_ELEMENTS else None
+        for older in range(MOST_BEFORE + 1):
+            if known is None:
+                break
+            if same(array, self.recording.array(value, known.seq)):
+                again = at.when == "after" and value in at.node.outputs
+                return (known.seq, known.step) if older or again else (at.seq, at.step)
+            known = self.recording.latest_at(value, known.seq - 1)
+        return at.seq, at.step
+
+    def outputs(self, at: Moment, live: Live) -> tuple[Seen, ...]:
         """Its outputs, by port."""
         found = []
         for port, value in enumerate(at.node.outputs):
@@ -223,7 +275,7 @@ class History:
                 found.append(self._seen(value, role, at, at.seq, live))
         return tuple(found)
 
-    def gradient(self, at: Moment, live: Callable[[int], Array | None]) -> Seen | None:
+    def gradient(self, at: Moment, live: Live) -> Seen | None:
         """The gradient of its first output: of the same step if known, else of the one before."""
         if not at.node.outputs:
             return None
@@ -238,9 +290,8 @@ class History:
         return self._seen(gradient, "gradient", at, until, live)
 
     def _seen(
-        self, value: int, role: str, at: Moment, seq: int | None,
-        live: Callable[[int], Array | None],
-    ) -> Seen:  # fmt: skip
+        self, value: int, role: str, at: Moment, seq: int | None, live: Live = nothing
+    ) -> Seen:
         name = self.value_name(value)
         if at.live and (array := live(value)) is not None:
             return Seen(value, name, role, array, seq=at.seq, step=at.step)

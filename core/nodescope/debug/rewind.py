@@ -7,7 +7,7 @@ Invariant: reads the recording and changes nothing; says what it could not ask.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -20,7 +20,7 @@ from nodescope.debug.looking_back import (
     met_backwards,
     with_previous,
 )
-from nodescope.debug.moments import History, Moment, Seen
+from nodescope.debug.moments import History, Live, Moment, Seen, nothing
 from nodescope.debug.state import Goal
 from nodescope.debug.vocabulary import Scene
 from nodescope.errors import ConditionError, UsageError
@@ -28,9 +28,6 @@ from nodescope.events import Array
 from nodescope.protocol import Breakpoint, BreakpointStatus, Command, Continue
 
 MAX_LOOKED_AT: Final = 100_000  # executions of which conditions are asked
-
-Live = Callable[[int], Array | None]
-"""The array of a value that the program holds where it stands, by value id."""
 
 
 class Found(NamedTuple):
@@ -73,7 +70,7 @@ def to_breakpoint(
     *,
     back: bool,
     until: int | None = None,
-    live: Live = lambda value: None,
+    live: Live = nothing,
 ) -> Found:
     """The first moment from ``at`` on at which an enabled breakpoint would stop.
 
@@ -186,9 +183,7 @@ def moved(
     return stepped, f"{direction} {stepped.node.name}, step {stepped.step}"
 
 
-def scene(
-    history: History, expression: Expression, at: Moment, live: Live = lambda value: None
-) -> Scene:
+def scene(history: History, expression: Expression, at: Moment, live: Live = nothing) -> Scene:
     """What an expression sees at a moment.
 
     Raises:

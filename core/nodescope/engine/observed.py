@@ -79,7 +79,7 @@ def observed_operator(tracer: Tracer, op: Op) -> Callable[[Tensor, Any], Tensor]
             except Exception as error:
                 bus.failed(probe, error)
         if bus.edits:
-            tracer.take_edits((left, right, result), state)
+            tracer.take_edits((result, left, right), state)
         return result
 
     return operator

@@ -216,11 +216,14 @@ class Tracer:
             )
         )  # fmt: skip
         if bus.edits:
-            self.take_edits((*inputs, *(result if data.__class__ is tuple else (result,))), state)
+            self.take_edits((*(result if data.__class__ is tuple else (result,)), *inputs), state)
         return result  # type: ignore[no-any-return]
 
     def take_edits(self, tensors: Iterable[Any], state: State) -> None:
-        """Take up what was edited while this thread stood: these tensors are others from now on."""
+        """Take up what was edited while this thread stood: these tensors are others from now on.
+
+        Of several that have one id, as in ``x = np.sin(x)``, the first is: what was made last.
+        """
         mine = self.bus.edits.pop(state.thread, {})
         for each in tensors if mine else ():
             if each.__class__ is Tensor:

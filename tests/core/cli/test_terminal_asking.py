@@ -68,6 +68,52 @@ def test_why_fork_and_diff(tmp_path):
     assert "nothing that has run so far depends on it" in told["fork w = 0"][1]
 
 
+AGAIN = """\
+import numpy as np
+import nodescope as ns
+
+x = ns.tensor(np.array([1.0, 4.0]))
+for _ in ns.steps(range(3)):
+    x = x * 0.5
+    y = np.sin(x)
+print(x.numpy())
+"""
+
+
+@pytest.mark.parametrize("there", ["b multiply [step 2]\nc\n", "b multiply\nc\nc\nc\nback\nback\n"])
+def test_a_node_that_takes_what_it_gave_before_took_that(tmp_path, there):
+    asked = {
+        "p inputs[0]": "float64 2 [0.5, 2]",
+        "p max(inputs[0])": "2",
+        "values inputs[0][1]": "2.",
+        "p value": "float64 2 [0.25, 1]",
+        "why inputs[0][0]": "multiply at (0,) is 0.5 in step 1",
+        "why value[0]": "multiply at (0,) is 0.25 in step 2",
+        "fork inputs[0] = 8": "had multiply been so in step 1",
+        "set inputs[0] = 3": "commands.txt",
+    }
+    told = dict(answers(scripted(tmp_path, there + "\n".join((*asked, "q")), text=AGAIN)))
+    for command, answer in asked.items():
+        assert told[command][0].startswith(answer)
+
+
+def test_of_two_values_with_one_id_the_new_one_is_changed(tmp_path):
+    commands = "b multiply [step 3]\nc\nset inputs[0] = 3\nset value[0] = 40\np value\nq\n"
+    done = scripted(tmp_path, commands, text=AGAIN)
+    told = dict(answers(done))
+    assert "an older value of multiply" in told["set inputs[0] = 3"][0]
+    assert told["p value"] == ["float64 2 [40, 0.5]"]
+    assert done.stdout == "[40.   0.5]\n"
+
+
+def test_what_a_node_takes_is_changed_before_it(tmp_path):
+    commands = "b before multiply [step 3]\nc\nset inputs[0] = 3\np inputs[0]\nwhy value\nq\n"
+    done = scripted(tmp_path, commands, text=AGAIN)
+    told = dict(answers(done))
+    assert told["p inputs[0]"] == ["float64 2 [3, 3]"]
+    assert done.stdout == "[1.5 1.5]\n"
+
+
 def test_rules_stop_where_they_hit(tmp_path):
     text = """\
 import numpy as np, nodescope as ns

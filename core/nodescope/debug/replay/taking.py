@@ -69,7 +69,7 @@ def taken(replay: Replay, execution: Execution, run: Run) -> list[Source]:
             made = run(execution, given)
         except ReplayError:
             continue  # of another shape, say
-        if len(made) == len(outputs) and all(map(_same, made, outputs)):
+        if len(made) == len(outputs) and all(map(same, made, outputs)):
             return sources
     return latest
 
@@ -87,7 +87,8 @@ def _able(replay: Replay, latest: Source) -> list[Source]:
     return found
 
 
-def _same(made: Array, recorded: Array | None) -> bool:
+def same(made: Array, recorded: Array | None) -> bool:
+    """Whether they are the same bits."""
     return (
         recorded is not None
         and made.shape == recorded.shape
