@@ -95,6 +95,28 @@ def test_a_value_is_compared_at_two_moments(start: Start, page: Page, tmp_path: 
     expect(by(page, "step-hold").last).not_to_have_class(re.compile("off"))
 
 
+def test_a_value_of_an_earlier_step_says_so(start: Start, page: Page, tmp_path: Path) -> None:
+    program = start("run", "--no-browser", script(tmp_path))
+    page.goto(program.address)
+    expect(by(page, "state")).to_contain_text("Stopped")
+    for step in (2, 3):
+        page.keyboard.press("F8")
+        expect(by(page, "state")).to_contain_text(re.compile(f"Stopped.*step {step}", re.S))
+    go_to(page, "log")
+    note = by(page, "value-earlier")
+    expect(note).to_have_text("From step 2; not seen to run in step 3 so far.")
+    go_to(page, "w")
+    expect(by(page, "inspector-value")).to_contain_text("2, 3")
+    expect(note).to_have_count(0)
+    page.keyboard.press("F8")
+    expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 4", re.S))
+    go_to(page, "log")
+    expect(note).to_have_text("From step 3; not seen to run in step 4 so far.")
+    page.keyboard.press("F5")
+    expect(by(page, "state")).to_contain_text("Finished")
+    expect(note).to_have_count(0)
+
+
 def test_before_and_after_an_edit(start: Start, page: Page, tmp_path: Path) -> None:
     program = start("run", "--no-browser", "--level", "values", script(tmp_path))
     page.goto(program.address)

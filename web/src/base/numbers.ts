@@ -5,7 +5,7 @@
  */
 
 const THIN = "\u202f";
-const MINUS = "\u2212";
+export const MINUS = "\u2212";
 
 /** A number with `digits` significant digits: `0.015604`, `43.568`, `1.0000`, `1.2e-9`. */
 export function formatNumber(value: number | null | undefined, digits = 5): string {
@@ -13,7 +13,7 @@ export function formatNumber(value: number | null | undefined, digits = 5): stri
   if (Number.isNaN(value)) return "NaN";
   if (value === Infinity) return "+Inf";
   if (value === -Infinity) return `${MINUS}Inf`;
-  if (value === 0) return "0";
+  if (value === 0) return Object.is(value, -0) ? `${MINUS}0` : "0";
   const size = Math.abs(value);
   const sign = value < 0 ? MINUS : "";
   if (Number.isInteger(value) && size < 1e5) return sign + separate(String(size));

@@ -167,7 +167,9 @@ export function Outline(props: OutlineProps): JSX.Element {
         <p class="empty">
           {props.ui.search() !== ""
             ? "Nothing matches. Try op:matmul, nan:true or part of a name."
-            : "No node has run yet."}
+            : props.store.model()?.info.state === "live"
+              ? "No node has run yet."
+              : "No node ran."}
         </p>
       }
       row={(row, index) => {

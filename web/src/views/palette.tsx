@@ -5,6 +5,7 @@
  */
 
 import { createEffect, createMemo, createSignal, For, type JSX, on, onMount, Show } from "solid-js";
+import { fitness } from "@/base/fitness";
 import { keepKey } from "@/base/keys";
 import type { Store } from "@/store/store";
 import type { Ui } from "@/store/ui";
@@ -25,25 +26,6 @@ interface Entry {
 }
 
 const MOST = 60;
-
-/** How well `text` fits: lower is better, undefined is not at all. */
-export function fitness(text: string, wanted: string): number | undefined {
-  const lower = text.toLowerCase();
-  const at = lower.indexOf(wanted);
-  if (at >= 0) {
-    const starts = at === 0 || "/_ ".includes(lower[at - 1] ?? "");
-    return (starts ? 0 : 100) + at * 0.1 + lower.length * 0.01;
-  }
-  let from = 0;
-  let gaps = 0;
-  for (const letter of wanted) {
-    const next = lower.indexOf(letter, from);
-    if (next < 0) return undefined;
-    gaps += next - from;
-    from = next + 1;
-  }
-  return 1000 + gaps;
-}
 
 export function Palette(props: {
   readonly store: Store;

@@ -41,6 +41,12 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
     if (target !== undefined) seek(target.start_seq);
     else seek(by < 0 ? 1 : last());
   };
+  /** Characters of the longest words before the time: what moves leaves the slider as wide. */
+  const room = () => {
+    const most = formatCount(last());
+    const at = formatCount(steps().at(-1)?.step ?? 0);
+    return `step ${at} · record ${most} / ${most}`.length;
+  };
   const marks = ({ g, width, height, colour }: Surface): void => {
     void props.theme;
     const all = steps();
@@ -100,7 +106,7 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
         disabled={past() === undefined}
         onClick={() => turn(1)}
       />
-      <span class="scrub-words mi t2">
+      <span class="scrub-words mi t2" style={{ "--room": `${room()}` }}>
         <Show when={(step()?.step ?? 0) > 0}>
           step {formatCount(step()?.step ?? 0)}
           {step()?.observed === false ? " (left out)" : ""} ·{" "}

@@ -147,7 +147,10 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
         when={!constant() && range() !== undefined}
         fallback={
           <div class="heat-foot mi t3">
-            <Show when={range()} fallback="none is finite">
+            <Show
+              when={range()}
+              fallback={props.data.length === 0 ? "no elements" : "none is finite"}
+            >
               {(now) =>
                 `${faults().length > 0 ? "all finite ones" : "all"} ${formatNumber(now()[0])}`
               }

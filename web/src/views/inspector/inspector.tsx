@@ -14,6 +14,7 @@ import {
   Show,
   Switch,
 } from "solid-js";
+import { formatCount } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { leafName } from "@/base/scopes";
 import { gradientOf, leftOutAt } from "@/store/run_model";
@@ -181,6 +182,17 @@ function NodeInspector(
     const cursor = props.store.cursor();
     return cursor.kind === "past" ? leftOutAt(props.store.model()?.steps ?? [], cursor.seq) : "";
   });
+  /** That the value shown is of an earlier step; while the program runs it soon is of this one. */
+  const earlier = createMemo(() => {
+    const { store } = props;
+    const live = store.cursor().kind === "live" && store.model()?.info.state === "live";
+    if (live && store.stop() === undefined) return "";
+    ran();
+    const from = store.shown().step[id()] ?? 0;
+    // Step 0 is before the first: what is made there, parameters above all, is of no step.
+    if (from === 0 || leftOut() || from >= store.step()) return "";
+    return `From step ${formatCount(from)}; not seen to run in step ${formatCount(store.step())} so far.`;
+  });
   const absent = () =>
     props.store.cursor().kind === "past"
       ? "Not computed yet at this moment. Move the slider to the right."
@@ -300,6 +312,13 @@ function NodeInspector(
           <Match when={props.ui.inspectorTab() === "value"}>
             <section class="sec" data-testid="inspector-value">
               <Show when={leftOut()}>{(why) => <p class="empty">{why()}</p>}</Show>
+              <Show when={earlier()}>
+                {(words) => (
+                  <p class="gradient-note t3" data-testid="value-earlier">
+                    {words()}
+                  </p>
+                )}
+              </Show>
               <Show
                 when={failed() ? undefined : value()}
                 fallback={
@@ -420,7 +439,7 @@ function NodeInspector(
           stack={stop()?.stack ?? NO_FRAMES}
           raised={(stop()?.error ?? "") !== ""}
         />
-        <Show when={!["steps", "diff", "why"].includes(props.ui.inspectorTab())}>
+        <Show when={!failed() && !["steps", "diff", "why"].includes(props.ui.inspectorTab())}>
           <TimePanel
             history={history()}
             theme={props.theme}

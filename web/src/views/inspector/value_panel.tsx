@@ -14,8 +14,8 @@ import {
   on,
   Show,
 } from "solid-js";
-import { elementCount, tensorBytes } from "@/base/dtypes";
-import { formatBytes, formatCount, formatNumber } from "@/base/numbers";
+import { elementCount, isInteger, tensorBytes } from "@/base/dtypes";
+import { formatBytes, formatCount, formatNumber, MINUS } from "@/base/numbers";
 import type { Branches } from "@/store/branches";
 import { createQuery } from "@/store/query";
 import { type Moments, momentWords } from "@/store/moments";
@@ -197,6 +197,9 @@ function Head(props: {
         {dtype()} <span class="t3">(</span>
         {props.slice.shape.join(", ")}
         <span class="t3">)</span>
+        <Show when={dtype().startsWith("complex")}>
+          <span class="t3"> magnitudes</span>
+        </Show>
       </span>
       <span class="sp" />
       <span class="m t2">
@@ -277,7 +280,7 @@ function Elements(
       when={!scalar()}
       fallback={
         <div class="scalar m" classList={{ nan: Number.isNaN(single() ?? 0) }}>
-          {scalarText(single(), props.slice.summary)}
+          {scalarText(single(), props.slice)}
         </div>
       }
     >
@@ -364,8 +367,13 @@ function Elements(
   );
 }
 
-function scalarText(value: number | undefined, summary: TensorSummary | null): string {
+function scalarText(value: number | undefined, slice: ValueSlice): string {
+  const { summary } = slice;
   if (value === undefined) return summary === null ? "not kept" : nameless(summary);
+  // A count is read to its last digit.
+  if (isInteger(slice.spec?.dtype ?? "") && Number.isSafeInteger(value)) {
+    return `${value < 0 ? MINUS : ""}${formatCount(Math.abs(value))}`;
+  }
   return formatNumber(value, 7);
 }
 

@@ -7,12 +7,14 @@
 import { textWidth, truncate } from "@/base/fonts_metrics";
 import { formatDuration } from "@/base/numbers";
 import type { Pause } from "@/views/timeline/pauses";
-import { type Bar, type Lane, tickStep } from "@/views/timeline/spans";
+import { type Bar, type Lane, laneWords, tickStep } from "@/views/timeline/spans";
 import type { StepRow } from "@/wire/types.gen";
 import type { Surface } from "@/widgets/canvas";
 
 export interface Scene {
   readonly lanes: readonly Lane[];
+  /** More ran in this time than is drawn. */
+  readonly thinned: boolean;
   readonly window: readonly [number, number];
   /** Time that the axis calls 0: the start of the step shown. */
   readonly zero: number;
@@ -278,7 +280,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
         g.fillStyle = colour("--text-3");
         g.font = `10px ${mono}`;
         const ops = lane.levels.at(-1)?.length ?? 0;
-        g.fillText(truncate(`${ops} ops`, MONO, LEFT - 16), 12, top + 26);
+        g.fillText(truncate(laneWords(ops, scene.thinned), MONO, LEFT - 16), 12, top + 26);
       }
       if (i > 0) {
         g.fillStyle = colour("--line");

@@ -4,6 +4,7 @@
  * Invariant: pure; bars of one level in a lane never overlap, and stand in order of time.
  */
 
+import { formatCount, plural } from "@/base/numbers";
 import type { RunGraph } from "@/store/run_model";
 import type { Phase } from "@/wire/types.gen";
 
@@ -37,6 +38,11 @@ export interface Lane {
 }
 
 const SCOPE_LEVELS = 2;
+
+/** How many executions a lane shows; a long stretch of time has more than are drawn. */
+export function laneWords(ops: number, thinned: boolean): string {
+  return thinned ? `${formatCount(ops)}+ ops` : plural(ops, "op");
+}
 
 /** `breaks` are times that no bar may span: pauses of the program. */
 export function lanesOf(
@@ -77,7 +83,7 @@ function levelsOf(
     const base = { start, end, node: 0, scope: "", phase: node.phase, step, family: node.family };
     extend(
       phases,
-      { ...base, label: step > 0 ? `${node.phase}, step ${step}` : node.phase },
+      { ...base, label: step > 0 ? `${node.phase}, step ${formatCount(step)}` : node.phase },
       breaks,
     );
     const parts = node.scope.split("/").filter(Boolean);

@@ -3,7 +3,7 @@ import { textWidth } from "@/base/fonts_metrics";
 import { update } from "@/store/run_model";
 import { drawTimeline } from "@/views/timeline/draw";
 import { pausesOf } from "@/views/timeline/pauses";
-import { lanesOf, tickStep, type TimelineRows } from "@/views/timeline/spans";
+import { laneWords, lanesOf, tickStep, type TimelineRows } from "@/views/timeline/spans";
 import { node, snapshot } from "@/wire/fixtures";
 
 function rows(
@@ -18,6 +18,12 @@ function rows(
     durationNs: list.map((row) => row[2]),
   };
 }
+
+test("a lane counts what it shows, and says when more ran", () => {
+  expect(laneWords(1, false)).toBe("1 op");
+  expect(laneWords(4000, false)).toBe("4,000 ops");
+  expect(laneWords(4000, true)).toBe("4,000+ ops");
+});
 
 test("neighbours of one scope become one bar", () => {
   const graph = update(
@@ -100,6 +106,7 @@ test("no label of the axis lies under the moment's own, at an edge neither", () 
       { g: g as never, width: 640, height: 160, colour: () => "#000000" },
       {
         lanes: [{ thread: 1, levels: [[]] }],
+        thinned: false,
         window: [0, moment * 1000],
         zero: 0,
         moment: moment * 1000,

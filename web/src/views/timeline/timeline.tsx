@@ -106,6 +106,10 @@ export function Timeline(props: TimelineProps): JSX.Element {
     beat();
     return ringRows(store, asked().from);
   });
+  const thinned = () => {
+    const now = answer();
+    return !running() && now.kind === "ready" && now.value.total > rows().count;
+  };
   const pauses = createMemo(() => pausesOf(rows(), asked().from, asked().to));
   const lanes = createMemo(() =>
     lanesOf(
@@ -195,6 +199,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
           void props.theme;
           placed = drawTimeline(surface, {
             lanes: lanes(),
+            thinned: thinned(),
             window: window(),
             zero: span().zero,
             moment: span().moment,
