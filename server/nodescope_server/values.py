@@ -11,7 +11,7 @@ import numpy as np
 from nodescope.errors import LinkError
 from nodescope.events import Array
 from nodescope.ir.graph import TensorSpec
-from nodescope.record.blobs import decode, readable
+from nodescope.record.blobs import decode, plain, readable
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Execution, ValueAt
 from nodescope_server import wire
@@ -104,9 +104,7 @@ def cut(array: Array, index: tuple[int, ...], row: int, col: int, rows: int, col
     plane = plane.reshape((1,) * (2 - plane.ndim) + plane.shape)
     part = plane[row : row + rows, col : col + cols]
     grid = (int(plane.shape[0]), int(plane.shape[1]))
-    with np.errstate(all="ignore"):  # infinite and huge elements are what they are
-        part = np.abs(part) if part.dtype.kind == "c" else part
-        return part.astype(np.float64), grid, taken
+    return plain(part), grid, taken
 
 
 def _bounds(request: wire.GetValue) -> tuple[int, int, int, int]:

@@ -117,6 +117,37 @@ def test_a_value_of_an_earlier_step_says_so(start: Start, page: Page, tmp_path: 
     expect(note).to_have_count(0)
 
 
+def test_inputs_are_what_the_node_took(start: Start, page: Page, tmp_path: Path) -> None:
+    path = tmp_path / "taken.py"
+    path.write_text("""
+import numpy as np
+import nodescope as ns
+
+w = ns.parameter(np.full(2, 3.0), name="w")
+x = ns.tensor(np.array([1.0, 4.0]))
+for _ in ns.steps(range(3)):
+    x = x * 0.5
+    y = np.sin(w)
+    with ns.no_grad():
+        ns.assign(w, w - 1.0)
+""")
+    program = start("run", "--no-browser", path)
+    page.goto(program.address)
+    expect(by(page, "state")).to_contain_text("Stopped")
+    page.keyboard.press("F8")
+    expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 2", re.S))
+    go_to(page, "multiply")
+    by(page, "tab-inputs").click()
+    taken = by(page, "inspector-inputs")
+    # Stopped after it: what it took is not what it has made of it.
+    expect(taken).to_contain_text("0.5000 … 2, norm 2.062")
+    page.keyboard.press("F8")
+    expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 3", re.S))
+    expect(taken).to_contain_text("0.2500 … 1, norm 1.031")
+    go_to(page, "sin")
+    expect(taken).to_contain_text("2 … 2, norm 2.828")  # of step 2, before the assignment
+
+
 def test_before_and_after_an_edit(start: Start, page: Page, tmp_path: Path) -> None:
     program = start("run", "--no-browser", "--level", "values", script(tmp_path))
     page.goto(program.address)

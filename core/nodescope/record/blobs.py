@@ -81,11 +81,7 @@ class BlobReader:
                 for start in ((origin + each * breadth) * width for each in range(first, last))
             ]
             part = decode(b"".join(lines), dtype).reshape(last - first, right - left)
-        with np.errstate(all="ignore"):
-            if part.dtype.kind == "c":
-                # What is finite in complex64 may have a magnitude beyond float32.
-                part = np.abs(part.astype(np.result_type(part.dtype, np.complex128)))
-            return part.astype(np.float64), (height, breadth), taken
+        return plain(part), (height, breadth), taken
 
     def _find(self, value: int, seq: int) -> tuple[int, str, tuple[int, ...], int] | None:
         rows = self._ask(
@@ -128,3 +124,12 @@ def decode(data: bytes, dtype: str) -> Array:
     """
     kind = as_dtype(dtype)
     return np.frombuffer(data, dtype=kind.newbyteorder("<")).astype(kind, copy=False)
+
+
+def plain(elements: Array) -> Array:
+    """Elements as float64; complex ones as their magnitudes."""
+    with np.errstate(all="ignore"):  # infinite and huge elements are what they are
+        if elements.dtype.kind == "c":
+            # What is finite in complex64 may have a magnitude beyond float32.
+            elements = np.abs(elements.astype(np.result_type(elements.dtype, np.complex128)))
+        return elements.astype(np.float64)

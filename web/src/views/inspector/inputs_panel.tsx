@@ -1,7 +1,8 @@
 /**
  * What went into a node: each input with its producer and statistics, and the way there.
  *
- * Invariant: an input is shown as it was at the moment shown.
+ * Invariant: an input is shown as it was when the node took it; what has not run will take it as it
+ * is.
  */
 
 import { type Accessor, For, type JSX, Show } from "solid-js";
@@ -17,6 +18,8 @@ const MOST = 48;
 export function InputsPanel(props: {
   readonly store: Store;
   readonly node: Node;
+  /** The moment at which the node takes them; null for now. */
+  readonly seq: number | null;
   readonly refresh: Accessor<unknown>;
   onJump(node: number): void;
 }): JSX.Element {
@@ -39,6 +42,7 @@ function Input(props: {
   readonly store: Store;
   readonly value: number;
   readonly port: number;
+  readonly seq: number | null;
   readonly refresh: Accessor<unknown>;
   onJump(node: number): void;
 }): JSX.Element {
@@ -54,7 +58,7 @@ function Input(props: {
             type: "get_value",
             run,
             value: props.value,
-            seq: props.store.seq(),
+            seq: props.seq,
             rows: 1,
             cols: 1,
           };

@@ -193,6 +193,11 @@ function NodeInspector(
     if (from === 0 || leftOut() || from >= store.step()) return "";
     return `From step ${formatCount(from)}; not seen to run in step ${formatCount(store.step())} so far.`;
   });
+  /** When the node took its inputs: an input may have the id of what it made of it since. */
+  const took = (): number | null => {
+    const at = ran();
+    return at === 0 || stop()?.when === "before" ? props.store.seq() : at - 1;
+  };
   const absent = () =>
     props.store.cursor().kind === "past"
       ? "Not computed yet at this moment. Move the slider to the right."
@@ -388,6 +393,7 @@ function NodeInspector(
               <InputsPanel
                 store={props.store}
                 node={props.node}
+                seq={took()}
                 refresh={refresh}
                 onJump={(to) => props.go({ kind: "node", id: to })}
               />
