@@ -181,11 +181,11 @@ def _grown(book: Book, wish: _Wish, base: Branch | None) -> Kept:
             )
         until = max(until, base.until)
         replay.branches[base.name] = base
-    writer = book.writer(edit.value, seq + 1)
+    source = book.source(edit.value, seq + 1)
     name = book.values.get(edit.value, f"value {edit.value}")
-    if writer is None:
+    if source is None:
         raise ReplayError(f"{name} was not computed up to here")
-    old = base.overlay.get((edit.value, writer.seq)) if base is not None else None
+    old = base.overlay.get((edit.value, source.seq)) if base is not None else None
     if old is None:
         old = replay.value(edit.value, seq).array
     branch = replay.fork(
@@ -207,7 +207,7 @@ def _grown(book: Book, wish: _Wish, base: Branch | None) -> Kept:
         made_unix_ns=time.time_ns(),
         how=words,
         edit=edit,
-        node=writer.node,
+        node=source.execution.node,
         changed=len({(each.node, each.seq) for each in computed}),
         same=len(branch.same),
         blocked=len(branch.blocked),

@@ -107,9 +107,12 @@ def _state(number: Any) -> mine.NumberState:
 
 
 def node_at(book: Book, seq: int) -> int:
-    """The node of an execution, 0 if it is not in the recording."""
+    """The node of an execution or of what a person edited, 0 if it is not in the recording."""
     found = book.recording.executions(seq - 1, seq)
-    return found[0].node if found else 0
+    if found:
+        return found[0].node
+    edit = book.edits.get(seq)
+    return book.producer.get(edit.value, 0) if edit is not None else 0
 
 
 async def spread(run: Run, request: mine.AskSpread) -> mine.SpreadAnswer:

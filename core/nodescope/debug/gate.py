@@ -399,7 +399,7 @@ class Gate:
         self._live.change(command.value, found)
         self._bus.edits.setdefault(stop.thread, {})[command.value] = found
         now_ns = self._bus.now_ns()
-        return ValueEdited(command.value, found.copy(), stop.seq, stop.step, how, now_ns)
+        return ValueEdited(command.value, found.copy("K"), stop.seq, stop.step, how, now_ns)
 
     def controllers(self, count: int) -> None:
         """So many pages follow this run now."""

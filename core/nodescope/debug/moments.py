@@ -246,7 +246,7 @@ class History:
         except ReplayError:
             return {}
         both = enumerate(zip(took, latest, strict=True))
-        return {port: one.execution.seq for port, (one, other) in both if one != other}
+        return {port: one.seq for port, (one, other) in both if one != other}
 
     def _wrote(self, value: int, array: Array, at: Moment, seq: int) -> tuple[int, int]:
         """Execution and step that wrote what the program holds; the moment's own if it is new."""

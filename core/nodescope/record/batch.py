@@ -197,6 +197,8 @@ class Batch:
             time_ns = event.time_ns
             edit = (seq, event.value, event.seq, event.step, time_ns, _text(event.how))
             self._add("edit", edit)
+            if not event.array.flags.c_contiguous:
+                self._add("layout", (event.value, seq, shape_text(event.array.strides)))
             # Under the edit's own seq: before it the value is what its node gave.
             timed = (seq, 0, event.step, 0, time_ns, time_ns)
             self._outputs[seq] = Ran(timed, 0, 0, ((event.value, event.array.copy()),), False, True)

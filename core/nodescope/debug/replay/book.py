@@ -1,7 +1,8 @@
 """Book: what a recording says of who ran when, on what.
 
 Which execution wrote an input is not recorded, but follows: the latest one of its producer before.
-A parameter is what the latest `assign` to it gave.
+A parameter is what the latest `assign` to it gave. What a person changed at a stop is from then on
+what it was changed to.
 
 Invariant: reads only; what it has looked up stays as it was, so that a recording that still grows
 takes a new book.
@@ -25,10 +26,20 @@ from nodescope.record.rows import FAILED, Execution
 
 
 class Source(NamedTuple):
-    """Where an execution took an input from: a value and the execution that wrote it."""
+    """Where an execution took an input from: a value and the execution that wrote it.
+
+    Attributes:
+        edited: The seq of the edit that made it another one since, or 0.
+    """
 
     value: int
     execution: Execution
+    edited: int = 0
+
+    @property
+    def seq(self) -> int:
+        """Under which the recording has it."""
+        return self.edited or self.execution.seq
 
 
 class Book:
@@ -38,6 +49,7 @@ class Book:
         recording: What is read.
         producer: Node id by value id.
         values: Name by value id.
+        edits: What a person changed, by seq.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -55,6 +67,10 @@ class Book:
                 self._assigns.setdefault(node.inputs[0], set()).add(node.id)
         self.values = {row.value.id: row.value.name for row in recording.values()}
         self.last_seq = recording.last_seq()
+        self.edits = {each.seq: each for each in recording.edits()}
+        self._edited_at: dict[int, list[int]] = {}
+        for edit in self.edits.values():
+            self._edited_at.setdefault(edit.value, []).append(edit.seq)
         self._ran: dict[int, list[Execution]] = {}
         self._known: dict[tuple[int, int], Call] = {}
         self._calls = recording.calls()
@@ -118,9 +134,20 @@ class Book:
         return max((row.step for row in self.recording.steps()), default=0)
 
     def writer(self, value: int, before: int) -> Execution | None:
-        """The execution that wrote what a value held just before a seq."""
+        """The execution that wrote a value last before a seq."""
         number = self.producer.get(value)
         return None if number is None else self.latest(number, before)
+
+    def source(self, value: int, before: int) -> Source | None:
+        """What a value held just before a seq."""
+        writer = self.writer(value, before)
+        return None if writer is None else self._edited(Source(value, writer), before)
+
+    def _edited(self, source: Source, before: int) -> Source:
+        """A source, as a person may have changed it since."""
+        edits = self._edited_at.get(source.value, ())
+        last = edits[at - 1] if (at := bisect_left(edits, before)) else 0
+        return source._replace(edited=last) if last > source.seq else source
 
     def sources(self, execution: Execution) -> list[Source]:
         """Where an execution's inputs came from; of a parameter, what was assigned to it.
@@ -133,14 +160,14 @@ class Book:
             return self._assigned(node, execution)
         found = []
         for value in node.inputs:
-            writer = self.writer(value, execution.seq)
-            if writer is None:
+            source = self.source(value, execution.seq)
+            if source is None:
                 name = self.values.get(value, f"value {value}")
                 raise ReplayError(
                     f"{node.name}: its input {name} was not recorded as computed before",
                     hint="executions were dropped, or level graph keeps only the latest one",
                 )
-            found.append(Source(value, writer))
+            found.append(source)
         return found
 
     def _assigned(self, leaf: Node, execution: Execution) -> list[Source]:
@@ -148,21 +175,18 @@ class Book:
         if leaf.op != "parameter" or not leaf.outputs:
             return []
         value = leaf.outputs[0]
-        found: Source | None = None
-        before = self.latest(leaf.id, execution.seq)
-        if before is not None:
-            found = Source(value, before)
+        found = self.source(value, execution.seq)
         for number in sorted(self._assigns.get(value, ())):
             wrote = self.latest(number, execution.seq)
-            if wrote is None or (found is not None and wrote.seq <= found.execution.seq):
+            if wrote is None or (found is not None and wrote.seq <= found.seq):
                 continue
             node = self.node(number, wrote.seq)
             if node.inputs[0] == value:
-                found = Source(node.outputs[0], wrote)
+                found = self._edited(Source(node.outputs[0], wrote), execution.seq)
         for number, output in self.within_kernels.get(value, ()):
             wrote = self.latest(number, execution.seq)
-            if wrote is not None and (found is None or wrote.seq > found.execution.seq):
-                found = Source(output, wrote)
+            if wrote is not None and (found is None or wrote.seq > found.seq):
+                found = self._edited(Source(output, wrote), execution.seq)
         return [] if found is None else [found]
 
     # ------------------------------------------------------------ calls

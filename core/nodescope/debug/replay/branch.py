@@ -10,7 +10,8 @@ reason, and so is what depends on it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import heapq
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +21,7 @@ from nodescope.debug.replay.arrays import Difference, difference
 from nodescope.debug.replay.book import Source
 from nodescope.errors import ReplayError
 from nodescope.events import Array
-from nodescope.record.rows import Execution
+from nodescope.record.rows import EditRow, Execution
 
 if TYPE_CHECKING:
     from nodescope.debug.replay.replay import Replay
@@ -147,20 +148,26 @@ def grow(
     stuck: dict[Key, str] = {}
     made = 0
     for value, given in edits.items():
-        execution = replay.book.writer(value, replay.last + 1)
-        if execution is None:
+        source = replay.book.source(value, replay.last + 1)
+        if source is None:
             raise ReplayError(f"value {value} was not computed up to here")
-        node = replay.book.node(execution.node, execution.seq)
-        old = _now(replay, overlay, Source(value, execution))
+        node = replay.book.node(source.execution.node, source.execution.seq)
+        old = _now(replay, overlay, source)
         new = fitted(given, old, node.name)
-        key = (value, execution.seq)
+        key = (value, source.seq)
         changed.add(key)
         overlay[key] = new
-        changes.append(Change(node.name, value, execution.seq, old, new, edited=True))
+        changes.append(Change(node.name, value, source.seq, old, new, edited=True))
     start = min((each.seq for each in changes), default=until)
     # By id alone: an operand may be of an execution before the latest.
     touched = {value for value, _ in (*overlay, *changed)}
-    for execution in replay.recording.executions(start, until):
+    for execution in _happened(replay, start, until):
+        if isinstance(execution, EditRow):
+            by_hand = _by_hand(replay, execution, changed, stuck)
+            if by_hand is not None:
+                blocked.append(by_hand)
+                stuck[execution.value, execution.seq] = f"{by_hand.node} was changed by hand before"
+            continue
         node = replay.book.node(execution.node, execution.seq)
         try:
             sources = replay.book.sources(execution)
@@ -168,7 +175,7 @@ def grow(
                 sources = replay.sources(execution)
         except ReplayError:
             continue  # it did not run, or what it took is not known to depend on anything
-        keys = [(each.value, each.execution.seq) for each in sources]
+        keys = [(each.value, each.seq) for each in sources]
         if not (changed.intersection(keys) or any(key in stuck for key in keys)):
             continue
         if any((value, execution.seq) in changed for value in node.outputs):
@@ -201,6 +208,28 @@ def grow(
     )  # fmt: skip
 
 
+def _happened(replay: Replay, start: int, until: int) -> Iterator[Execution | EditRow]:
+    """What ran and what a person changed in ``(start, until]``, in order."""
+    edits = (each for each in replay.recording.edits(start) if each.seq <= until)
+    ran = replay.recording.executions(start, until)
+    return heapq.merge(ran, edits, key=lambda each: each.seq)
+
+
+def _by_hand(
+    replay: Replay, edit: EditRow, changed: set[Key], stuck: Mapping[Key, str]
+) -> Blocked | None:
+    """Why what a person made of a value is not known, if it would have been another value."""
+    before = replay.book.source(edit.value, edit.seq)
+    if before is None or (edit.value, edit.seq) in changed:
+        return None
+    key = (edit.value, before.seq)
+    if key not in changed and key not in stuck:
+        return None
+    name = replay.book.values.get(edit.value, f"value {edit.value}")
+    reason = f"changed by hand there ({edit.how}); of another value that makes what is not known"
+    return Blocked(name, edit.seq, reason)
+
+
 def _compare(
     execution: Execution,
     name: str,
@@ -226,7 +255,7 @@ def _compare(
 
 
 def _now(replay: Replay, overlay: Mapping[Key, Array], source: Source) -> Array:
-    found = overlay.get((source.value, source.execution.seq))
+    found = overlay.get((source.value, source.seq))
     return found if found is not None else replay.written(source).array
 
 

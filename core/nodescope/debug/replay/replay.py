@@ -127,36 +127,43 @@ class Replay:
             ReplayError: It is neither recorded nor to be computed again; says what is missing.
         """
         moment = self.last if seq is None else seq
-        execution = self.book.writer(value, moment + 1)
-        if execution is None:
+        source = self.book.source(value, moment + 1)
+        if source is None:
             name = self.book.values.get(value, f"value {value}")
             raise ReplayError(f"{name} was not computed up to here")
-        return self.written(Source(value, execution))
+        return self.written(source)
 
     def written(self, source: Source) -> Found:
         """What an execution wrote. Raises `ReplayError`, as `value`."""
         self._in_time()
         recorded = self.recorded(source)
-        if recorded is not None and not self._check:
-            return Found(recorded, "recorded", source.execution.seq)
+        if recorded is not None and (source.edited or not self._check):
+            return Found(recorded, "recorded", source.seq)
         try:
             made = self._computed(source)
         except ReplayError:
             if recorded is None:
                 raise
-            return Found(recorded, "recorded", source.execution.seq)
+            return Found(recorded, "recorded", source.seq)
         if recorded is None:
-            return Found(made, "recomputed", source.execution.seq)
+            return Found(made, "recomputed", source.seq)
         node = self.book.node(source.execution.node)
-        found = difference(recorded, made, node.name, source.value, source.execution.seq)
+        found = difference(recorded, made, node.name, source.value, source.seq)
         if found is not None and found not in self.differences:
             self.differences.append(found)
-        return Found(recorded, "recorded", source.execution.seq)
+        return Found(recorded, "recorded", source.seq)
 
     def recorded(self, source: Source) -> Array | None:
-        """The recorded array, laid out as it was; None if none is kept."""
-        seq = source.execution.seq
+        """The recorded array, laid out as it was; None if none is kept.
+
+        Raises:
+            ReplayError: None is kept, and it is not what its node gave.
+        """
+        seq = source.seq
         array = self.recording.array(source.value, seq)
+        if array is None and source.edited:
+            name = self.book.values.get(source.value, f"value {source.value}")
+            raise ReplayError(f"{name} was changed by hand, and what it became was not kept")
         return None if array is None else relaid(array, self.recording.strides(source.value, seq))
 
     def inputs(self, execution: Execution) -> tuple[Call, list[Any]]:

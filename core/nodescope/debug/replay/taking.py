@@ -45,7 +45,7 @@ def taken(replay: Replay, execution: Execution, run: Run) -> list[Source]:
     if all(len(each) == 1 for each in able):
         return latest
     outputs = [replay.recorded(Source(value, execution)) for value in node.outputs]
-    known = {(each.value, each.execution.seq): replay.recorded(each) for each in latest}
+    known = {(each.value, each.seq): replay.recorded(each) for each in latest}
     size = 0
     for array in (*known.values(), *outputs):
         if array is None:
@@ -58,7 +58,7 @@ def taken(replay: Replay, execution: Execution, run: Run) -> list[Source]:
         sources = [each[i] for each, i in zip(able, choice, strict=True)]
         arrays = []
         for source in sources:
-            key = (source.value, source.execution.seq)
+            key = (source.value, source.seq)
             if key not in known:
                 known[key] = replay.recorded(source)
             arrays.append(known[key])
@@ -80,10 +80,10 @@ def _able(replay: Replay, latest: Source) -> list[Source]:
     if node.family == "leaf" and node.op == "constant":
         return found
     while len(found) <= MOST_BEFORE:
-        before = replay.book.latest(node.id, found[-1].execution.seq)
+        before = replay.book.source(latest.value, found[-1].seq)
         if before is None:
             break
-        found.append(Source(latest.value, before))
+        found.append(before)
     return found
 
 

@@ -18,7 +18,7 @@ from nodescope.debug.replay.replay import Replay
 from nodescope.debug.why import weighing
 from nodescope.debug.why.answer import Cause, Kind, Operand, Why
 from nodescope.debug.why.births import birth, state_of, told
-from nodescope.debug.why.points import Opened, Point, Points
+from nodescope.debug.why.points import Opened, Point, Points, point_of
 from nodescope.debug.why.target import Target, parse_target, positions, value_named
 from nodescope.errors import ReplayError
 from nodescope.ir.graph import SourceLocation
@@ -69,12 +69,12 @@ def why(
     book = replay.book
     value = asked if isinstance(asked, int) else value_named(book, asked.name)
     moment = replay.last if seq is None else seq
-    writer = book.writer(value, moment + 1)
+    source = book.source(value, moment + 1)
     name = book.values.get(value, f"value {value}")
-    if writer is None:
+    if source is None:
         raise ReplayError(f"{name} was not computed up to here")
     points = Points(replay)
-    point = Point(value, writer)
+    point = point_of(source)
     array = points.array(point)
     wanted = positions(array, index, name)
     chosen = _spaced(wanted)
@@ -161,9 +161,9 @@ class Follower:
         name = node.name
         if point.frame is None:
             name = book.values.get(point.value, name)
-        execution, source = point.execution, node.source
+        seq, step, source = point.source.seq, point.execution.step, node.source
         return Cause(
-            kind, name, node.op, node.phase, point.value, execution.seq, execution.step,
+            kind, name, node.op, node.phase, point.value, seq, step,
             words=words, source=source, line=self._line(source),
         )  # fmt: skip
 
@@ -242,6 +242,8 @@ class Follower:
         self, cause: Cause, opened: Opened, position: int
     ) -> tuple[Cause, list[tuple[Point, int]]]:
         before = opened.points[0] if opened.points else None
+        if opened.by_hand:
+            return replace(cause, kind="leaf", words=opened.by_hand), []
         if before is None:
             words = {"constant": "a constant"}.get(cause.op, f"{cause.op} data, as it was given")
             return replace(cause, kind="leaf", words=words), []

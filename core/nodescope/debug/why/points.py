@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.debug.replay.arrays import differing
 from nodescope.debug.replay.book import Source
 from nodescope.debug.replay.replay import Replay, run_call
+from nodescope.debug.why.births import told
+from nodescope.errors import ReplayError
 from nodescope.events import Array
 from nodescope.ir.graph import Graph, Node
 from nodescope.ops.calls import Call, Scalar, call_of
@@ -36,6 +39,7 @@ class Opened:
         args: Its operands by port, Python scalars included.
         outs: What it gave.
         port: Which of them the value is.
+        by_hand: What a person did, in words, if that made the element what it is.
         doubt: Whether the operands, run again, give something else. The recording does not say
             which execution an operand is of; one of an earlier step may have been meant.
         points: By port, where the operand came from; None for scalars.
@@ -48,6 +52,7 @@ class Opened:
     port: int
     points: tuple[Point | None, ...]
     doubt: bool = False
+    by_hand: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,11 +74,23 @@ class Point:
         value: Its id, in the run or in the kernel's graph.
         execution: What wrote it; inside of a kernel, what ran that.
         frame: The kernel; None outside.
+        edited: The seq of the edit that made it another one since, or 0.
     """
 
     value: int
     execution: Execution
     frame: Frame | None = None
+    edited: int = 0
+
+    @property
+    def source(self) -> Source:
+        """As the run has it, outside of kernels."""
+        return Source(self.value, self.execution, self.edited)
+
+
+def point_of(source: Source) -> Point:
+    """The point of a value of the run."""
+    return Point(source.value, source.execution, edited=source.edited)
 
 
 class Points:
@@ -90,13 +107,13 @@ class Points:
         """The value's elements. Raises `ReplayError`."""
         if point.frame is not None:
             return np.asarray(point.frame.values[point.value])
-        return self._written(Source(point.value, point.execution))[0]
+        return self._written(point.source)[0]
 
     def how(self, point: Point) -> str:
         """``recorded``, ``recomputed``, or ``in <kernel>``."""
         if point.frame is not None:
             return f"in {point.frame.kernel}"
-        return self._written(Source(point.value, point.execution))[1]
+        return self._written(point.source)[1]
 
     def node(self, point: Point) -> Node:
         """What made it, without asking for any array."""
@@ -106,7 +123,7 @@ class Points:
         return self.book.node(number, point.execution.seq)
 
     def _written(self, source: Source) -> tuple[Array, str]:
-        key = (source.value, source.execution.seq)
+        key = (source.value, source.seq)
         if key not in self._arrays:
             found = self.replay.written(source)
             self._arrays[key] = (found.array, found.how)
@@ -121,6 +138,11 @@ class Points:
             ReplayError: An operand is neither recorded nor to be computed again.
         """
         while True:
+            if point.edited:
+                before, by_hand = self._by_hand(point, position)
+                if by_hand is not None:
+                    return point, position, by_hand
+                point = before
             opened = self._inner(point) if point.frame is not None else self._outer(point)
             if opened.node.op == "scan" and opened.call is not None:
                 found = self._iteration(point, opened, position)
@@ -133,12 +155,29 @@ class Points:
                 return point, position, opened
             point = inside
 
+    def _by_hand(self, point: Point, position: int) -> tuple[Point, Opened | None]:
+        """What it was before a person changed it, and how that made the element another one."""
+        before = self.book.source(point.value, point.edited)
+        assert before is not None
+        before_it = point_of(before)
+        new, was = self.array(point), "what it was before is not known"
+        try:
+            old = self.array(before_it)
+        except ReplayError:
+            pass
+        else:
+            if not differing(old, new)[position]:
+                return before_it, None
+            was = f"before, it was {told(old.flat[position])}"
+        words = f"changed by hand: {self.book.edits[point.edited].how}; {was}"
+        return before_it, Opened(self.node(point), None, (), (new,), 0, (), by_hand=words)
+
     def _outer(self, point: Point) -> Opened:
         execution = point.execution
         node = self.book.node(execution.node, execution.seq)
         sources = self.replay.sources(execution)
         arrays = [self._written(each)[0] for each in sources]
-        points = [Point(each.value, each.execution) for each in sources]
+        points = [point_of(each) for each in sources]
         outs = tuple(self._written(Source(each, execution))[0] for each in node.outputs)
         port = node.outputs.index(point.value)
         if not node.inputs:

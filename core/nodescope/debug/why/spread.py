@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.debug.replay.book import Book
+from nodescope.debug.replay.book import Book, Source
 from nodescope.debug.replay.replay import Replay
 from nodescope.debug.why.births import state_of
 from nodescope.debug.why.chain import Follower
@@ -139,10 +139,13 @@ def spread(
         known += bool(execution.flags & HAS_SUMMARY)
         node = book.node(execution.node, execution.seq)
         sources = _touched(book, execution)
-        names = tuple(book.values.get(value, "") for value, _ in sources)
-        origins = frozenset().union(
-            *(from_births.get(each.seq, frozenset()) for _, each in sources)
-        )
+        names = tuple(book.values.get(each.value, "") for each in sources)
+        for each in sources:
+            if each.edited and each.edited not in from_births:
+                before = from_births.get(each.execution.seq, frozenset())
+                from_births[each.edited] = before | {each.edited}
+                births.append((each.edited, _by_hand(book, each)))
+        origins = frozenset().union(*(from_births.get(each.seq, frozenset()) for each in sources))
         if not execution.flags & _NAN_OR_INF:
             if sources and execution.flags & HAS_SUMMARY and _reads(node):
                 healed.append(Healed(node.name, execution.seq, node.op, _how(node.op), names))
@@ -166,13 +169,28 @@ def spread(
     return Spread(replay.step, len(executions), touched, known, told, tuple(passed), tuple(healed))
 
 
-def _touched(book: Book, execution: Execution) -> list[tuple[int, Execution]]:
-    """The inputs that hold NaN or Inf, with what wrote them."""
+def _touched(book: Book, execution: Execution) -> list[Source]:
+    """The inputs that hold NaN or Inf."""
     try:
         sources = book.sources(execution)
     except ReplayError:
         return []
-    return [(each.value, each.execution) for each in sources if each.execution.flags & _NAN_OR_INF]
+    return [each for each in sources if _holds(book, each)]
+
+
+def _holds(book: Book, source: Source) -> bool:
+    """Whether there is NaN or Inf in it."""
+    if not source.edited:
+        return bool(source.execution.flags & _NAN_OR_INF)
+    known = book.recording.latest_at(source.value, source.edited)
+    return known is not None and bool(known.summary.nan_count or known.summary.inf_count)
+
+
+def _by_hand(book: Book, source: Source) -> Born:
+    """What a person changed to NaN or Inf, or left there."""
+    node = book.node(source.execution.node, source.execution.seq)
+    words = f"changed by hand: {book.edits[source.edited].how}"
+    return Born(node.name, source.edited, None, words, "data", (), 0, node.source)
 
 
 def _born(

@@ -1,0 +1,142 @@
+"""What a person changed at a stop: what ran after it took the new value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.debug.gate import Gate
+from nodescope.debug.replay import Replay
+from nodescope.debug.why import spread, why
+from nodescope.protocol import Command, Continue, SetValue, Stop
+from nodescope.record.recorder import Recorder
+from nodescope.record.recording import Recording
+from tests.core.debug.debugged import debugged
+from tests.core.debug.replay.programs import without_arrays
+from tests.core.debug.replay.test_replay import value_of
+
+
+def changed(
+    path: Path, program: Callable[[], None], where: str, how: Callable[[int], SetValue]
+) -> Recording:
+    """The recording of a program of which the output of a node was changed at a breakpoint."""
+    recorder = Recorder(path, level="values")
+
+    def then(stop: Stop, gate: Gate) -> Command:
+        gate.command(how(gate._catalog.nodes[stop.node].outputs[0]))
+        return Continue()
+
+    with debugged(where, then=then, first=recorder), np.errstate(all="ignore"):
+        program()
+    recorder.close()
+    return Recording.open(path)
+
+
+def logarithm() -> None:
+    power = np.exp(ns.tensor([1.0, 2.0], name="a"))
+    np.log(power * 3.0)
+
+
+def negative(value: int) -> SetValue:
+    return SetValue(value, "set", -5.0, "0")
+
+
+def training() -> None:
+    w = ns.parameter(np.array([1.0, -2.0, 3.0]), name="w")
+    optimizer = ns.optim.SGD([w], lr=0.1)
+    for x in ns.steps([1.0, 0.5, 2.0]):
+        loss = np.sum(np.square(w * x))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def test_an_element_that_was_changed_by_hand_comes_from_nowhere_else(tmp_path: Path) -> None:
+    with changed(tmp_path / "r.nscope", logarithm, "op:exp", negative) as recording:
+        end = why(recording, "log[0]").root.chain()[-1]
+        assert (end.kind, end.name, end.number, end.at) == ("leaf", "exp", -5.0, (0,))
+        assert end.words == "changed by hand: exp[0] set to -5; before, it was 2.718"
+        assert end.seq == recording.edits()[0].seq
+        other = why(recording, "log[1]").root.chain()
+        assert [each.name for each in other] == ["log", "multiply", "exp", "a"]
+        assert not any("of another step" in each.words for each in other)
+        assert Replay(recording).value(value_of(recording, "exp")).array[0] == -5.0
+
+
+def test_a_nan_that_was_set_by_hand_is_where_it_began(tmp_path: Path) -> None:
+    def how(value: int) -> SetValue:
+        return SetValue(value, "set", float("nan"), "0")
+
+    with changed(tmp_path / "r.nscope", logarithm, "op:exp", how) as recording:
+        (born,) = spread(recording).births
+        assert (born.node, born.words) == ("exp", "changed by hand: exp[0] set to nan")
+        assert born.seq == recording.edits()[0].seq
+        assert born.reached == 2
+
+
+def test_a_nan_that_was_mended_by_hand_spreads_no_further(tmp_path: Path) -> None:
+    def program() -> None:
+        np.log(ns.tensor([-1.0, 2.0], name="a")) * 3.0
+
+    def how(value: int) -> SetValue:
+        return SetValue(value, "set", 0.0, "isnan")
+
+    with changed(tmp_path / "r.nscope", program, "op:log", how) as recording:
+        found = spread(recording)
+        assert [each.node for each in found.births] == ["log"]
+        assert (found.passed, found.healed) == ((), ())
+
+
+def test_a_fork_after_a_change_by_hand_goes_on_from_it(tmp_path: Path) -> None:
+    with changed(tmp_path / "r.nscope", logarithm, "op:exp", negative) as recording:
+        replay = Replay(recording)
+        assert replay.check().differences == ()
+        power = value_of(recording, "exp")
+        branch = replay.fork({power: np.array([-5.0, 4.0])})
+        assert branch.changes[0].old.tolist() == [-5.0, np.exp(2.0)]
+        assert branch.value(value_of(recording, "multiply")).new.tolist() == [-15.0, 12.0]
+        assert branch.blocked == ()
+
+
+def test_a_fork_before_a_change_by_hand_does_not_guess_at_it(tmp_path: Path) -> None:
+    with changed(tmp_path / "r.nscope", logarithm, "op:exp", negative) as recording:
+        replay = Replay(recording)
+        branch = replay.fork({value_of(recording, "a"): np.array([0.0, 0.0])})
+        assert [each.node for each in branch.changes] == ["a", "exp"]
+        assert [each.node for each in branch.blocked] == ["exp", "multiply", "log"]
+        assert "changed by hand there (exp[0] set to -5)" in branch.blocked[0].reason
+
+
+@pytest.mark.parametrize("where", ["w [step 2]", "optimizer/w/subtract [step 1]"])
+def test_a_parameter_that_was_changed_by_hand_is_trained_on(tmp_path: Path, where: str) -> None:
+    def how(value: int) -> SetValue:
+        return SetValue(value, "add", 1.5, "1")
+
+    with changed(tmp_path / "r.nscope", training, where, how) as recording:
+        for step in (1, 2, 3):
+            checked = Replay(recording, step).check()
+            assert (checked.differences, checked.missing) == ((), {})
+        w = value_of(recording, "w")
+        last = Replay(recording, 3).value(w).array
+    with Recording.open(without_arrays(tmp_path / "r.nscope", keep=("leaf",))) as recording:
+        found = Replay(recording, 2).value(value_of(recording, "square"))
+        assert found.how == "recomputed"
+        assert last.shape == found.array.shape
+
+
+def test_a_change_by_hand_lies_in_memory_as_what_it_changed(tmp_path: Path) -> None:
+    def program() -> None:
+        x = ns.tensor(np.random.default_rng(0).standard_normal((50, 40)), name="x")
+        np.sum(np.transpose(np.exp(x)) * 3.0)
+
+    def how(value: int) -> SetValue:
+        return SetValue(value, "scale", 1.7)
+
+    with changed(tmp_path / "r.nscope", program, "op:multiply", how) as recording:
+        (edit,) = recording.edits()
+        assert recording.strides(edit.value, edit.seq) == (8, 320)
+        assert Replay(recording).check().differences == ()
