@@ -15,7 +15,7 @@ import msgspec
 
 from nodescope.debug.breakpoints import is_leaf
 from nodescope.debug.compilations import Compilations
-from nodescope.debug.replay.book import Book
+from nodescope.debug.replay.book import Assigns, Book, assigning
 from nodescope.debug.replay.replay import Replay
 from nodescope.debug.replay.taking import MOST_BEFORE, MOST_ELEMENTS, same
 from nodescope.errors import ReplayError
@@ -102,7 +102,7 @@ class History:
         self._compilations = Compilations()
         self._met = 0
         # What kernels assign to, as of the nodes that were known then.
-        self._assigning: tuple[int, dict[int, list[tuple[int, int]]]] = (0, {})
+        self._assigning: tuple[int, Assigns] = (0, {})
         self._replayed: tuple[int, Replay] | None = None  # up to which seq
 
     def refresh(self) -> None:
@@ -191,18 +191,20 @@ class History:
 
     def assigned(self, leaf: Moment, until: int | None = None) -> Moment | None:
         """The last assignment to what a leaf holds, after ``leaf`` and at or before a seq."""
-        value = leaf.node.outputs[:1]
-        found = (self.last_of(each.id, until) for each in self.nodes()
-                 if each.op == "assign" and each.inputs[:1] == value)  # fmt: skip
-        later = [each for each in found if each is not None and each.seq > leaf.seq]
-        for number, output in self._within_kernels().get(value[0] if value else 0, ()):
-            wrote = self.last_of(number, until)
-            if wrote is not None and wrote.seq > leaf.seq:
-                node = msgspec.structs.replace(wrote.node, outputs=(output,))
-                later.append(msgspec.structs.replace(wrote, node=node))
+        assigns: Assigns = {}
+        for each in self.nodes():
+            if each.op == "assign":
+                assigns.setdefault(each.inputs[0], set()).add((each.id, each.outputs[0]))
+        later = []
+        for value in leaf.node.outputs[:1]:
+            for number, output in assigning(value, assigns, self._within_kernels()):
+                wrote = self.last_of(number, until)
+                if wrote is not None and wrote.seq > leaf.seq:
+                    node = msgspec.structs.replace(wrote.node, outputs=(output,))
+                    later.append(msgspec.structs.replace(wrote, node=node))
         return max(later, key=lambda each: each.seq, default=None)
 
-    def _within_kernels(self) -> dict[int, list[tuple[int, int]]]:
+    def _within_kernels(self) -> Assigns:
         """As `Book.within_kernels`."""
         if self._assigning[0] != self._read_nodes:
             kernels = any(each.graph and each.family == "kernel" for each in self.nodes())

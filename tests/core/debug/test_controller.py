@@ -404,6 +404,21 @@ def test_a_parameter_is_what_was_assigned_to_it(tmp_path):
         assert controller.evaluate("w: min(value)") == -1.5
 
 
+def test_a_parameter_is_what_was_assigned_to_it_last(tmp_path):
+    def program() -> None:
+        w = ns.parameter(np.array([1.0, 2.0]), name="w")
+        for _ in ns.steps([1, 2]):
+            with ns.no_grad():
+                ns.assign(w, w * 0.5)
+                ns.assign(w, w + 1.0)
+            np.exp(w)
+
+    with controlled(tmp_path, program, "exp") as (controller, _):
+        stopped(controller)
+        assert controller.evaluate("w: max(value)") == 2.0
+        assert controller.evaluate("w: min(value)") == 1.5
+
+
 def test_a_parameter_is_what_a_kernel_assigned_to_it(tmp_path):
     def program() -> None:
         w = ns.parameter(np.array([1.0, 2.0]), name="w")

@@ -24,6 +24,9 @@ from nodescope.record.captured import functions
 from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, Execution
 
+Assigns = dict[int, set[tuple[int, int]]]
+"""By the value that is assigned to: the nodes that do so, and what they give."""
+
 
 class Source(NamedTuple):
     """Where an execution took an input from: a value and the execution that wrote it.
@@ -57,14 +60,14 @@ class Book:
         self._rows: dict[int, list[Node]] = {}
         self._seqs: dict[int, list[int]] = {}
         self.producer: dict[int, int] = {}
-        self._assigns: dict[int, set[int]] = {}
+        self._assigns: Assigns = {}
         for row in recording.nodes():
             node = row.node
             self._rows.setdefault(node.id, []).append(node)
             self._seqs.setdefault(node.id, []).append(row.seq)
             self.producer.update(dict.fromkeys(node.outputs, node.id))
             if node.family == "update" and node.inputs:
-                self._assigns.setdefault(node.inputs[0], set()).add(node.id)
+                self._assigns.setdefault(node.inputs[0], set()).add((node.id, node.outputs[0]))
         self.values = {row.value.id: row.value.name for row in recording.values()}
         self.last_seq = recording.last_seq()
         self.edits = {each.seq: each for each in recording.edits()}
@@ -176,18 +179,24 @@ class Book:
             return []
         value = leaf.outputs[0]
         found = self.source(value, execution.seq)
-        for number in sorted(self._assigns.get(value, ())):
+        for number, output in assigning(value, self._assigns, self.within_kernels):
             wrote = self.latest(number, execution.seq)
             if wrote is None or (found is not None and wrote.seq <= found.seq):
                 continue
-            node = self.node(number, wrote.seq)
-            if node.inputs[0] == value:
-                found = self._edited(Source(node.outputs[0], wrote), execution.seq)
-        for number, output in self.within_kernels.get(value, ()):
-            wrote = self.latest(number, execution.seq)
-            if wrote is not None and (found is None or wrote.seq > found.seq):
+            if self._assigned_to(output, wrote) == value:
                 found = self._edited(Source(output, wrote), execution.seq)
         return [] if found is None else [found]
+
+    def _assigned_to(self, output: int, wrote: Execution | None) -> int:
+        """What an execution assigned to: the leaf, where that had been assigned to before."""
+        while wrote is not None:
+            node = self.node(wrote.node, wrote.seq)
+            inside = self._kernels_assign.get((node.id, output))
+            if inside is None and node.family != "update":
+                break
+            output = node.inputs[0] if inside is None else inside
+            wrote = self.writer(output, wrote.seq)
+        return output
 
     # ------------------------------------------------------------ calls
 
@@ -237,9 +246,17 @@ class Book:
         return {**captured, **{each: attrs[each] for each in ports.intersection(attrs)}}
 
     @cached_property
-    def within_kernels(self) -> dict[int, list[tuple[int, int]]]:
+    def within_kernels(self) -> Assigns:
         """By parameter: the kernels that assign to it, as an optimizer's do, and the output."""
-        found: dict[int, list[tuple[int, int]]] = {}
+        found: Assigns = {}
+        for (number, output), target in self._kernels_assign.items():
+            found.setdefault(target, set()).add((number, output))
+        return found
+
+    @cached_property
+    def _kernels_assign(self) -> dict[tuple[int, int], int]:
+        """What kernels assign to, by kernel and output."""
+        found: dict[tuple[int, int], int] = {}
         for node in self.nodes():
             if node.family != "kernel" or node.id not in self._captured:
                 continue
@@ -249,11 +266,14 @@ class Book:
                 continue  # said when it is to be run
             body: Graph = call.attrs["body"]
             given = dict(zip(body.inputs, call.args, strict=False))
+            last: dict[int, int] = {}  # of several assignments, by target
             for inner in body.nodes:
                 target = given.get(inner.inputs[0]) if inner.family == "update" else None
-                if isinstance(target, int) and inner.outputs[0] in body.outputs:
-                    output = node.outputs[body.outputs.index(inner.outputs[0])]
-                    found.setdefault(target, []).append((node.id, output))
+                if isinstance(target, int):
+                    given[inner.outputs[0]] = target
+                    if inner.outputs[0] in body.outputs:
+                        last[target] = node.outputs[body.outputs.index(inner.outputs[0])]
+            found.update({(node.id, output): target for target, output in last.items()})
         return found
 
     @cached_property
@@ -268,6 +288,20 @@ class Book:
                 if original is not None:
                     found[node.id] = original.attrs
         return found
+
+
+def assigning(value: int, *assigns: Assigns) -> list[tuple[int, int]]:
+    """What assigns to a leaf: nodes and outputs, in one step also on what an earlier one gave."""
+    found: dict[tuple[int, int], None] = {}
+    targets, known = [value], {value}
+    while targets:
+        target = targets.pop()
+        for one in (one for each in assigns for one in sorted(each.get(target, ()))):
+            found[one] = None
+            if one[1] not in known:
+                known.add(one[1])
+                targets.append(one[1])
+    return list(found)
 
 
 def _original(node: Node, graph: Graph) -> Node | None:

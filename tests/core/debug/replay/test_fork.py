@@ -211,3 +211,42 @@ def test_a_loop_that_has_no_end_on_other_numbers_is_given_up(
         assert branch.blocked[0].node == "while_loop"
         assert "given up" in branch.blocked[0].reason
         assert {each.node for each in branch.changes} == {"x"}
+
+
+@pytest.mark.parametrize("form", ["eager", "called twice", "two in one", "one kernel"])
+def test_a_parameter_that_is_updated_twice_in_a_step(form: str, tmp_path: Path) -> None:
+    def program(first: float = 1.0) -> None:
+        w = ns.parameter(np.array([1.0, -2.0, 3.0]), name="w")
+        optimizer = ns.optim.SGD([w], lr=0.1, momentum=0.5)
+
+        def step(x: ns.Tensor) -> ns.Tensor:
+            optimizer.zero_grad()
+            np.sum(np.square(x * w)).backward()
+            optimizer.step()
+            return x * 1.0
+
+        def both(x: ns.Tensor, y: ns.Tensor) -> ns.Tensor:
+            return step(x) + step(y)
+
+        backend = "c" if form == "one kernel" else "numpy"
+        once = step if form == "eager" else ns.compile(step, backend=backend)
+        twice = ns.compile(both, backend=backend)
+        for i, x in enumerate(ns.steps([1.0, 0.5, 2.0])):
+            given = ns.tensor(np.full(3, x * (first if not i else 1.0)), name="x")
+            other = ns.tensor(np.full(3, 0.25), name="y")
+            if form in ("two in one", "one kernel"):
+                twice(given, other)
+            else:
+                once(given)
+                once(other)
+
+    one = recorded(tmp_path / "one.nscope", program)
+    two = recorded(tmp_path / "two.nscope", lambda: program(2.0))
+    with Recording.open(one) as here, Recording.open(two) as there:
+        branch = Replay(here, 1).fork({value_of(here, "x"): np.full(3, 2.0)}, until=here.last_seq())
+        assert branch.blocked == ()
+        for name in ("w", "optimizer/w/velocity"):
+            truth = Replay(there, 3).value(value_of(there, name)).array
+            made = branch.value(value_of(here, name)).new
+            # Code in C may round otherwise.
+            np.testing.assert_allclose(made, truth, rtol=1e-12 if form == "one kernel" else 0)
