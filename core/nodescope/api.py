@@ -301,7 +301,7 @@ class Run:
             self.bus.emit(Logged(stream, telling.printable(text), self.step, self.bus.now_ns()))
 
     def finish(self, status: int = 0, error: str = "") -> None:
-        """Stop observing, complete the recording and tell the server. Takes at most 4 s."""
+        """Stop observing, complete the recording and tell the server; see `Recorder.close`."""
         global _current
         if _current is self:
             _current = None
@@ -312,10 +312,16 @@ class Run:
                 self._tell(each)
             self.bus.emit(RunFinished(status, error, self.bus.now_ns()))
         self.uncaught.end()
-        self.recorder.close()
-        if self._link is not None:
-            self._link.committed(self.recorder.last_seq)
-            self._link.goodbye(status, error)
+        try:
+            if not self.recorder.close(slow=self._slow) and not self.recorder.fault:
+                self._say("the end of the recording could not be written in time")
+        finally:
+            if self._link is not None:
+                self._link.committed(self.recorder.last_seq)
+                self._link.goodbye(status, error)
+
+    def _slow(self) -> None:
+        self._say("writing the rest of the recording; Ctrl-C leaves it out")
 
     def _tell(self, text: str) -> None:
         """Record a line of the recorder, and say it."""

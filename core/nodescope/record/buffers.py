@@ -68,3 +68,16 @@ class Buffers:
             if self._held + buffer.nbytes <= self._most:
                 self._free.setdefault(buffer.nbytes, []).append(buffer)
                 self._held += buffer.nbytes
+
+
+def layouts_of(
+    values: tuple[int, ...], arrays: tuple[Array, ...]
+) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Strides of the arrays that are not in C order: the same sum over them may round otherwise."""
+    return tuple(
+        [
+            (value, array.strides)
+            for value, array in zip(values, arrays)  # noqa: B905 (as where they are copied)
+            if not array.flags.c_contiguous
+        ]
+    )

@@ -24,6 +24,7 @@ from nodescope.events import (
     Bus,
     Prices,
 )
+from nodescope.record import ending
 from nodescope.record.accounts import RECORD_BYTES
 from nodescope.record.boundaries import Boundaries
 from nodescope.record.charging import Charging, Idle, stood
@@ -103,11 +104,13 @@ class GovernedRecorder(CountingRecorder):
 
     # ------------------------------------------------------------ the program's side
 
-    def close(self, timeout_s: float = 2.0) -> bool:
+    def close(
+        self, timeout_s: float = ending.STILL_S, slow: Callable[[], None] = lambda: None
+    ) -> bool:
         """Write the rest, with what was left out, and leave one portable file."""
         if not self._forked:
             self._conclude()
-        return super().close(timeout_s)
+        return super().close(timeout_s, slow)
 
     def governed(self, most: int = _MOST_NODES) -> Governed:
         """What the governor did so far, with so many nodes at most."""

@@ -39,8 +39,9 @@ from nodescope.events import (
 )
 from nodescope.ir.graph import Node
 from nodescope.ir.scopes import is_within
+from nodescope.record import ending
 from nodescope.record.batch import Batch, Noted, Ran, Timed, Told, ValueKept
-from nodescope.record.buffers import Buffers
+from nodescope.record.buffers import Buffers, layouts_of
 from nodescope.record.rows import FAILED, Dropped
 from nodescope.record.summary import TensorSummary, summarise
 from nodescope.record.writer import Writer
@@ -129,7 +130,7 @@ class Recorder:
         self._may_write.set()
         self._still = False
         self._progress = threading.Condition(threading.Lock())
-        self._closing = False
+        self._closing = self._leaving = False
         self._off = False
         self._forked = False
         self._fault = ""
@@ -224,16 +225,28 @@ class Recorder:
             )
         return self._committed >= wanted
 
-    def close(self, timeout_s: float = 2.0) -> bool:
-        """Write the rest and leave one portable file; False if there was not enough time."""
+    def close(
+        self, timeout_s: float = ending.STILL_S, slow: Callable[[], None] = lambda: None
+    ) -> bool:
+        """Write the rest and leave one portable file; False if not all of it could be written.
+
+        Waits while the writer gets on, see `ending.wait_for`. What is left then is dropped and
+        counted; so it is at Ctrl-C, which is raised after that.
+        """
         if self._forked:
             return False
         self._closing = True
         self._may_write.set()
         self._hurry.set()
         self._wanted.set()
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive() and not self._fault
+        ended = False
+        try:
+            ended = ending.wait_for(self._thread, lambda: self._committed, slow, still_s=timeout_s)
+        finally:
+            if not ended:
+                self._leaving = True
+                self._thread.join(ending.LEAVING_S)
+        return ended and not self._fault
 
     def _finished(self, event: NodeFinished) -> None:
         node = event.node
@@ -268,7 +281,7 @@ class Recorder:
             weight = _RECORD_BYTES
             with self._lock:
                 self._lost_summaries += len(event.outputs)
-        layouts = _layouts(outputs, event.outputs) if level == "values" else ()
+        layouts = layouts_of(outputs, event.outputs) if level == "values" else ()
         self._put(row, weight, 0, kept, False, level == "values", "", False, layouts, event.attrs)
 
     def _thrift(self, step: int) -> None:
@@ -396,6 +409,8 @@ class Recorder:
 
     def _write_some(self) -> None:
         batch, queue = self._batch, self._queue
+        if self._leaving:
+            self._leave_out()
         deadline = time.monotonic() + BATCH_S
         weight = taken = seq = outputs = 0
         timed: list[Timed] = []
@@ -437,6 +452,14 @@ class Recorder:
         if self.on_commit is not None:
             self.on_commit(self._committed)
 
+    def _leave_out(self) -> None:
+        """Drop the executions that wait to be written; nodes, steps and the end are kept."""
+        with self._lock:
+            rest = [each for each in self._queue if isinstance(each, Noted)]
+            self._lost_executions += len(self._queue) - len(rest)
+            self._queue.clear()
+            self._queue.extend(rest)
+
     def _give_up(self, error: Exception) -> None:
         self._off = True
         self._queue.clear()
@@ -464,19 +487,6 @@ def _silence_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_silence_child)
-
-
-def _layouts(
-    values: tuple[int, ...], arrays: tuple[Array, ...]
-) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """Strides of the arrays that are not in C order: the same sum over them may round otherwise."""
-    return tuple(
-        [
-            (value, array.strides)
-            for value, array in zip(values, arrays)  # noqa: B905 (as where they are copied)
-            if not array.flags.c_contiguous
-        ]
-    )
 
 
 def _print_fault(text: str) -> None:
