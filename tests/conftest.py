@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 import nodescope as ns
 from nodescope.debug.saved import VARIABLE
+
+
+# A busy machine is slow: how long an example takes is for the benchmarks to tell.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
