@@ -13,9 +13,10 @@ import pytest
 import nodescope as ns
 from nodescope.debug.saved import VARIABLE
 
-
 # A busy machine is slow: how long an example takes is for the benchmarks to tell.
-hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("patient")
 
 
