@@ -10,12 +10,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TextIO
 
 import msgspec
 
 from nodescope import api
 from nodescope.cli.check_reports import json_text, junit_text, words
-from nodescope.cli.script import Ending, load, run_script
+from nodescope.cli.script import Ending, is_child, load, run_script
 from nodescope.debug.checking import Report
 from nodescope.debug.checking import check as checked
 from nodescope.debug.recommending import WORD as RECOMMENDED
@@ -24,7 +25,7 @@ from nodescope.debug.watch.watch import Watch, parse_watches
 from nodescope.errors import RecordingError, UsageError
 from nodescope.ir.graph import Node
 from nodescope.record.recording import Recording
-from nodescope.telling import last_line, say
+from nodescope.telling import last_line, own_print, say
 
 _MAGIC = b"SQLite format 3\0"
 
@@ -35,7 +36,7 @@ def check(options: argparse.Namespace) -> int:
     for each in options.watches:
         watches += parse_watches(each) if each.strip() != RECOMMENDED else ()
     recommended = not options.watches or RECOMMENDED in map(str.strip, options.watches)
-    home = Path.cwd()  # the program may change it
+    home, out = Path.cwd(), sys.stdout  # the program may change them
     written = [
         (path.absolute(), text)
         for path, text in ((options.json, json_text), (options.junit, junit_text))
@@ -67,6 +68,8 @@ def check(options: argparse.Namespace) -> int:
         try:
             observed.start()
             ending = run_script(code, what, options.args, observed.log)
+            if is_child(observed):
+                return ending.status
         except BaseException as error:
             observed.finish(1, last_line(error))
             raise
@@ -79,9 +82,16 @@ def check(options: argparse.Namespace) -> int:
         report = msgspec.structs.replace(report, recording="")
     for path, text in written:
         _write(path, text(report))
-    # A program may have closed its output; it is a report all the same.
-    print(words(report, home), end="", file=sys.__stderr__ if sys.stdout.closed else sys.stdout)
+    _print(words(report, home), out)
     return status
+
+
+def _print(text: str, out: TextIO) -> None:
+    """A program may have closed its output; it is a report all the same."""
+    try:
+        own_print(text, end="", file=out)
+    except ValueError:
+        own_print(text, end="", file=sys.__stderr__)
 
 
 def _is_recording(path: Path) -> bool:

@@ -7,7 +7,6 @@ script runs even if no page can be served.
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import TextIO
 
 from nodescope import api
 from nodescope.cli.dap import lasting_streams, let_in, reached
-from nodescope.cli.script import INTERRUPTED, Ending, load, run_script
+from nodescope.cli.script import INTERRUPTED, Ending, is_child, load, run_script
 from nodescope.cli.server import Server
 from nodescope.cli.terminal import Terminal
 from nodescope.cli.terminal_lines import Lines, lines_of
@@ -76,12 +75,13 @@ def run(options: argparse.Namespace) -> int:
         server = _serve(observed, options)
         observed.start()
         ending = run_script(code, script, options.args, observed.log, observed.uncaught.raised)
-        if _is_child(observed):
+        if is_child(observed):
             return ending.status
     except BaseException as error:
-        observed.finish(1, last_line(error))
-        if server is not None:
-            server.stop()
+        if not is_child(observed):
+            observed.finish(1, last_line(error))
+            if server is not None:
+                server.stop()
         raise
     try:
         observed.finish(ending.status, ending.error)
@@ -149,16 +149,11 @@ def _under(
         error = last_line(raised)
         raise
     finally:
-        if not _is_child(observed):
+        if not is_child(observed):
             observed.finish(status, error)
             if end is not None:
                 end(status)
     return status
-
-
-def _is_child(observed: api.Run) -> bool:
-    """Whether this is a forked child of the program: run, page and server are its parent's."""
-    return os.getpid() != observed.info.pid
 
 
 def _serve(observed: api.Run, options: argparse.Namespace) -> Server | None:

@@ -13,17 +13,20 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
+from nodescope import api
 from nodescope.cli.warned import at_user_lines
 from nodescope.errors import UsageError
-from nodescope.telling import last_line
+from nodescope.telling import last_line, printable
 
 MAX_LINE: Final = 10_000
 INTERRUPTED: Final = 130
 
+# What Python can make an exit status of; anything else is -1.
+_LONG: Final = range(-(1 << 63), 1 << 63)
 _OURS: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -32,6 +35,11 @@ class Ending(NamedTuple):
 
     status: int
     error: str = ""
+
+
+def is_child(observed: api.Run) -> bool:
+    """Whether this is a forked child of the program: run, page and server are its parent's."""
+    return os.getpid() != observed.info.pid
 
 
 def load(path: Path) -> types.CodeType | Ending:
@@ -99,7 +107,11 @@ def run_script(
             tee.finish()
         return ending
     finally:
-        sys.stdout, sys.stderr = streams
+        # A stream that the program put there is what its exit functions and threads write to.
+        if getattr(sys, "stdout", None) is out:
+            sys.stdout = streams[0]
+        if getattr(sys, "stderr", None) is err:
+            sys.stderr = streams[1]
 
 
 def _guarded(
@@ -107,39 +119,67 @@ def _guarded(
 ) -> Ending:
     try:
         exec(code, module.__dict__)
+        return Ending(0)
     except SystemExit as error:
         return _exit(error.code)
-    except KeyboardInterrupt as error:
-        show(error)
-        return Ending(INTERRUPTED, last_line(error))
     except BaseException as error:
-        raised(error)
-        show(error)
-        sys.last_type, sys.last_value = type(error), error
-        return Ending(1, last_line(error))
-    return Ending(0)
+        failed = error
+    # From here on no exception is being handled, as where Python calls `sys.excepthook`.
+    interrupted = isinstance(failed, KeyboardInterrupt)
+    if not interrupted:
+        raised(failed)
+    show(failed)
+    if not interrupted:
+        sys.last_type, sys.last_value = type(failed), failed
+    return Ending(INTERRUPTED if interrupted else 1, last_line(failed))
 
 
 def _exit(code: object) -> Ending:
     if code is None:
         return Ending(0)
     if isinstance(code, int):
-        return Ending(code & 0xFF, f"SystemExit: {code}" if code else "")
-    print(code, file=sys.stderr)
-    return Ending(1, f"SystemExit: {code}".splitlines()[0])
+        status = code if code in _LONG else -1
+        return Ending(status & 0xFF, f"SystemExit: {code}" if code else "")
+    try:
+        said = str(code)
+    except Exception:
+        said = ""
+    _write(said + "\n", sys.__stderr__)
+    return Ending(1, printable(f"SystemExit: {said}".splitlines()[0]))
 
 
 def show(error: BaseException) -> None:
     """Print a traceback without frames of ours, or give it to the program's own excepthook."""
-    if sys.excepthook is not sys.__excepthook__:
+    if not hasattr(sys, "excepthook"):
+        _write("sys.excepthook is missing\n")
+    elif sys.excepthook is not sys.__excepthook__:
         trace = error.__traceback__
         while trace is not None and is_ours(trace.tb_frame.f_code.co_filename):
             trace = trace.tb_next
-        sys.excepthook(type(error), error.with_traceback(trace), trace)
-        return
+        try:
+            sys.excepthook(type(error), error.with_traceback(trace), trace)
+            return
+        except SystemExit:
+            raise
+        except BaseException as failed:
+            _write(f"Error in sys.excepthook:\n{_traceback(failed)}\nOriginal exception was:\n")
+    _write(_traceback(error))
+
+
+def _traceback(error: BaseException) -> str:
     printed = traceback.TracebackException.from_exception(error, compact=True)
     _strip(printed)
-    sys.stderr.write("".join(printed.format()))
+    return "".join(printed.format())
+
+
+def _write(text: str, instead: TextIO | None = None) -> None:
+    """To the program's standard error, whatever has become of it; if it has none, elsewhere."""
+    stream = getattr(sys, "stderr", None) or instead
+    try:
+        if stream is not None:
+            stream.write(text)
+    except Exception:
+        pass  # nobody reads
 
 
 def _strip(printed: traceback.TracebackException) -> None:
@@ -154,8 +194,9 @@ def _strip(printed: traceback.TracebackException) -> None:
     for name in ("__cause__", "__context__"):
         inner: traceback.TracebackException | None = getattr(printed, name)
         if inner is not None:
+            was_raised = bool(inner.stack)
             _strip(inner)
-            if not inner.stack:
+            if was_raised and not inner.stack:
                 setattr(printed, name, None)
     for each in printed.exceptions or ():
         _strip(each)
@@ -180,6 +221,7 @@ class Tee:
     def write(self, text: str) -> int:
         """Write, then hand on the lines that are complete."""
         count = self._stream.write(text)
+        text = str.__str__(text)  # a class of strings may add and split otherwise
         self._rest += text
         if "\n" in text or len(self._rest) > MAX_LINE:
             *lines, self._rest = self._rest.split("\n")
@@ -211,3 +253,15 @@ class Tee:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+    # What Python looks up in the class, not in the object.
+
+    def __enter__(self) -> Tee:
+        self._stream.__enter__()
+        return self
+
+    def __exit__(self, *given: Any) -> None:
+        self._stream.__exit__(*given)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stream)

@@ -147,9 +147,12 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-        self._words.close()
+        for each in (self.process.stdout, self._words):
+            try:
+                if each is not None:
+                    each.close()
+            except OSError:
+                pass  # the program has closed all that it found open
 
 
 def has_screen() -> bool:
