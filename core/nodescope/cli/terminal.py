@@ -21,6 +21,7 @@ from nodescope.cli.terminal_lines import FileLines, Lines, Woken
 from nodescope.debug.controller import Controller
 from nodescope.errors import NodescopeError
 from nodescope.protocol import Pause, SessionInfo
+from nodescope.telling import last_line, own_print
 
 PROMPT: Final = "(nodescope) "
 _COLOURS: Final = {"bold": "1", "node": "36", "error": "31", "dim": "2"}
@@ -101,10 +102,14 @@ class Terminal:
             news = self._news.get()
             if news == "end":
                 return
-            if news == "pause":
-                self._pause()
-            elif isinstance(news, tuple):
-                self._take(*news)
+            try:
+                if news == "pause":
+                    self._pause()
+                elif isinstance(news, tuple):
+                    self._take(*news)
+            except Exception as error:
+                self._say(f"the debugger failed ({last_line(error)}); the program runs on without")
+                self._controller.leave()
 
     def _pause(self) -> None:
         try:
@@ -153,7 +158,7 @@ class Terminal:
 
     def _say(self, text: str) -> None:
         try:
-            print(text, file=self._out, flush=True)
+            own_print(text, file=self._out, flush=True)
         except (OSError, ValueError):
             pass  # nobody reads
 

@@ -29,9 +29,10 @@ from nodescope.debug.watch.watch import describe
 from nodescope.debug.why import Target, parse_target, render, render_spread, spread, why
 from nodescope.debug.why.births import told_apart
 from nodescope.debug.words import clean, seen_line
-from nodescope.errors import ConditionError, UsageError
+from nodescope.errors import ConditionError, NodescopeError, UsageError
 from nodescope.events import Array
 from nodescope.protocol import SetWatches
+from nodescope.telling import last_line
 
 PATIENCE_S: Final = 30.0
 MAX_CHANGES: Final = 12
@@ -55,9 +56,20 @@ def times(text: str) -> int:
     return count
 
 
+def told(error: Exception) -> str:
+    """An error for the person who asked: ours says where it is, any other what it is."""
+    if not isinstance(error, NodescopeError):
+        return f"that failed: {last_line(error)}"
+    column = getattr(error, "column", -1)
+    return f"{error}{f' (column {column + 1})' if column >= 0 else ''}"
+
+
 def place(file: str, line: int) -> str:
     """``train.py:42``, relative to the folder where that is shorter."""
-    shown = os.path.relpath(file) if os.path.isabs(file) else file
+    try:
+        shown = os.path.relpath(file) if os.path.isabs(file) else file
+    except OSError:  # the program has deleted its own folder
+        shown = file
     return clean(f"{file if shown.startswith('..') else shown}:{line}")
 
 

@@ -22,6 +22,7 @@ from nodescope.cli.terminal_asking import (
     shown,
     source_lines,
     times,
+    told,
     whole,
     why_lines,
 )
@@ -105,9 +106,9 @@ class Console:
         self._again = line if spec.names[0] in REPEATED else ""
         try:
             return bool(spec.run(self, rest.strip()))
-        except NodescopeError as error:
-            column = getattr(error, "column", -1)
-            self._fault(f"{error}{f' (column {column + 1})' if column >= 0 else ''}")
+        except Exception as error:
+            # Whatever it is, the program stands, and the next command is answered again.
+            self._fault(told(error))
         return False
 
     def stopped(self, stop: Stop) -> bool:
@@ -126,8 +127,8 @@ class Console:
         self._say(self._paint(clean(stop.text), "bold") + where)
         try:
             self._show(self._controller.moment)
-        except NodescopeError as error:
-            self._fault(str(error))
+        except Exception as error:
+            self._fault(told(error))
         return False
 
     def complete(self, text: str, line: str) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TextIO
 
 from nodescope.errors import UsageError
+from nodescope.telling import own_print
 
 HISTORY_LINES: Final = 1000
 Complete = Callable[[str, str], list[str]]
@@ -78,7 +79,7 @@ class FileLines:
             return None
         number, line = self._rest.pop(0)
         self.place = f"{self.name}:{number}: "
-        print(f"{prompt}{line}", file=self._out, flush=True)
+        own_print(f"{prompt}{line}", file=self._out, flush=True)
         return line
 
     def wake(self) -> None:
@@ -157,7 +158,7 @@ class ReadLines:
         try:
             line = input(prompt)
         except EOFError:
-            print(file=sys.__stdout__)
+            own_print(file=sys.__stdout__)
             return None
         finally:
             self._readline.set_completer(None)
