@@ -19,9 +19,11 @@ import numpy as np
 
 from nodescope.debug.replay.arrays import Difference, difference
 from nodescope.debug.replay.book import Source
+from nodescope.debug.replay.taking import same
 from nodescope.errors import ReplayError
 from nodescope.events import Array
-from nodescope.record.rows import EditRow, Execution
+from nodescope.ir.graph import Node
+from nodescope.record.rows import FAILED, EditRow, Execution
 
 if TYPE_CHECKING:
     from nodescope.debug.replay.replay import Replay
@@ -78,6 +80,7 @@ class Branch:
         same: Nodes that ran again and gave what they had given.
         blocked: Nodes that could not be run.
         overlay: Every array that is another one than recorded, those of the parent included.
+        stuck: What could not be computed, with the reason, that of the parent included.
     """
 
     name: str
@@ -88,6 +91,7 @@ class Branch:
     same: tuple[str, ...]
     blocked: tuple[Blocked, ...]
     overlay: Mapping[Key, Array] = field(repr=False)
+    stuck: Mapping[Key, str] = field(repr=False, default_factory=dict)
 
     def value(self, value: int) -> Change | None:
         """The last change of a value; None if the branch leaves it as it was."""
@@ -140,72 +144,166 @@ def grow(
     Raises:
         ReplayError: An edit does not fit its value.
     """
-    overlay: dict[Key, Array] = dict(base.overlay) if base is not None else {}
-    changed: set[Key] = set()
-    changes: list[Change] = []
-    same: list[str] = []
-    blocked: list[Blocked] = []
-    stuck: dict[Key, str] = {}
-    made = 0
-    for value, given in edits.items():
-        source = replay.book.source(value, replay.last + 1)
+    growth = _Growth(replay, base)
+    start = min((growth.edit(value, given) for value, given in edits.items()), default=until)
+    if base is not None:
+        start = min(start, base.until)
+    for each in _happened(replay, start, until):
+        if base is not None and each.seq > base.until:
+            growth.go_beyond()
+        if isinstance(each, EditRow):
+            growth.changed_by_hand(each)
+        else:
+            growth.run(each)
+    return Branch(
+        name, replay.step, base.name if base is not None else None, until, tuple(growth.changes),
+        tuple(growth.same), tuple(growth.blocked), growth.overlay, growth.stuck,
+    )  # fmt: skip
+
+
+class _Growth:
+    """A branch while it is made.
+
+    Attributes:
+        overlay, stuck: See `Branch`.
+        changes, same, blocked: See `Branch`.
+    """
+
+    def __init__(self, replay: Replay, base: Branch | None) -> None:
+        self._replay = replay
+        self.overlay: dict[Key, Array] = dict(base.overlay) if base is not None else {}
+        self.stuck: dict[Key, str] = dict(base.stuck) if base is not None else {}
+        self.changes: list[Change] = []
+        self.same: list[str] = []
+        self.blocked: list[Blocked] = []
+        # What is another one than where this was forked from, or was not known there.
+        self._changed: set[Key] = set()
+        # By id alone: an operand may be of an execution before the latest.
+        self._touched = {value for value, _ in (*self.overlay, *self.stuck)}
+        self._beyond = False
+        self._made = 0
+
+    def edit(self, value: int, given: Any) -> int:
+        """Set a value; the seq from which on it is another one. Raises `ReplayError`."""
+        source = self._replay.book.source(value, self._replay.last + 1)
         if source is None:
             raise ReplayError(f"value {value} was not computed up to here")
-        node = replay.book.node(source.execution.node, source.execution.seq)
-        old = _now(replay, overlay, source)
-        new = fitted(given, old, node.name)
-        key = (value, source.seq)
-        changed.add(key)
-        overlay[key] = new
-        changes.append(Change(node.name, value, source.seq, old, new, edited=True))
-    start = min((each.seq for each in changes), default=until)
-    # By id alone: an operand may be of an execution before the latest.
-    touched = {value for value, _ in (*overlay, *changed)}
-    for execution in _happened(replay, start, until):
-        if isinstance(execution, EditRow):
-            by_hand = _by_hand(replay, execution, changed, stuck)
-            if by_hand is not None:
-                blocked.append(by_hand)
-                stuck[execution.value, execution.seq] = f"{by_hand.node} was changed by hand before"
-            continue
-        node = replay.book.node(execution.node, execution.seq)
+        name = self._node(source.execution).name
+        old = self._now(source)
+        new = fitted(given, old, name)
+        self._set(Change(name, value, source.seq, old, new, edited=True))
+        return source.seq
+
+    def _set(self, change: Change) -> None:
+        key = (change.value, change.seq)
+        self._changed.add(key)
+        self._touched.add(change.value)
+        self.stuck.pop(key, None)
+        self.overlay[key] = change.new
+        self.changes.append(change)
+
+    def go_beyond(self) -> None:
+        """From here on nothing was run where this was forked from."""
+        if not self._beyond:
+            self._beyond = True
+            self._changed.update(self.overlay, self.stuck)
+
+    def changed_by_hand(self, edit: EditRow) -> None:
+        """What a person made of a value is not known, if it would have been another value."""
+        replay = self._replay
+        before = replay.book.source(edit.value, edit.seq)
+        key = (edit.value, edit.seq)
+        if before is None or key in self._changed:
+            return
+        if (edit.value, before.seq) in self._changed:
+            name = replay.book.values.get(edit.value, f"value {edit.value}")
+            done = f"changed by hand there ({edit.how})"
+            reason = f"{done}; of another value that makes what is not known"
+            self._block(name, edit.seq, reason, {key: f"{name} was changed by hand before"})
+
+    def run(self, execution: Execution) -> None:
+        """Run what depends on something that changed."""
+        replay, node = self._replay, self._node(execution)
+        outputs = [Source(value, execution) for value in node.outputs]
+        keys = [(each.value, each.seq) for each in outputs]
+        if self._changed.intersection(keys):
+            return  # it was edited itself
+        raised = bool(execution.flags & FAILED)
         try:
-            sources = replay.book.sources(execution)
-            if touched.intersection(node.inputs):
-                sources = replay.sources(execution)
-        except ReplayError:
-            continue  # it did not run, or what it took is not known to depend on anything
-        keys = [(each.value, each.seq) for each in sources]
-        if not (changed.intersection(keys) or any(key in stuck for key in keys)):
-            continue
-        if any((value, execution.seq) in changed for value in node.outputs):
-            continue  # it was edited itself
-        try:
-            for key in keys:
-                if key in stuck:
-                    raise ReplayError(stuck[key])
-            if made > MOST_CHANGED_BYTES:
+            sources = self._sources(execution)
+            taken = [(each.value, each.seq) for each in sources]
+            if not self._changed.intersection(taken):
+                return
+            for key in taken:
+                if key in self.stuck:
+                    raise ReplayError(self.stuck[key])
+            if self._made > MOST_CHANGED_BYTES:
                 raise ReplayError(
                     f"the changed values before it take {MOST_CHANGED_BYTES >> 20} MiB already"
                 )
-            arrays = [_now(replay, overlay, each) for each in sources]
-            outputs = replay.run(execution, arrays)
-            olds = [_now(replay, overlay, Source(v, execution)) for v in node.outputs]
+            if node.family == "leaf":
+                self._left_alone(sources[0], outputs[0])
+            arrays = [self._now(each) for each in sources]
+            olds = [] if raised else [self._now(each) for each in outputs]
+            try:
+                made = replay.run(execution, arrays)
+            except ReplayError:
+                if raised:
+                    return  # as it did
+                raise
+            if raised:
+                error = replay.recording.failure(execution.seq) or "an exception"
+                raise ReplayError(
+                    f"it raised {error}; now it would not, and what the program would have done "
+                    "then is not known"
+                )
         except ReplayError as error:
-            reason = error.message
-            blocked.append(Blocked(node.name, execution.seq, reason))
-            stuck.update({(v, execution.seq): f"{node.name} could not be run"
-                          for v in node.outputs})  # fmt: skip
-            touched.update(node.outputs)
-            continue
-        before = len(changes)
-        _compare(execution, node.name, node.outputs, olds, outputs, changed, overlay, changes, same)
-        touched.update(each.value for each in changes[before:])
-        made += sum(each.old.nbytes + each.new.nbytes for each in changes[before:])
-    return Branch(
-        name, replay.step, base.name if base is not None else None, until, tuple(changes),
-        tuple(same), tuple(blocked), overlay,
-    )  # fmt: skip
+            why = f"{node.name} could not be run"
+            self._block(node.name, execution.seq, error.message, dict.fromkeys(keys, why))
+            return
+        before = len(self.changes)
+        for source, old, new in zip(outputs, olds, made, strict=False):
+            key = (source.value, source.seq)
+            if difference(old, new, node.name, *key) is not None:
+                self._set(Change(node.name, *key, old, new))
+                self._made += old.nbytes + new.nbytes
+            elif self.stuck.pop(key, None) is not None:
+                self._changed.add(key)  # what depends on it can be run now
+        if len(self.changes) == before:
+            self.same.append(node.name)
+
+    def _block(self, name: str, seq: int, reason: str, keys: Mapping[Key, str]) -> None:
+        self.blocked.append(Blocked(name, seq, reason))
+        self.stuck.update(keys)
+        self._changed.update(keys)
+        self._touched.update(value for value, _ in keys)
+
+    def _node(self, execution: Execution) -> Node:
+        return self._replay.book.node(execution.node, execution.seq)
+
+    def _now(self, source: Source) -> Array:
+        found = self.overlay.get((source.value, source.seq))
+        return found if found is not None else self._replay.written(source).array
+
+    def _sources(self, execution: Execution) -> list[Source]:
+        """Where its operands are from. Raises `ReplayError` if one depends, and others are lost."""
+        replay, inputs = self._replay, self._node(execution).inputs
+        try:
+            if self._touched.intersection(inputs):
+                return replay.sources(execution)
+            return replay.book.sources(execution)
+        except ReplayError:
+            known = (replay.book.source(each, execution.seq) for each in inputs)
+            if any(each and (each.value, each.seq) in self._changed for each in known):
+                raise
+            return []  # what it took is not known to depend on anything
+
+    def _left_alone(self, given: Source, leaf: Source) -> None:
+        """Raise `ReplayError` if a leaf is not what was given to it: the program changed it."""
+        replay = self._replay
+        if not same(replay.written(leaf).array, replay.written(given).array):
+            name = self._node(leaf.execution).name
+            raise ReplayError(f"the program changed {name} since, by what is not recorded")
 
 
 def _happened(replay: Replay, start: int, until: int) -> Iterator[Execution | EditRow]:
@@ -213,50 +311,6 @@ def _happened(replay: Replay, start: int, until: int) -> Iterator[Execution | Ed
     edits = (each for each in replay.recording.edits(start) if each.seq <= until)
     ran = replay.recording.executions(start, until)
     return heapq.merge(ran, edits, key=lambda each: each.seq)
-
-
-def _by_hand(
-    replay: Replay, edit: EditRow, changed: set[Key], stuck: Mapping[Key, str]
-) -> Blocked | None:
-    """Why what a person made of a value is not known, if it would have been another value."""
-    before = replay.book.source(edit.value, edit.seq)
-    if before is None or (edit.value, edit.seq) in changed:
-        return None
-    key = (edit.value, before.seq)
-    if key not in changed and key not in stuck:
-        return None
-    name = replay.book.values.get(edit.value, f"value {edit.value}")
-    reason = f"changed by hand there ({edit.how}); of another value that makes what is not known"
-    return Blocked(name, edit.seq, reason)
-
-
-def _compare(
-    execution: Execution,
-    name: str,
-    values: tuple[int, ...],
-    olds: list[Array],
-    outputs: tuple[Array, ...],
-    changed: set[Key],
-    overlay: dict[Key, Array],
-    changes: list[Change],
-    same: list[str],
-) -> None:
-    moved = False
-    for value, old, new in zip(values, olds, outputs, strict=False):
-        if difference(old, new, name, value, execution.seq) is None:
-            continue
-        moved = True
-        key = (value, execution.seq)
-        changed.add(key)
-        overlay[key] = new
-        changes.append(Change(name, value, execution.seq, old, new))
-    if not moved:
-        same.append(name)
-
-
-def _now(replay: Replay, overlay: Mapping[Key, Array], source: Source) -> Array:
-    found = overlay.get((source.value, source.seq))
-    return found if found is not None else replay.written(source).array
 
 
 def fitted(given: Any, old: Array, name: str) -> Array:

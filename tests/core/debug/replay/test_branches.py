@@ -1,0 +1,116 @@
+"""Branches of branches, and what a branch does not know."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+
+import nodescope as ns
+from nodescope.debug.replay import Replay
+from nodescope.record.recording import Recording
+from tests.core.debug.replay.programs import recorded
+from tests.core.debug.replay.test_replay import value_of
+
+
+def training(first: float = 1.0, shift: float = 2.0) -> None:
+    w = ns.parameter(np.array([1.0, -2.0, 3.0]), name="w")
+    optimizer = ns.optim.SGD([w], lr=0.1)
+    for i, x in enumerate(ns.steps([1.0, 0.5, 2.0])):
+        given = ns.tensor(np.full(3, first if not i else x), name="x")
+        other = ns.tensor(np.full(3, shift if not i else 2.0), name="y")
+        loss = np.sum(np.square(w * given + other))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def test_a_branch_goes_on_where_the_one_before_it_ended(tmp_path: Path) -> None:
+    """Its parent was run to the end of the first step, and it to the end of the last."""
+    one = recorded(tmp_path / "one.nscope", training)
+    for shift in (2.0, 6.0):  # the first of them changes nothing itself
+        two = recorded(tmp_path / f"{shift}.nscope", lambda shift=shift: training(3.0, shift))
+        with Recording.open(one) as here, Recording.open(two) as there:
+            replay = Replay(here, 1)
+            parent = replay.fork({value_of(here, "x"): np.full(3, 3.0)})
+            edit = {value_of(here, "y"): np.full(3, shift)}
+            child = replay.fork(edit, parent=parent.name, until=here.last_seq())
+            assert child.blocked == ()
+            truth = Replay(there, 3).value(value_of(there, "w")).array
+            assert child.value(value_of(here, "w")).new.tolist() == truth.tolist()
+
+
+def indexed() -> None:
+    taken = ns.tensor(np.arange(4.0), name="a")[ns.tensor(np.array([1, 2]), name="i")]
+    taken * ns.tensor(np.array([2.0, 3.0]), name="b") + 1.0
+
+
+def test_what_a_branch_does_not_know_its_children_do_not_know(tmp_path: Path) -> None:
+    with Recording.open(recorded(tmp_path / "r.nscope", indexed)) as recording:
+        replay = Replay(recording)
+        at, other = value_of(recording, "i"), value_of(recording, "b")
+        parent = replay.fork({at: np.array([1, 9])})
+        assert [each.node for each in parent.blocked] == ["getitem", "multiply", "add"]
+        child = replay.fork({other: np.array([5.0, 7.0])}, parent=parent.name)
+        assert [each.node for each in child.changes] == ["b"]
+        assert [each.node for each in child.blocked] == ["multiply", "add"]
+        assert child.blocked[0].reason == "getitem could not be run"
+        mended = replay.fork({at: np.array([1, 2])}, parent=child.name)
+        assert mended.blocked == ()
+        assert mended.value(value_of(recording, "add")).new.tolist() == [6.0, 15.0]
+        assert mended.same == ("getitem",)
+
+
+def test_a_node_that_raised_is_no_news_where_it_raises_again(tmp_path: Path) -> None:
+    def program() -> None:
+        a = ns.tensor(np.array([[1.0, 2.0], [2.0, 1.0]]), name="a")
+        try:
+            np.linalg.cholesky(a)
+        except np.linalg.LinAlgError:
+            a * 2.0
+
+    with Recording.open(recorded(tmp_path / "r.nscope", program)) as recording:
+        replay, a = Replay(recording), value_of(recording, "a")
+        branch = replay.fork({a: np.array([[1.0, 5.0], [5.0, 1.0]])})
+        assert (branch.blocked, [each.node for each in branch.changes]) == ((), ["a", "multiply"])
+        healed = replay.fork({a: np.eye(2)})
+        (told,) = healed.blocked
+        assert told.node == "cholesky"
+        assert "it raised MatrixError" in told.reason
+        assert "now it would not" in told.reason
+
+
+def test_a_parameter_that_the_program_wrote_to_itself_is_not_guessed_at(tmp_path: Path) -> None:
+    def program() -> None:
+        w = ns.parameter(np.array([1.0, -2.0]), name="w")
+        for _ in ns.steps([1, 2]):
+            with ns.no_grad():
+                ns.assign(w, w * 3.0)
+            w.data = np.clip(w.data, -1.0, 1.0)
+
+    with Recording.open(recorded(tmp_path / "r.nscope", program)) as recording:
+        product = value_of(recording, "multiply")
+        edit = {product: np.array([5.0, 0.0])}
+        branch = Replay(recording, 1).fork(edit, until=recording.last_seq())
+        assert [each.node for each in branch.changes] == ["multiply", "assign"]
+        assert branch.blocked[0].node == "w"
+        assert "the program changed w since" in branch.blocked[0].reason
+
+
+def test_what_depends_on_an_edit_and_on_what_was_lost_is_listed(tmp_path: Path) -> None:
+    def program() -> None:
+        one, other = ns.tensor([1.0], name="one"), ns.tensor([2.0], name="other")
+        np.exp(one) + np.sin(other)
+        np.cos(other)
+
+    path = recorded(tmp_path / "r.nscope", program)
+    database = sqlite3.connect(path)
+    database.execute("DELETE FROM execution WHERE node = (SELECT id FROM node WHERE op = 'sin')")
+    database.commit()
+    database.close()
+    with Recording.open(path) as recording:
+        branch = Replay(recording).fork({value_of(recording, "one"): np.array([3.0])})
+        assert [each.node for each in branch.changes] == ["one", "exp"]
+        (told,) = branch.blocked
+        assert (told.node, "sin was not recorded" in told.reason) == ("add", True)
