@@ -64,13 +64,15 @@ def let_in(observed: api.Run) -> Door:
 def console_of(controller: Controller) -> Callable[[str], str | None]:
     """The terminal debugger's commands, for an editor's console: a line in, what it says out.
 
-    None for what is no command. What is both, such as ``step``, is the expression.
+    None for what is no command. What is both, such as ``step`` or ``step * 2``, is the expression.
     """
     said: list[str] = []
     console = Console(controller, said.append)
 
     def run(line: str) -> str | None:
-        if line.partition(" ")[0] not in BY_NAME:
+        word, _, rest = line.partition(" ")
+        spec = BY_NAME.get(word)
+        if spec is None or (rest.strip() and not spec.arguments):
             return None
         said.clear()
         console.run(line)

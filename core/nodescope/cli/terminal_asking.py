@@ -10,6 +10,7 @@ from __future__ import annotations
 import linecache
 import os
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
@@ -54,6 +55,14 @@ def times(text: str) -> int:
     if not count:
         raise UsageError("a count begins at 1")
     return count
+
+
+def in_thread(ident: int) -> str:
+    """``, thread NAME``; nothing for the main thread, which most programs have alone."""
+    if ident == threading.main_thread().ident:
+        return ""
+    names = [each.name for each in threading.enumerate() if each.ident == ident]
+    return f", thread {names[0] if names else ident}"
 
 
 def told(error: Exception) -> str:
@@ -127,11 +136,15 @@ def part_of(controller: Controller, text: str) -> Any:
         head, bracket, inside = text.partition("[")
         rest = bracket + inside
     head, rest = head.strip(), rest.strip()
-    field = _FIELD.fullmatch(rest.join(("x", "")) if found else head)
-    if field is not None and field["field"] != "grad":
-        return _attribute(controller, head if found else field["name"], field["field"])
+    indexed = rest.startswith("[")
+    field = _FIELD.fullmatch(head if indexed else head + rest)
+    if field is not None and field["field"] != "grad" and not indexed:
+        return _attribute(controller, field["name"], field["field"])
     if rest.startswith(".grad"):
         raise UsageError("a gradient is that of a node's value", hint="grad, or NODE.grad")
+    of_a_fact = field is not None and field["field"] in ("shape", "dtype")
+    if of_a_fact or (rest and not indexed):
+        raise UsageError(f"{text!r} is no part of a value", hint="value[0, :3], or shape(value)[0]")
     seen = seen_named(controller, head)
     if not rest:
         return seen
@@ -311,7 +324,7 @@ def rule_lines(controller: Controller, text: str) -> Iterator[str]:
 
 def _recommended(controller: Controller) -> list[str]:
     """The watches that suit what the program has shown."""
-    if controller.moment.step < 2:
+    if controller.stop.step < 2:
         raise UsageError("no training step has ended, so it is not known what suits",
                          hint="step, then rule recommended")  # fmt: skip
     return [describe(each.watch) for each in recommend_for(controller.history.recording)]

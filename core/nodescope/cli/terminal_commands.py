@@ -7,7 +7,6 @@ line; nothing raises but what belongs to the program.
 from __future__ import annotations
 
 import _thread
-import threading
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
@@ -17,6 +16,7 @@ import msgspec
 from nodescope.cli.terminal_asking import (
     diff_lines,
     fork_lines,
+    in_thread,
     place,
     rule_lines,
     shown,
@@ -103,6 +103,9 @@ class Console:
             near = did_you_mean(word, BY_NAME) or "help lists the commands"
             self._fault(f"no command {word!r}; {near}")
             return False
+        if rest.strip() and not spec.arguments:
+            self._fault(f"{word} takes nothing after it")
+            return False
         self._again = line if spec.names[0] in REPEATED else ""
         try:
             return bool(spec.run(self, rest.strip()))
@@ -123,7 +126,7 @@ class Console:
                 self._more = None
         where = ", before it runs" if stop.when == "before" else ""
         where += f", step {stop.step}" if stop.reason != "watch" else ""  # its text has the step
-        where += clean(_in_thread(stop.thread))
+        where += clean(in_thread(stop.thread))
         self._say(self._paint(clean(stop.text), "bold") + where)
         try:
             self._show(self._controller.moment)
@@ -341,7 +344,8 @@ class Console:
         """``set``."""
         self._controller.edit(text)  # the run says what was done
         at = self._controller.moment
-        shown = self._controller.inputs(at) if text.startswith("inputs") else ()
+        taken = at.when == "before" or text.startswith("inputs")
+        shown = self._controller.inputs(at) if taken else ()
         for each in shown or self._controller.outputs(at):
             self._value(each, at)
 
@@ -427,14 +431,6 @@ class Console:
                 begin, indent = f"{usage}\n  ", "  "
             for line in folded(begin + each.help, self.width, indent):
                 self._say(line)
-
-
-def _in_thread(ident: int) -> str:
-    """``, thread NAME``; nothing for the main thread, which most programs have alone."""
-    if ident == threading.main_thread().ident:
-        return ""
-    names = [each.name for each in threading.enumerate() if each.ident == ident]
-    return f", thread {names[0] if names else ident}"
 
 
 def _all(statuses: tuple[Any, ...]) -> list[Breakpoint]:

@@ -291,3 +291,32 @@ def test_a_rule_that_is_set_at_the_first_stop_is_asked_of_what_its_node_was_give
         assert hits.count(f"Watch 1, nan: w in step {step}") == 1
     assert "watch 2" not in done.stderr
     assert done.returncode == 0
+
+
+def test_a_part_of_a_fact_is_no_part_of_the_value(tmp_path):
+    asked = ("value.shape[0]", "inputs[1].shape[0]", "w.shape[0]", "value.op[0]")
+    commands = ("n", "p value[0].shape", *(f"p {each}" for each in asked))
+    told = dict(answers(scripted(tmp_path, "\n".join(commands))))
+    for text in asked:
+        said = f"{text!r} is no part of a value; value[0, :3], or shape(value)[0]"
+        assert told[f"p {text}"][0].endswith(said)
+    assert "names no element" in told["p value[0].shape"][0]
+
+
+def test_what_a_command_does_not_take_is_no_reason_to_run_on(tmp_path):
+    told = answers(scripted(tmp_path, "c 3\nstep * 2\nkill now\nn\n"))
+    assert [lines for _, lines in told[:3]] == [
+        [f"commands.txt:{number}: {word} takes nothing after it"]
+        for number, word in enumerate(("c", "step", "kill"), 1)
+    ]
+    assert told[3][1][0].endswith(", step 1")
+
+
+def test_a_value_that_was_changed_before_the_node_is_shown(tmp_path):
+    told = dict(answers(scripted(tmp_path, "set w = 3\n")))
+    assert any(line.startswith("  inputs[1] w: ") for line in told["set w = 3"]), told
+
+
+def test_rules_are_recommended_where_the_program_stands_not_where_one_looks(tmp_path):
+    told = dict(answers(scripted(tmp_path, "step\nstep\nrb 1000\nrule recommended\n")))
+    assert told["rule recommended"][0].startswith("rule 1: "), told

@@ -106,6 +106,7 @@ def test_the_console_takes_the_terminals_commands(tmp_path):
         editor.configured()
         editor.event("stopped")
         assert editor.value("step", "repl") == "1"
+        assert editor.value("step * 2", "repl") == "2"
         assert "no command" not in editor.value("help", "repl")
         assert "breakpoint 2: op:mean" in editor.value("b op:mean [once]", "repl")
         editor.value("c", "repl")
