@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from nodescope.debug.breakpoints import condition_of, counts, covers, of_gradients, within
+from nodescope.debug.breakpoints import condition_of, counts, covers, is_leaf, of_gradients, within
 from nodescope.debug.conditions import Expression
 from nodescope.debug.moments import History, Moment
 from nodescope.debug.state import Goal
@@ -134,21 +134,24 @@ class Search:
 
 
 def with_previous(moments: Iterable[Moment]) -> Iterable[tuple[Moment, Moment | None]]:
-    """Each of moments that go back in time, with the one before it on its thread."""
+    """Each of moments that go back in time, with the one before it on its thread, leaves apart."""
     waiting: deque[Moment] = deque()
     before: dict[int, Moment] = {}  # by seq of the later one
     latest: dict[int, int] = {}  # by thread, the seq that waits for the one before
     known: set[int] = set()
     for each in moments:
-        if (later := latest.get(each.thread)) is not None:
-            before[later] = each
-            known.add(later)
-        latest[each.thread] = each.seq
         waiting.append(each)
+        if is_leaf(each.node):
+            known.add(each.seq)  # whoever asks about leaves does not ask for that
+        else:
+            if (later := latest.get(each.thread)) is not None:
+                before[later] = each
+                known.add(later)
+            latest[each.thread] = each.seq
         while waiting and waiting[0].seq in known:
             first = waiting.popleft()
             known.discard(first.seq)
-            yield first, before.pop(first.seq)
+            yield first, before.pop(first.seq, None)
     for each in waiting:
         yield each, before.get(each.seq)
 

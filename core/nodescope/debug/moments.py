@@ -50,6 +50,7 @@ class Moment(msgspec.Struct, frozen=True):
         when: ``before`` only where the program stands before the node.
         live: The program stands here; otherwise it is looked back at.
         error: What the node raised, or ``""``.
+        time_ns: When it had run, since the run began; 0 where the program stands.
     """
 
     node: Node
@@ -59,6 +60,7 @@ class Moment(msgspec.Struct, frozen=True):
     when: When = "after"
     live: bool = False
     error: str = ""
+    time_ns: int = 0
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -161,26 +163,31 @@ class History:
         error = ""
         if execution.flags & FAILED:
             error = self.recording.failure(execution.seq) or "failed"
-        return Moment(node, execution.seq, execution.step, execution.thread, error=error)
+        return Moment(
+            node, execution.seq, execution.step, execution.thread, error=error,
+            time_ns=execution.start_ns + execution.duration_ns,
+        )  # fmt: skip
 
-    def backwards(self, before: int) -> Iterator[Moment]:
-        """Moments before a seq, the latest first; leaves, which only hold data, left out."""
+    def backwards(self, before: int, *, leaves: bool = False) -> Iterator[Moment]:
+        """Moments before a seq, the latest first; leaves, which only hold data, if asked for."""
         end, width = before - 1, _PAGE
         while end > 0:
             start = max(0, end - width)
             rows = self.recording.executions(start, end)
             for row in reversed(rows):
-                if (found := self._computed(row)) is not None:
+                if (found := self._computed(row, leaves)) is not None:
                     yield found
             # Seqs number log lines, too: where executions are rare, look further at once.
             width = _PAGE if len(rows) > _PAGE // 4 else width * 2
             end = start
 
-    def forwards(self, after: int, until: int | None = None) -> Iterator[Moment]:
-        """Moments in ``(after, until]`` in order, leaves left out."""
+    def forwards(
+        self, after: int, until: int | None = None, *, leaves: bool = False
+    ) -> Iterator[Moment]:
+        """Moments in ``(after, until]`` in order, leaves if asked for."""
         while rows := self.recording.executions(after, until, limit=_PAGE):
             for row in rows:
-                if (found := self._computed(row)) is not None:
+                if (found := self._computed(row, leaves)) is not None:
                     yield found
             after = rows[-1].seq
 
@@ -212,9 +219,9 @@ class History:
             self._assigning = (self._read_nodes, found)
         return self._assigning[1]
 
-    def _computed(self, row: Execution) -> Moment | None:
+    def _computed(self, row: Execution, leaves: bool) -> Moment | None:
         found = self.moment(row)
-        return None if found is None or is_leaf(found.node) else found
+        return None if found is None or (is_leaf(found.node) and not leaves) else found
 
     # ------------------------------------------------------------ values
 

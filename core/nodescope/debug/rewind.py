@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from nodescope.debug.breakpoints import is_leaf
 from nodescope.debug.conditions import Expression
 from nodescope.debug.looking_back import (
     Search,
@@ -82,10 +83,11 @@ def to_breakpoint(
     )
     if search.counts:
         return _counted(history, at, search, back=back, until=until)
-    places = with_previous(history.backwards(_end(at))) if back else _on(history, at, until)
+    before = with_previous(history.backwards(_end(at), leaves=True))
+    places = before if back else _on(history, at, until)
     last: Moment | None = None
     for number, (each, previous) in enumerate(places, 1):
-        last = each
+        last = last if is_leaf(each.node) else each
         hit = search.hit(each, previous)
         if hit is not None:
             return Found(each, hit, last, _note(search, hit, each))
@@ -102,10 +104,12 @@ def _counted(
     found: tuple[Moment, Breakpoint] | None = None
     before: dict[int, Moment] = {}
     note = "; hits are counted from the beginning of the recording"
-    for number, each in enumerate(history.forwards(0, _end(at) - 1 if back else until), 1):
-        first = first or each
+    last = _end(at) - 1 if back else until
+    for number, each in enumerate(history.forwards(0, last, leaves=True), 1):
         hit = search.hit(each, before.get(each.thread))
-        before[each.thread] = each
+        if not is_leaf(each.node):
+            first = first or each
+            before[each.thread] = each
         if hit is not None and (back or each.seq > at.seq):
             found = each, hit
             if not back:
@@ -130,10 +134,14 @@ def _end(at: Moment) -> int:
 
 
 def _on(history: History, at: Moment, until: int | None) -> Iterable[tuple[Moment, Moment | None]]:
-    before: dict[int, Moment] = {at.thread: at}
-    for each in history.forwards(at.seq, until):
+    # Where one stands before a node, or at a leaf, another one was the last on this thread.
+    behind = (each for each in history.backwards(at.seq + 1) if each.thread == at.thread)
+    previous = next(behind, None)
+    before = {} if previous is None else {at.thread: previous}
+    for each in history.forwards(at.seq, until, leaves=True):
         yield each, before.get(each.thread)
-        before[each.thread] = each
+        if not is_leaf(each.node):
+            before[each.thread] = each
 
 
 def moved(
@@ -157,9 +165,10 @@ def moved(
     Raises:
         UsageError: The command makes no sense here.
     """
-    at = next(iter(history.backwards(seq + 1)), None)
+    leaves = isinstance(command, Continue)  # a breakpoint may be at one
+    at = next(iter(history.backwards(seq + 1, leaves=leaves)), None)
     if at is None:
-        first = None if back else next(iter(history.forwards(0)), None)
+        first = None if back else next(iter(history.forwards(0, leaves=leaves)), None)
         if first is None:
             return None, f"nothing is recorded {'before' if back else 'after'} this"
         at = msgspec.structs.replace(first, seq=first.seq - 1, when="before")
@@ -198,6 +207,7 @@ def scene(history: History, expression: Expression, at: Moment, live: Live = not
         tuple(map(array_of, inputs)),
         step=at.step,
         node=at.node.name,
+        elapsed=at.time_ns / 1e9,
         grad=lambda: None if gradient is None else array_of(gradient),
     )
 

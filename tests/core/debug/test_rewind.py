@@ -144,3 +144,41 @@ def test_what_makes_no_sense_is_said(history) -> None:
     assert moved(history, 99, Continue(), back=True) == (None, "no breakpoint is set")
     first = next(iter(history.forwards(0)))
     assert moved(history, first.seq, StepNode(), back=True)[0] is None
+
+
+def found_by(history: History, spec: str, *, back: bool) -> list[tuple[str, int]]:
+    """Where one stops, from one end of the recording to the other."""
+    statuses = [BreakpointStatus(parse_breakpoint(spec))]
+    seq, found = (history.recording.last_seq() + 1 if back else 0), []
+    while (at := moved(history, seq, Continue(), back=back, breakpoints=statuses)[0]) is not None:
+        found.append((at.node.name, at.step))
+        seq = at.seq
+    return found[::-1] if back else found
+
+
+@pytest.mark.parametrize(
+    ("spec", "names"),
+    [
+        ("w", ["w"]),
+        ("op:parameter", ["w"]),
+        ("glob:*w", ["w"]),
+        ("regex:w|net/tanh", ["w", "net/tanh"]),
+        ("scope:net", ["net/multiply"]),
+        ("scope:net/inner", ["net/inner/exp"]),
+        ("before scope:net", ["net/multiply"]),
+    ],
+)
+@pytest.mark.parametrize("back", [False, True])
+def test_breakpoints_stop_where_they_do_while_it_runs(history, spec, names, back: bool) -> None:
+    expected = [(name, step) for step in (1, 2, 3) for name in names]
+    assert found_by(history, spec, back=back) == expected
+    assert found_by(history, f"{spec} [hits >= 1]", back=back) == expected
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_the_time_since_the_beginning_is_known_of_what_was_recorded(history, back: bool) -> None:
+    expected = [("net/tanh", step) for step in (1, 2, 3)]
+    assert found_by(history, "op:tanh if elapsed > 0", back=back) == expected
+    second = history.recording.steps()[1].start_ns / 1e9
+    assert found_by(history, f"op:tanh if elapsed > {second}", back=back) == expected[1:]
+    assert found_by(history, "op:tanh if elapsed > 1e9", back=back) == []
