@@ -70,6 +70,9 @@ class Book:
                 self._assigns.setdefault(node.inputs[0], set()).add((node.id, node.outputs[0]))
         self.values = {row.value.id: row.value.name for row in recording.values()}
         self.last_seq = recording.last_seq()
+        self._dropped = recording.dropped().executions > 0
+        # Where steps began that were left out to keep a limit.
+        self._left_out = [each.start_seq for each in recording.steps() if not each.observed]
         self.edits = {each.seq: each for each in recording.edits()}
         self._edited_at: dict[int, list[int]] = {}
         for edit in self.edits.values():
@@ -197,6 +200,13 @@ class Book:
             output = node.inputs[0] if inside is None else inside
             wrote = self.writer(output, wrote.seq)
         return output
+
+    def lost(self, source: Source, before: int) -> bool:
+        """Whether something may have taken the place of a source that was not recorded."""
+        if self._dropped:
+            return True
+        at = bisect_right(self._left_out, source.seq)
+        return at < len(self._left_out) and self._left_out[at] < before
 
     # ------------------------------------------------------------ calls
 

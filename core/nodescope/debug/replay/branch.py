@@ -232,8 +232,11 @@ class _Growth:
         try:
             sources = self._sources(execution)
             taken = [(each.value, each.seq) for each in sources]
-            if not self._changed.intersection(taken):
+            doubted = execution.seq in replay.doubted and self._touched.intersection(node.inputs)
+            if not self._changed.intersection(taken) and not doubted:
                 return
+            if doubted:
+                raise ReplayError("what it took is not known: nothing recorded gives what it gave")
             for key in taken:
                 if key in self.stuck:
                     raise ReplayError(self.stuck[key])

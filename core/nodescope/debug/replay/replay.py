@@ -85,6 +85,7 @@ class Replay:
     Attributes:
         branches: Forks by name, in the order in which they were made.
         differences: Found by ``check``.
+        doubted: Executions of which what they took, as far as it is known, gives something else.
 
     Raises:
         ReplayError: The step is not in the recording.
@@ -117,6 +118,7 @@ class Replay:
         self._bytes = 0
         self._ran = 0
         self._taken: dict[int, list[Source]] = {}
+        self.doubted: set[int] = set()
 
     # ------------------------------------------------------------ values
 
@@ -245,6 +247,16 @@ class Replay:
                 f"{node.name} (a {node.op}) enters here, and its elements were not kept",
                 hint="record with level values, or raise the budget",
             )
+        for each in sources:
+            # Data is read once; whatever else runs in each step may have run meanwhile.
+            data = self.book.made_by(each.value)
+            stays = data.family == "leaf" and data.op != "parameter"
+            if not stays and self.book.lost(each, execution.seq):
+                name = self.book.values.get(each.value, f"value {each.value}")
+                raise ReplayError(
+                    f"{node.name}: what {name} was then is not known; some of what ran before it "
+                    "was not recorded"
+                )
         return sources
 
     def run(self, execution: Execution, arrays: Sequence[Array]) -> tuple[Array, ...]:

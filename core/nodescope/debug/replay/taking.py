@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice, product
 from typing import TYPE_CHECKING
 
+from nodescope.debug.replay.arrays import alike
 from nodescope.debug.replay.book import Source
 from nodescope.errors import ReplayError
 from nodescope.events import Array
@@ -32,7 +33,7 @@ Run = Callable[[Execution, Sequence[Array]], tuple[Array, ...]]
 
 
 def taken(replay: Replay, execution: Execution, run: Run) -> list[Source]:
-    """Where the inputs came from.
+    """Where the inputs came from; if none of those gives what it gave, it is noted as doubted.
 
     Raises:
         ReplayError: An input was never written, as far as the recording knows.
@@ -42,7 +43,8 @@ def taken(replay: Replay, execution: Execution, run: Run) -> list[Source]:
     if not node.inputs or not latest:
         return latest
     able = [_able(replay, each) for each in latest]
-    if all(len(each) == 1 for each in able):
+    sure = not any(replay.book.lost(each, execution.seq) for each in latest)
+    if sure and all(len(each) == 1 for each in able):
         return latest
     outputs = [replay.recorded(Source(value, execution)) for value in node.outputs]
     known = {(each.value, each.seq): replay.recorded(each) for each in latest}
@@ -53,6 +55,7 @@ def taken(replay: Replay, execution: Execution, run: Run) -> list[Source]:
         size += array.size
     if size > MOST_ELEMENTS:
         return latest
+    near = True  # also where it cannot be run
     order = sorted(product(*(range(len(each)) for each in able)), key=sum)
     for choice in islice(order, MOST_TRIED):
         sources = [each[i] for each, i in zip(able, choice, strict=True)]
@@ -71,6 +74,11 @@ def taken(replay: Replay, execution: Execution, run: Run) -> list[Source]:
             continue  # of another shape, say
         if len(made) == len(outputs) and all(map(same, made, outputs)):
             return sources
+        if sources == latest:
+            kept = [array for array in outputs if array is not None]
+            near = len(made) == len(kept) and all(map(alike, made, kept))
+    if not near:
+        replay.doubted.add(execution.seq)
     return latest
 
 

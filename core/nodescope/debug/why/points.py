@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.debug.replay.arrays import differing
+from nodescope.debug.replay.arrays import alike, differing
 from nodescope.debug.replay.book import Source
 from nodescope.debug.replay.replay import Replay, run_call
 from nodescope.debug.why.births import told
@@ -187,7 +187,7 @@ class Points:
         recorded = self._written(Source(point.value, execution))[1] == "recorded"
         if not recorded or sum(each.size for each in (*arrays, *outs)) > MOST_AGAIN:
             return opened
-        return replace(opened, doubt=not _alike(run_call(call, arrays)[port], outs[port]))
+        return replace(opened, doubt=not alike(run_call(call, arrays)[port], outs[port]))
 
     def _inner(self, point: Point) -> Opened:
         frame = point.frame
@@ -282,16 +282,6 @@ def _unrolled(opened: Opened, attrs: dict[str, Any], execution: Execution) -> di
             for each in ends
         ]
     return frames
-
-
-def _alike(one: Array, other: Array) -> bool:
-    """Whether two arrays are the same, but for how a kernel may round."""
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    if one.dtype.kind not in "fc":
-        return one.tobytes() == other.tobytes()
-    with np.errstate(all="ignore"):
-        return bool(np.allclose(one, other, rtol=1e-3, atol=1e-6, equal_nan=True))
 
 
 def _opened(

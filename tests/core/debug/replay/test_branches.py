@@ -6,9 +6,11 @@ import sqlite3
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import nodescope as ns
 from nodescope.debug.replay import Replay
+from nodescope.errors import ReplayError
 from nodescope.record.recording import Recording
 from tests.core.debug.replay.programs import recorded
 from tests.core.debug.replay.test_replay import value_of
@@ -114,3 +116,67 @@ def test_what_depends_on_an_edit_and_on_what_was_lost_is_listed(tmp_path: Path) 
         assert [each.node for each in branch.changes] == ["one", "exp"]
         (told,) = branch.blocked
         assert (told.node, "sin was not recorded" in told.reason) == ("add", True)
+
+
+def recurrent() -> None:
+    state = ns.tensor(np.array([1.0, -0.5]), name="start")
+    for x in ns.steps([0.25, 0.5, 0.75]):
+        state = np.tanh(state + ns.tensor(np.full(2, x), name="x"))
+
+
+def without_step(path: Path, step: int) -> None:
+    """As the governor leaves a step out."""
+    database = sqlite3.connect(path)
+    database.execute("UPDATE step SET observed = 0 WHERE step = ?", (step,))
+    first, last = database.execute(
+        "SELECT start_seq, end_seq FROM step WHERE step = ?", (step,)
+    ).fetchone()
+    for table in ("execution", "summary", "blob"):
+        database.execute(f"DELETE FROM {table} WHERE seq BETWEEN ? AND ?", (first, last))
+    database.commit()
+    database.close()
+
+
+def test_a_fork_is_not_carried_over_a_step_that_was_left_out(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "r.nscope", recurrent)
+    without_step(path, 2)
+    with Recording.open(path) as recording:
+        edit = {value_of(recording, "start"): np.array([0.0, 0.0])}
+        branch = Replay(recording, 1).fork(edit, until=recording.last_seq())
+        assert [each.node for each in branch.changes] == ["start", "add", "tanh"]
+        assert [each.node for each in branch.blocked] == ["add", "tanh"]
+        assert "what it took is not known" in branch.blocked[0].reason
+
+
+def test_nothing_is_computed_again_over_a_step_that_was_left_out(tmp_path: Path) -> None:
+    def program() -> None:
+        w = ns.parameter(np.array([1.0, -2.0]), name="w")
+        for _ in ns.steps([1, 2, 3]):
+            with ns.no_grad():
+                ns.assign(w, w * 3.0)
+
+    path = recorded(tmp_path / "r.nscope", program)
+    without_step(path, 2)
+    database = sqlite3.connect(path)
+    database.execute("DELETE FROM blob WHERE seq > (SELECT start_seq FROM step WHERE step = 3)")
+    database.commit()
+    database.close()
+    with Recording.open(path) as recording:
+        assert Replay(recording, 1).value(value_of(recording, "assign")).array.tolist() == [3, -6]
+        with pytest.raises(ReplayError, match="what assign was then is not known"):
+            Replay(recording, 3).value(value_of(recording, "multiply"))
+
+
+def test_what_was_kept_for_many_steps_is_not_guessed_at(tmp_path: Path) -> None:
+    def program() -> None:
+        kept = []
+        for x in ns.steps([0.1, 0.2, 0.3, 0.4, 0.5, 0.6]):
+            kept.append(np.exp(ns.tensor([x], name="x")))
+            if len(kept) == 6:
+                np.sin(kept[0])
+
+    with Recording.open(recorded(tmp_path / "r.nscope", program)) as recording:
+        edit = {value_of(recording, "exp"): np.array([7.0])}
+        branch = Replay(recording, 1).fork(edit, until=recording.last_seq())
+        (told,) = branch.blocked
+        assert (told.node, "what it took is not known" in told.reason) == ("sin", True)
