@@ -40,6 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     options = read(given)
     try:
+        os.getcwd()
+    except OSError:
+        return _fail("the folder that this was called in is gone; call it from another one")
+    try:
         return _commands()[options.command](options)
     except NodescopeError as error:
         column = getattr(error, "column", -1)

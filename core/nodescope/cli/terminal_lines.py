@@ -6,6 +6,7 @@ can be woken never keeps the process from ending.
 
 from __future__ import annotations
 
+import builtins
 import os
 import select
 import sys
@@ -17,6 +18,7 @@ from nodescope.errors import UsageError
 from nodescope.telling import own_print
 
 HISTORY_LINES: Final = 1000
+_input: Final = builtins.input  # the program may have one of its own
 Complete = Callable[[str, str], list[str]]
 
 
@@ -131,11 +133,16 @@ class PlainLines:
 class ReadLines:
     """Lines of the terminal with editing, completion and history, by the module ``readline``.
 
+    Where the program has put streams of its own in the place of the standard ones, lines are plain:
+    Python's `input` would write the prompt to the one and take what the program is to read from the
+    other.
+
     It cannot be woken: what is typed after the program went on is dropped by whoever reads it.
     """
 
-    def __init__(self, readline: Any, history: Path | None) -> None:
+    def __init__(self, readline: Any, history: Path | None, plain: PlainLines) -> None:
         self.complete: Complete = _nothing
+        self._plain = plain
         self._readline = readline
         self._history = history
         self._found: list[str] = []
@@ -154,9 +161,11 @@ class ReadLines:
 
     def read(self, prompt: str) -> str | None:
         """The next line."""
+        if not _streams_are_terminals():
+            return self._plain.read(prompt)
         self._readline.set_completer(self._completion)
         try:
-            line = input(prompt)
+            line = _input(prompt)
         except EOFError:
             own_print(file=sys.__stdout__)
             return None
@@ -172,7 +181,8 @@ class ReadLines:
         return self._found[state] if state < len(self._found) else None
 
     def wake(self) -> None:
-        """Not to be had."""
+        """Not to be had, but where lines are plain."""
+        self._plain.wake()
 
     def close(self) -> None:
         """Save the history; leave the terminal as it was found, even in the middle of a line."""
@@ -223,7 +233,9 @@ def lines_of(commands: Path | None, history: Path | None = None) -> tuple[Lines,
     if _is_terminal(sys.stdin) and _is_terminal(sys.stdout):
         readline = _readline()
         if readline is not None:
-            return ReadLines(readline, history), _terminal() or sys.stdout
+            kept = history.absolute() if history is not None else None
+            out = _terminal() or sys.stdout
+            return ReadLines(readline, kept, PlainLines(sys.stdin.fileno(), out)), out
         return PlainLines(sys.stdin.fileno(), sys.stdout), sys.stdout
     terminal = _terminal()
     if terminal is not None:
@@ -247,9 +259,19 @@ def _readline() -> Any:
 def _terminal() -> TextIO | None:
     try:
         # Commands are read from its descriptor.
-        return open(os.open("/dev/tty", os.O_RDWR), "w", buffering=1)
+        return open(os.open("/dev/tty", os.O_RDWR), "w", buffering=1, errors="replace")
     except (OSError, ValueError):
         return None
+
+
+def _streams_are_terminals() -> bool:
+    """Whether the standard streams are what they were, as `input` asks for its editing."""
+    streams: tuple[Any, ...] = tuple(getattr(sys, each, None) for each in ("stdin", "stdout"))
+    try:
+        own = all(each.fileno() == number and each.isatty() for number, each in enumerate(streams))
+    except Exception:  # whatever the program has put there
+        return False
+    return own and getattr(sys, "stderr", None) is not None
 
 
 def _is_terminal(stream: Any) -> bool:
