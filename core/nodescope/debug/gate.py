@@ -134,7 +134,7 @@ class Gate:
         self._catalog = Catalog()
         self._compilations = Compilations()
         self._makers: dict[int, Node] = {}  # by value
-        self._unsaid: deque[str] = deque()
+        self._unsaid: deque[Log] = deque()
         # While a stop is being committed, nothing is announced: a page must find what it points at.
         self._committing = False
         self._settled = False
@@ -455,8 +455,8 @@ class Gate:
                 case Announce(info=info):
                     if not self._committing:
                         self._on_change(info)
-                case Log(text=text):
-                    self._unsaid.append(text)
+                case Log():
+                    self._unsaid.append(effect)
         if self._state is not before:
             self._rearm()
         return held
@@ -495,5 +495,5 @@ class Gate:
             self._catch_up()
         with suppress(IndexError):
             while True:
-                text = self._unsaid.popleft()
-                self._bus.emit(Logged("nodescope", text, step=0, time_ns=self._bus.now_ns()))
+                said = self._unsaid.popleft()
+                self._bus.emit(Logged("nodescope", said.text, said.step, self._bus.now_ns()))

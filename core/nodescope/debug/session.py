@@ -184,7 +184,7 @@ def _take(state: SessionState, given: Input) -> Result:
             if state.stop is None:
                 return state, ()
             stop = msgspec.structs.replace(state.stop, edits=(*state.stop.edits, how))
-            return msgspec.structs.replace(state, stop=stop), (Log(f"edited: {how}"),)
+            return msgspec.structs.replace(state, stop=stop), (Log(f"edited: {how}", stop.step),)
         case BreakHere(text=text, reason=reason, watch=watch):
             if state.phase != "running" or not may_stop(state):
                 return state, ()
@@ -305,7 +305,8 @@ def _count(
             hits, message = status.hits + 1, status.message
             if counts(each, hits) and not at.error:
                 if each.log.strip():
-                    effects.append(Log(verdicts[each.id].text if each.id in verdicts else each.log))
+                    text = verdicts[each.id].text if each.id in verdicts else each.log
+                    effects.append(Log(text, at.step))
                 else:
                     stops.append(each)
                 if each.once:
@@ -330,7 +331,9 @@ def _disable_failed(state: SessionState, at: NodeReached, effects: list[Effect])
             message = f"disabled at {at.node.name}: {error}"
             disabled = msgspec.structs.replace(status.breakpoint, enabled=False)
             status = msgspec.structs.replace(status, breakpoint=disabled, message=message)
-            effects.append(Log(f"breakpoint {disabled.id} ({describe(disabled)}) {message}"))
+            effects.append(
+                Log(f"breakpoint {disabled.id} ({describe(disabled)}) {message}", at.step)
+            )
         statuses.append(status)
     return msgspec.structs.replace(state, breakpoints=tuple(statuses))
 

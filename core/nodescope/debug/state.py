@@ -279,9 +279,14 @@ class Announce(msgspec.Struct, frozen=True):
 
 
 class Log(msgspec.Struct, frozen=True):
-    """Say something to the person, in the program's log."""
+    """Say something to the person, in the program's log.
+
+    Attributes:
+        step: The training step that it is about, or 0.
+    """
 
     text: str
+    step: int = 0
 
 
 Effect = Hold | Release | Announce | Log

@@ -320,3 +320,13 @@ def test_a_value_that_was_changed_before_the_node_is_shown(tmp_path):
 def test_rules_are_recommended_where_the_program_stands_not_where_one_looks(tmp_path):
     told = dict(answers(scripted(tmp_path, "step\nstep\nrb 1000\nrule recommended\n")))
     assert told["rule recommended"][0].startswith("rule 1: "), told
+
+
+def test_lines_of_the_debugger_are_of_the_step_that_they_tell_of(tmp_path):
+    commands = "b op:mean log {step}!\nb op:square [step 2]\nc\nset value = 0\nn\nn\nlog\n"
+    told = dict(answers(scripted(tmp_path, commands)))
+    assert told["log"][:3] == [
+        "[nodescope, step 1] 1!",
+        "[nodescope, step 2] edited: loss/square set to 0",
+        "[nodescope, step 2] 2!",
+    ]
