@@ -231,3 +231,10 @@ for x in ns.steps([1.0, -1.0]):
     done = nodescope(tmp_path, "check", "--watch", "nan on op:log", "script.py", text=text)
     assert done.returncode == 1
     assert "script.py:7" in done.stdout
+
+
+@pytest.mark.parametrize("spec", ["", " ; ", "off nan"])
+def test_watches_that_watch_nothing_are_no_clean_run(tmp_path: Path, spec: str) -> None:
+    done = nodescope(tmp_path, "check", "--watch", spec, "script.py", text=TRAIN)
+    assert done.returncode == 2
+    assert "no watch is on" in one_line(done)
