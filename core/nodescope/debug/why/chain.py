@@ -190,7 +190,9 @@ class Follower:
         total, candidates = weighing.candidates(opened, made, op.name)
         state = state_of(number)
         same = weighing.same(op.name, kind_of(op), state, candidates, made)
-        if state == "nan" and not candidates:
+        # Libraries may add elements times zero: a NaN among these is a NaN in the result.
+        finite = not any(state_of(each.number) in ("nan", "inf") for each in candidates)
+        if state == "nan" and (not candidates or (finite and kind_of(op) != "elementwise")):
             same = weighing.any_nan(opened, position)
             candidates = [*same, *candidates]
         if state == "finite":

@@ -14,10 +14,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import nodescope as ns
+from nodescope import ops
 from nodescope.debug.replay import Replay
 from nodescope.debug.why import Why, render, why
 from nodescope.debug.why.births import state_of
 from nodescope.debug.why.words import sentence
+from nodescope.engine.run import apply
 from nodescope.errors import ReplayError
 from nodescope.record.recording import Recording
 from tests.core.debug.replay.programs import recorded, without_arrays
@@ -396,3 +398,26 @@ def test_inside_of_a_scan(tmp_path: Path) -> None:
             assert end.birth.kind == "sqrt of a negative"
         chain = why(recording, "scan:1[5, 2]").root.chain()
         assert [each.how for each in chain][:2] == ["in scan[5]", "in scan[5]"]
+
+
+@pytest.mark.parametrize("name", ["conv2d_input_grad", "conv2d_weight_grad", "solve_triangular"])
+def test_a_nan_that_is_added_times_zero_comes_from_an_operand(name: str, tmp_path: Path) -> None:
+    op = ops.get(name)
+    found = 0
+    for i, sample in enumerate(op.samples(np.random.default_rng(0))):
+        first, second = (np.array(each) for each in sample.inputs)
+        (second if name != "solve_triangular" else first).flat[-1:] = np.nan
+
+        def program(one: object = first, other: object = second, attrs: dict = sample.attrs):
+            apply(op, (ns.tensor(one), ns.tensor(other)), attrs)
+
+        with Recording.open(recorded(tmp_path / f"{i}.nscope", program)) as recording:
+            try:
+                answer = why(recording, name, "nan")
+            except ReplayError:
+                continue  # it did not come through
+            found += 1
+            for _, cause in answer.groups:
+                assert cause.kind == "passed", cause.words
+                assert "passes on the nan" in cause.words
+    assert found
