@@ -26,6 +26,7 @@ from nodescope.debug.spelling import parse_breakpoint
 from nodescope.debug.watch.watch import describe, parse_watches
 from nodescope.errors import NodescopeError, UsageError
 from nodescope.protocol import Detach
+from nodescope.record.folding import fold
 from nodescope.telling import last_line, say
 
 End = Callable[[int], None]
@@ -153,6 +154,9 @@ def _under(
             observed.finish(status, error)
             if end is not None:
                 end(status)
+            observed.controller(attend=False).close()
+            if observed.recorder.ended:  # that was the last reader
+                fold(Path(observed.info.recording))
     return status
 
 

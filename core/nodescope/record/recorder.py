@@ -209,6 +209,11 @@ class Recorder:
         """Why the recording was given up, or ``""``."""
         return self._fault
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is written any more."""
+        return not self._thread.is_alive()
+
     def flush(self, timeout_s: float = 2.0) -> bool:
         """Wait until everything emitted so far can be read; False if that was not to be had."""
         if self._forked or threading.current_thread() is self._thread:

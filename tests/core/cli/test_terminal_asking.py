@@ -55,6 +55,9 @@ def test_why_fork_and_diff(tmp_path):
         "diff w\ndiff w 1 2\ndiff\nwhy w[0]\nwhy nan\nrb 3\nfork w *= 2\nnow\nfork w = 0\nq\n"
     )
     told = dict(answers(scripted(tmp_path, HERE + commands, text=ASSIGN)))
+    # What was asked of the recording has let go of it.
+    (kept,) = (tmp_path / ".nodescope" / "runs").iterdir()
+    assert kept.suffix == ".nscope"
     assert told["diff w"] == [
         "step 1: float64 2 [0.5, 1]",
         "step 2: float64 2 [0.25, 0.5]",
