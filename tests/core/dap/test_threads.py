@@ -32,16 +32,18 @@ import numpy as np
 import nodescope as ns
 
 x = ns.tensor(np.ones(2), name="x")
-go = threading.Event()
+passed, go = threading.Event(), threading.Event()
 
 def work():
     np.exp(x)
+    passed.set()
     go.wait()
     np.tanh(x)
 
 worker = threading.Thread(target=work, name="worker")
 worker.start()
 np.sqrt(x)
+passed.wait()
 np.log(x)
 go.set()
 worker.join()
