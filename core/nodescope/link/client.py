@@ -10,6 +10,7 @@ recorder: it is given callables.
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import time
@@ -96,6 +97,21 @@ class Handlers:
     up: Callable[[], None]
     lost: Callable[[], None]
     warn: Callable[[str], None]
+
+
+# `Link` tells what becomes of it, in a line; the library would log to the program's stderr.
+_UNHEARD: Final = logging.getLogger("nodescope.link")
+_UNHEARD.setLevel(logging.CRITICAL + 1)
+
+
+class _Connection(ClientConnection):
+    """Ends in silence where the program has closed the descriptors under it."""
+
+    def recv_events(self) -> None:
+        try:
+            super().recv_events()
+        except OSError:
+            pass  # in a thread of the library's, whose traceback the program would show
 
 
 class Link:
@@ -224,6 +240,8 @@ class Link:
                     ping_timeout=PING_TIMEOUT_S,
                     proxy=None,
                     user_agent_header=None,
+                    create_connection=_Connection,
+                    logger=_UNHEARD,
                 ) as connection:
                     self._introduce(connection, timeout_s)
                     was_up, delay, timeout_s = True, BACKOFF_S[0], 2.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -77,7 +76,6 @@ def test_a_record_that_an_exception_without_words_leaves(tmp_path: Path) -> None
     assert told.endswith(b"Unprintable: <exception str() failed>\n")
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")
 def test_a_forked_child_that_runs_to_the_end_leaves_the_check_to_its_parent(tmp_path: Path) -> None:
     text = START + "child = os.fork()\nif child:\n    print(os.waitpid(child, 0)[1] >> 8)\n"
     done = nodescope(tmp_path, "check", "--watch", "nan", "script.py", text=text)
