@@ -1,4 +1,4 @@
-"""The error family. Messages say what went wrong, where in the user's code, and how to mend it.
+"""The error family. Messages say what went wrong, where in the user's code, and how to fix it.
 
 Invariant: nothing here knows about the engine, the debugger or the wire; all of them raise these.
 """
@@ -12,7 +12,7 @@ class NodescopeError(Exception):
     Args:
         message: What went wrong, one line, no trailing period.
         source: Where, as ``file:line`` of the *user's* code, or ``""`` if it is not known.
-        hint: How to mend it, one line, or ``""``.
+        hint: How to fix it, one line, or ``""``.
     """
 
     def __init__(self, message: str, *, source: str = "", hint: str = "") -> None:

@@ -128,7 +128,7 @@ class Guard:
             return refusal(
                 scope,
                 401,
-                "This browser was not let in.",
+                "Access denied: open the printed link.",
                 "Use the browser in which the address was opened, or start nodescope again.",
             )
         if scope["path"].rstrip("/") in PROGRAM_ONLY:

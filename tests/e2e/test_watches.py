@@ -42,7 +42,7 @@ def test_from_the_gallery_to_the_hit(start: Start, page: Page, tmp_path: Path) -
 
     # What suits, and what was written wrong, with its place.
     page.keyboard.press("a")
-    expect(by(page, "watches")).to_contain_text("Nothing is watched for")
+    expect(by(page, "watches")).to_contain_text("No watches yet")
     by(page, "watch-add").click()
     gallery = by(page, "watch-gallery")
     expect(by(page, "watch-recommended").first).to_contain_text("operator_overflow")

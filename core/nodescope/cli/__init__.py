@@ -355,7 +355,7 @@ def _serving(command: argparse.ArgumentParser) -> None:
 def port(text: str) -> int:
     """A port number, 0 to 65535."""
     if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port, which is a number up to 65535")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number up to 65535")
     return int(text)
 
 
@@ -363,7 +363,7 @@ def size(text: str) -> int:
     """Bytes: ``"4096"``, ``"256M"``, ``"1.5G"``."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size, such as 256M or 2G")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size, such as 256M or 2G")
     return int(float(found[1]) * _UNITS[found[2]])
 
 

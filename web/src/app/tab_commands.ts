@@ -13,7 +13,7 @@ const INSPECTOR: readonly (readonly [InspectorTab, string])[] = [
   ["inputs", "its inputs"],
   ["steps", "its steps"],
   ["diff", "the difference of two moments"],
-  ["why", "why it is so"],
+  ["why", "explain its value"],
 ];
 const DOCK: readonly (readonly [DockTab, string, string])[] = [
   ["timeline", "Y", "Show the timeline"],

@@ -76,7 +76,7 @@ test("the verdict says how much was compared, and of what", () => {
   expect(verdict(compared({ differ: 6 }))).toBe("All 6 elements differ.");
   expect(verdict(compared({ differ: 0 }))).toBe("The same bits in 6 elements.");
   expect(verdict(compared({ differ: 1, measure: { ...MEASURE, elements: 1 } }))).toBe(
-    "It is another number.",
+    "The value changed.",
   );
   expect(verdict(compared({ same: true }))).toContain("the same execution");
   expect(verdict(compared({ one: { ...SIDE, found: false } }))).toBe("Nothing to compare.");

@@ -99,7 +99,7 @@ export function verdict(found: MomentsCompared): string {
   if (found.differ === 0) return `The same bits in ${plural(measure.elements, "element")}.`;
   const all = found.differ === measure.elements;
   const count = formatCount(found.differ ?? 0);
-  if (measure.elements === 1) return "It is another number.";
+  if (measure.elements === 1) return "The value changed.";
   return all
     ? `All ${count} elements differ.`
     : `${count} of ${formatCount(measure.elements)} elements differ.`;

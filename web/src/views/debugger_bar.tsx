@@ -116,7 +116,7 @@ export function DebuggerBar(props: { readonly store: Store }): JSX.Element {
       </button>
       <IconButton
         icon="pause"
-        label={running() ? "Pause (F6)" : `Pause (F6): ${stopped() ? "it stands already" : why()}`}
+        label={running() ? "Pause (F6)" : `Pause (F6): ${stopped() ? "already paused" : why()}`}
         testid="pause"
         disabled={!running()}
         onClick={() => send({ type: "pause" })}

@@ -45,7 +45,7 @@ export function EmptyState(props: { readonly store: Store }): JSX.Element {
           </Match>
           <Match when={props.store.model()?.info.state === "live"}>
             <h3>Running</h3>
-            <p>No node has run yet: the program has not come to its first operation.</p>
+            <p>No node has run yet: the program has not reached its first operation.</p>
           </Match>
           <Match when={true}>
             <h3>An empty run</h3>

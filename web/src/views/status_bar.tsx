@@ -135,7 +135,7 @@ function governedWords(now: Governed): string {
   ];
   return [
     `Slowdown ${now.slowdown.toFixed(2)}x (${how}), limit ${now.limit}x`,
-    now.slowdown > now.limit ? `The limit is not kept${now.because && `: ${now.because}`}` : "",
+    now.slowdown > now.limit ? `Over the limit${now.because && `: ${now.because}`}` : "",
     now.steps_left_out > 0
       ? `${formatCount(now.steps_left_out)} of ${formatCount(now.steps)} training steps not observed`
       : "",

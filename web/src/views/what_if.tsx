@@ -114,7 +114,7 @@ function BranchLine(props: { readonly branches: Branches; readonly row: BranchRo
       <IconButton
         small
         icon="close"
-        label="Throw this branch away, with those forked from it"
+        label="Delete this branch and the branches forked from it"
         testid="branch-drop"
         onClick={() => props.branches.drop(info().id)}
       />
@@ -236,7 +236,7 @@ function where(change: ChangedValue): string {
 function outcome(info: BranchInfo): string {
   const parts = [
     info.changed > 0
-      ? `${plural(info.changed, "node")} ${info.changed === 1 ? "gives" : "give"} something else`
+      ? `${plural(info.changed, "node")} changed`
       : "",
     info.same > 0 ? `${formatCount(info.same)} the same bits as before` : "",
     info.blocked > 0 ? `${formatCount(info.blocked)} could not be run again` : "",

@@ -56,12 +56,12 @@ def recommend(
     weights = sum(node.op == "parameter" and node.phase != "optimizer" for node in known)
     found: list[tuple[str, dict[str, Setting], str, str]] = [
         ("operator_overflow", {}, "",
-         "NaN and Inf are found where they are made, not where they arrive"),
+         "finds NaN and Inf where they are made, not where they arrive"),
     ]  # fmt: skip
     if weights:
         has = f"it has {weights} parameter{'s'[: weights > 1]}"
-        found += [("weight_overflow", {}, "", f"{has}; one NaN in them spoils all that follows")]
-        found += [("weight_initialization", {}, "", f"{has}; a matrix of zeros breaks no symmetry")]
+        found += [("weight_overflow", {}, "", f"{has}; one NaN spoils everything downstream")]
+        found += [("weight_initialization", {}, "", f"{has}; a matrix of zeros does not break symmetry")]
     if backward:
         found += [
             ("gradient_exploding", {}, "", "it computes gradients; they may overflow"),

@@ -208,7 +208,7 @@ def _born(
             array = points.array(point)
         except ReplayError as error:
             return None if fed else Born(
-                node.name, execution.seq, None, f"of finite inputs; how is not known: {error}",
+                node.name, execution.seq, None, f"from finite inputs; cause unknown: {error}",
                 "unknown", (), 0, node.source,
             )  # fmt: skip
         if array.dtype.kind not in "fcV":

@@ -87,7 +87,7 @@ def test_statistics_alone_tell_the_node(tmp_path: Path) -> None:
     with Recording.open(path) as recording:
         found = spread(recording, 2)
     assert (found.births[0].node, found.births[0].kind) == ("loss/log", "unknown")
-    assert "how is not known" in found.births[0].words
+    assert "cause unknown" in found.births[0].words
 
 
 def test_without_statistics_it_says_so(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ export function Breakpoints(props: {
       >
         <Show when={!live() && breakable()}>
           <p class="bp-note t3 small" data-testid="breakpoints-recorded">
-            Found in the recording: F5 onwards, R backwards.
+            Breakpoints are matched against the recording: F5 searches forward, R back.
           </p>
         </Show>
         <table class="bp-table">

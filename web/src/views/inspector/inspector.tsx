@@ -191,7 +191,7 @@ function NodeInspector(
     const from = store.shown().step[id()] ?? 0;
     // Step 0 is before the first: what is made there, parameters above all, is of no step.
     if (from === 0 || leftOut() || from >= store.step()) return "";
-    return `From step ${formatCount(from)}; not seen to run in step ${formatCount(store.step())} so far.`;
+    return `From step ${formatCount(from)}; hasn't run yet in step ${formatCount(store.step())}.`;
   });
   /** When the node took its inputs: an input may have the id of what it made of it since. */
   const took = (): number | null => {
@@ -359,7 +359,7 @@ function NodeInspector(
                       {(from) => (
                         <p class="gradient-note t3">
                           {from().step < props.store.step()
-                            ? `From step ${from().step}; this step has not come to it yet. `
+                            ? `From step ${from().step}; not reached yet in this step. `
                             : ""}
                           <button
                             type="button"

@@ -47,7 +47,7 @@ export function MarkedNote(props: {
                   type="button"
                   class="link ell"
                   data-testid="marked-all"
-                  title={`Ask the recording: ${watch}`}
+                  title={`Check the recording: ${watch}`}
                   onClick={() => props.ask(watch)}
                 >
                   all hits of {printable(watch.split(/[ (]/)[0] ?? "", 60)}

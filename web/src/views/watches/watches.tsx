@@ -40,8 +40,8 @@ export function Watches(props: WatchesProps): JSX.Element {
             fallback={
               <p class="empty">
                 {props.watches.live()
-                  ? "Nothing is watched for. Add… shows all rules, and those that suit this program."
-                  : "This run is over: nothing is watched for. Any rule can be asked of what was recorded."}
+                  ? "No watches yet. Add… shows all rules, and those recommended for this program."
+                  : "No watches. This run has ended: any rule can be evaluated against the recording."}
               </p>
             }
           >
@@ -132,7 +132,7 @@ function Field(props: { readonly watches: Model }): JSX.Element {
         title="What would it have found in what is recorded?"
         onClick={() => void attempt(props.watches.ask)}
       >
-        Ask the recording
+        Check the recording
       </button>
       <button
         type="submit"

@@ -82,7 +82,7 @@ def _apart_by_summary(a: TensorSummary, b: TensorSummary, settings: Settings) ->
     if a.spec.shape != b.spec.shape:
         return Finding(f"its shape is {a.spec.shape}, that of the other run {b.spec.shape}")
     if (a.nan_count, a.inf_count) != (b.nan_count, b.inf_count):
-        return Finding("it has another number of NaN or Inf elements than in the other run")
+        return Finding("its count of NaN or Inf elements differs from the other run's")
     largest = max(abs(b.min or 0.0), abs(b.max or 0.0))
     bound = settings["atol"] + settings["rtol"] * largest
     for name in _STATISTICS:
