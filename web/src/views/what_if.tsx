@@ -235,9 +235,7 @@ function where(change: ChangedValue): string {
 
 function outcome(info: BranchInfo): string {
   const parts = [
-    info.changed > 0
-      ? `${plural(info.changed, "node")} changed`
-      : "",
+    info.changed > 0 ? `${plural(info.changed, "node")} changed` : "",
     info.same > 0 ? `${formatCount(info.same)} the same bits as before` : "",
     info.blocked > 0 ? `${formatCount(info.blocked)} could not be run again` : "",
   ].filter(Boolean);

@@ -61,7 +61,7 @@ def recommend(
     if weights:
         has = f"it has {weights} parameter{'s'[: weights > 1]}"
         found += [("weight_overflow", {}, "", f"{has}; one NaN spoils everything downstream")]
-        found += [("weight_initialization", {}, "", f"{has}; a matrix of zeros does not break symmetry")]
+        found += [("weight_initialization", {}, "", f"{has}; zeros do not break symmetry")]
     if backward:
         found += [
             ("gradient_exploding", {}, "", "it computes gradients; they may overflow"),
