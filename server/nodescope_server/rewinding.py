@@ -20,7 +20,8 @@ async def move(run: Run, request: wire.Move) -> wire.Moved:
     Raises:
         NodescopeError: The breakpoint or the command makes no sense.
     """
-    statuses = run.session.breakpoints if run.session is not None else ()
+    session = run.session
+    statuses = session.breakpoints if session is not None else ()
     if request.breakpoint is not None:
         validate(request.breakpoint)
         statuses = (BreakpointStatus(request.breakpoint),)
@@ -30,8 +31,18 @@ async def move(run: Run, request: wire.Move) -> wire.Moved:
         if history is None or history.recording is not recording:
             history = run.history = History(recording)
         history.refresh()
+        stop = session.stop if session is not None and request.live else None
+        node = None if stop is None else history.node(stop.node)
+        stands = None
+        if stop is not None and node is not None:
+            stands = Moment(node, stop.seq, stop.step, stop.thread, stop.when, live=True)
         return rewind.moved(
-            history, request.seq, request.command, back=request.back, breakpoints=statuses
+            history,
+            request.seq,
+            request.command,
+            back=request.back,
+            breakpoints=statuses,
+            stands=stands,
         )
 
     found, text = await run.query.call(ask)

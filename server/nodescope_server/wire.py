@@ -112,6 +112,7 @@ class Move(msgspec.Struct, frozen=True, tag="move"):
         command: A stepping command, or ``continue`` to the next breakpoint in the direction.
         back: Towards the beginning.
         breakpoint: To be looked for in the place of those of the session.
+        live: From where the program stands, which may be before a node that has not run.
     """
 
     run: str
@@ -119,6 +120,7 @@ class Move(msgspec.Struct, frozen=True, tag="move"):
     command: Command
     back: bool = True
     breakpoint: Breakpoint | None = None
+    live: bool = False
 
 
 RequestBody = (

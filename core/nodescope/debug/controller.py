@@ -23,7 +23,7 @@ from nodescope.debug.conditions import Expression, compile_expression
 from nodescope.debug.edit_text import parse_edit
 from nodescope.debug.frames import ScopeFrame, frames
 from nodescope.debug.gate import Gate
-from nodescope.debug.looking_back import goal_of
+from nodescope.debug.looking_back import goal_of, leads_back
 from nodescope.debug.moments import History, Moment, Seen
 from nodescope.debug.stack import user_stack
 from nodescope.debug.state import Goal
@@ -42,6 +42,7 @@ from nodescope.protocol import (
     SetBreakpoints,
     SetValue,
     SetWatches,
+    StepTwin,
     Stop,
 )
 from nodescope.record.recording import Recording
@@ -170,6 +171,8 @@ class Controller:
         if isinstance(command, SetWatches) and self.watching is not None:
             self.watching.replace(command.watches)
             return None
+        if isinstance(command, StepTwin) and leads_back(command, self.moment):
+            return self.back(command)
         if self._cursor is not None:
             if isinstance(command, SetValue):
                 raise UsageError("what has happened cannot be changed",

@@ -13,7 +13,7 @@ from nodescope.debug.breakpoints import condition_of, counts, covers, is_leaf, o
 from nodescope.debug.conditions import Expression
 from nodescope.debug.moments import History, Moment
 from nodescope.debug.state import Goal
-from nodescope.debug.stepping import meets
+from nodescope.debug.stepping import meets, twin_goal
 from nodescope.debug.vocabulary import Scene
 from nodescope.errors import ConditionError, UsageError
 from nodescope.ir.graph import Node
@@ -178,8 +178,13 @@ def goal_of(command: Command, at: Moment) -> Goal | None:
         case RunTo(node=name):
             return Goal("run_to", node=name)
         case StepTwin():
-            return Goal("twin", node=at.node.name, of=at.node.id)
+            return twin_goal(at.node)
     return None
+
+
+def leads_back(command: Command, at: Moment) -> bool:
+    """Whether a command goes towards the beginning from here, whichever way was asked for."""
+    return isinstance(command, StepTwin) and at.node.forward is not None
 
 
 def met(goal: Goal, at: Moment) -> bool:

@@ -17,6 +17,7 @@ from nodescope.debug.conditions import Expression
 from nodescope.debug.looking_back import (
     Search,
     goal_of,
+    leads_back,
     met,
     met_backwards,
     with_previous,
@@ -151,8 +152,11 @@ def moved(
     *,
     back: bool,
     breakpoints: Iterable[BreakpointStatus] = (),
+    stands: Moment | None = None,
 ) -> tuple[Moment | None, str]:
     """Where a command leads to from a moment of the recording, and one line for a person.
+
+    To go to the forward node of a backward one always leads back, whatever ``back`` says.
 
     Args:
         history: Of the run.
@@ -161,17 +165,19 @@ def moved(
         command: A stepping command, or `Continue` for the next breakpoint in that direction.
         back: Towards the beginning.
         breakpoints: For `Continue`; those that log, or are off, are passed over.
+        stands: Where the program stands, if one looks from there: in the place of ``seq``.
 
     Raises:
         UsageError: The command makes no sense here.
     """
     leaves = isinstance(command, Continue)  # a breakpoint may be at one
-    at = next(iter(history.backwards(seq + 1, leaves=leaves)), None)
+    at = stands or next(iter(history.backwards(seq + 1, leaves=leaves)), None)
     if at is None:
         first = None if back else next(iter(history.forwards(0, leaves=leaves)), None)
         if first is None:
             return None, f"nothing is recorded {'before' if back else 'after'} this"
         at = msgspec.structs.replace(first, seq=first.seq - 1, when="before")
+    back = back or leads_back(command, at)
     direction, side = ("Back at", "before") if back else ("At", "after")
     if isinstance(command, Continue):
         statuses = tuple(each for each in breakpoints if each.breakpoint.enabled)

@@ -386,8 +386,17 @@ def _command(
     if isinstance(command, SetValue):
         return state, ()  # the gate, which has the arrays, does it
     if isinstance(command, StepTwin):
-        after, resumed = _resume(state, goal := twin_goal(stop, catalog))
-        if goal.kind == "twin" and not catalog.has_twin(stop.node):
+        node = catalog.nodes.get(stop.node)
+        if node is None:
+            raise UsageError(f"{stop.node_name} is not known yet: it has no twin")
+        goal = twin_goal(node)
+        if goal.kind == "forward":
+            forward = catalog.nodes.get(goal.of)
+            name = "its forward node" if forward is None else forward.name
+            raise UsageError(f"{name} ran before {node.name}: the program does not run backwards",
+                             hint="go back to it in the recording")  # fmt: skip
+        after, resumed = _resume(state, goal)
+        if not catalog.has_twin(stop.node):
             said = f"no backward node of {stop.node_name} so far: it runs until one comes"
             return after, (Log(said), *resumed)
         return after, resumed

@@ -26,7 +26,7 @@ from nodescope.protocol import (
 
 GoalKind = Literal[
     "entry", "pause", "step_node", "step_in", "inside", "outside", "shallow", "step", "run_to",
-    "twin",
+    "twin", "forward",
 ]  # fmt: skip
 
 
@@ -36,7 +36,8 @@ class Goal(msgspec.Struct, frozen=True):
     Attributes:
         kind: ``outside`` stops outside ``scope``, ``inside`` in it, ``shallow`` at anything not
             deeper than it, ``step`` in a training step later than ``step``, ``twin`` at the
-            backward node of the node whose id is ``of``; the others as their commands.
+            backward node of the node whose id is ``of``, ``forward`` at that node itself (only when
+            looking back: it ran before); the others as their commands.
         thread: Only nodes of this thread count; None for any.
     """
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from nodescope.debug.breakpoints import Catalog, is_leaf
+from nodescope.debug.breakpoints import is_leaf
 from nodescope.debug.state import Goal
 from nodescope.errors import UsageError
 from nodescope.ir.graph import Node
@@ -36,6 +36,8 @@ def meets(goal: Goal, node: Node, when: When, step: int, thread: int) -> bool:
         return when == "after" and node.name == goal.node
     if goal.kind == "twin":
         return when == "after" and node.forward == goal.of
+    if goal.kind == "forward":
+        return when == "after" and node.id == goal.of
     if is_leaf(node):
         return False
     if goal.kind in ("entry", "pause"):
@@ -90,18 +92,19 @@ def seen_from(command: Command, stop: Stop, standing: Mapping[int, str]) -> Stop
     return msgspec.structs.replace(stop, thread=thread, scope=standing.get(thread, ""))
 
 
-def twin_goal(stop: Stop, catalog: Catalog) -> Goal:
-    """The backward node of a forward one; of a backward node the forward one, in the next step."""
-    node = catalog.nodes.get(stop.node)
-    if node is None or is_leaf(node):
-        raise UsageError(f"{stop.node_name} has no backward node: it only holds data")
+def twin_goal(node: Node) -> Goal:
+    """Where its twin is: of a forward node its backward node, which comes after it; of a backward
+    node its forward node, which ran before it, so that only looking back leads there.
+
+    Raises:
+        UsageError: It has none; the message says why.
+    """
+    if is_leaf(node):
+        raise UsageError(f"{node.name} has no backward node: it only holds data")
     if node.forward is not None:
-        forward = catalog.nodes.get(node.forward)
-        if forward is None:
-            raise UsageError(f"the forward node of {stop.node_name} is not known")
-        return Goal("run_to", node=forward.name)
+        return Goal("forward", node=node.name, of=node.forward)
     if node.phase != "forward":
-        raise UsageError(f"{stop.node_name} belongs to phase {node.phase}: it has no twin")
+        raise UsageError(f"{node.name} belongs to phase {node.phase}: it has no twin")
     return Goal("twin", node=node.name, of=node.id)
 
 

@@ -96,6 +96,11 @@ def test_steps_and_waits(tmp_path):
         controller.command(StepTwin())
         assert stopped(controller).startswith("backward/loss/")
         assert controller.moment.node.forward is not None
+        moved = controller.command(StepTwin())
+        assert moved is not None
+        assert (moved.moment.node.name, moved.moment.step) == ("loss/mean", 2)
+        assert controller.stop.node_name.startswith("backward/loss/")
+        controller.now()
         controller.leave()
         assert controller.wait(WAIT_S).phase in ("detached", "finished")
         with pytest.raises(UsageError, match=r"running|ended"):

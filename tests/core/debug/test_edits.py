@@ -222,18 +222,27 @@ def test_nothing_is_edited_while_it_runs() -> None:
             gate.command(SetValue(1))
 
 
-def test_to_the_backward_node_and_back() -> None:
-    asked = iter([StepTwin(), StepTwin(), Continue()])
+def test_to_the_backward_node_and_never_onwards_to_a_forward_one() -> None:
+    refused: list[str] = []
+
+    def asked(stop: Stop, gate: Gate) -> Command:
+        if stop.node_name == "net/tanh":
+            return StepTwin()
+        with pytest.raises(UsageError, match="net/tanh ran before") as error:
+            gate.command(StepTwin())
+        refused.append(error.value.hint)
+        return Continue()
+
     w = ns.parameter(np.array([1.0, 2.0]), name="w")
-    with debugged("net/tanh [once]", then=lambda stop, gate: next(asked)) as seen:
+    with debugged("net/tanh [once]", then=asked) as seen:
         for _ in range(2):
             ns.step()
             with ns.name_scope("net"):
                 h = np.tanh(w)
             h.sum().backward()
             w.grad = None
-    first, back, again = seen.stops
+    first, back = seen.stops
     assert (first.node_name, first.step) == ("net/tanh", 1)
     assert back.node_name.startswith("backward/net/")
     assert "the gradient of net/tanh" in back.text
-    assert (again.node_name, again.step) == ("net/tanh", 2)
+    assert refused == ["go back to it in the recording"]

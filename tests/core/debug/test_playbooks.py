@@ -170,7 +170,8 @@ def goes_to_the_twin() -> None:
     play(at(LOG).give(Commanded(StepTwin(), nodes)).state).run(MEAN, TWIN).expect(
         stopped("run_to", TWIN, text="the gradient of loss/log")
     )
-    play(at(TWIN).give(Commanded(StepTwin(), nodes)).state).run(LOG).expect(stopped("run_to", LOG))
+    with pytest.raises(UsageError, match="loss/log ran before"):
+        at(TWIN).give(Commanded(StepTwin(), nodes))
     played = at(LOG).give(Commanded(StepTwin(), nodes))
     assert not [each for each in played.effects if isinstance(each, Log)]
     unknown = Commanded(StepTwin(), Catalog(STEP[:-1]))

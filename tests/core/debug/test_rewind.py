@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope.debug.moments import History
+from nodescope.debug.moments import History, Moment
 from nodescope.debug.rewind import moved
 from nodescope.debug.spelling import parse_breakpoint
 from nodescope.errors import UsageError
@@ -68,18 +68,32 @@ def place(history: History, name: str, step: int) -> int:
         (("net/tanh", 3), RunTo("sum"), True, ("sum", 2)),
         (("net/tanh", 1), StepTwin(), False, ("backward/net/multiply", 1)),
         (("net/tanh", 2), NextStep(), False, ("net/multiply", 3)),
+        (("backward/reshape", 2), StepTwin(), False, ("sum", 2)),
+        (("backward/reshape", 2), StepTwin(), True, ("sum", 2)),
     ],
 )
 def test_where_a_step_leads(history, start, command: Command, back: bool, end) -> None:
     found, text = moved(history, place(history, *start), command, back=back)
     assert found is not None, text
     names = (found.node.name, found.step)
-    if isinstance(command, StepTwin):
+    if isinstance(command, StepTwin) and start[0] == "net/tanh":
         assert found.node.forward == history.names["net/tanh"]
         assert found.step == 1
         return
     assert names == end
+    back = back or isinstance(command, StepTwin)  # from a backward node
     assert text == f"{'Back at' if back else 'At'} {end[0]}, step {end[1]}"
+
+
+def test_from_where_the_program_stands_before_a_node(history) -> None:
+    """The node before it is the last that ran, and not the one before that."""
+    tanh = place(history, "net/tanh", 2)
+    node = history.node(history.names["net/inner/exp"])
+    assert node is not None
+    stands = Moment(node, tanh, 2, next(iter(history.forwards(0))).thread, "before", live=True)
+    found, _ = moved(history, tanh, StepNode(), back=True, stands=stands)
+    assert found is not None
+    assert (found.node.name, found.step) == ("net/tanh", 2)
 
 
 def test_the_step_before_begins_at_its_last_node(history) -> None:

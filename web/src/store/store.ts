@@ -389,8 +389,12 @@ export class Store {
    * recording where the past is, or the program has ended.
    */
   async walk(command: Command): Promise<void> {
-    if (this.stop() !== undefined && this.cursor().kind === "live") await this.control(command);
-    else await this.travel(command, false);
+    const stop = this.cursor().kind === "live" ? this.stop() : undefined;
+    if (stop === undefined) await this.travel(command, false);
+    // The forward node ran before its backward node: the program is never run on to the next one.
+    else if (command.type === "step_twin" && this.model()?.graph.nodes[stop.node]?.forward != null)
+      await this.travel(command, true);
+    else await this.control(command);
   }
 
   /** Moves the page through the recording as a command says. */
@@ -400,7 +404,8 @@ export class Store {
     const seq = cursor.kind === "past" ? cursor.seq : (this.stop()?.seq ?? this.model()?.seq ?? 0);
     if (run === undefined) return;
     try {
-      const wanted = { type: "move", run, seq, command, back, breakpoint: null } as const;
+      const live = cursor.kind === "live" && this.stop() !== undefined;
+      const wanted = { type: "move", run, seq, command, back, breakpoint: null, live } as const;
       const found = await this.request(wanted, "moved");
       const stop = this.stop();
       if (found.seq === null || (!back && stop !== undefined && found.seq >= stop.seq)) {

@@ -277,6 +277,7 @@ export interface GetSource {
  *     command: A stepping command, or `continue` to the next breakpoint in the direction.
  *     back: Towards the beginning.
  *     breakpoint: To be looked for in the place of those of the session.
+ *     live: From where the program stands, which may be before a node that has not run.
  */
 export interface Move {
   readonly type: "move";
@@ -285,6 +286,7 @@ export interface Move {
   readonly command: Command;
   readonly back?: boolean;
   readonly breakpoint?: Breakpoint | null;
+  readonly live?: boolean;
 }
 
 /**
