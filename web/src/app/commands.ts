@@ -53,8 +53,12 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
     const item = store.selection();
     return item?.kind === "node" ? item.id : undefined;
   };
-  const selectedValue = (): number =>
-    store.model()?.graph.nodes[selected() ?? -1]?.outputs[0] ?? -1;
+  /** The node in the inspector, which may be pinned: what is asked about and edited. */
+  const subject = (): number | undefined => {
+    const item = store.subject();
+    return item?.kind === "node" ? item.id : undefined;
+  };
+  const subjectValue = (): number => store.model()?.graph.nodes[subject() ?? -1]?.outputs[0] ?? -1;
   const selectedName = (): string | undefined => store.model()?.graph.nodes[selected() ?? -1]?.name;
   const past = (): boolean => store.cursor().kind === "past";
   const here = (): boolean => store.link().kind === "open" && (store.model()?.seq ?? 0) > 0;
@@ -93,12 +97,12 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
     rewind("Back over this scope", "⇧F9", { type: "step_over" }),
     rewind("Back to the training step before", "⇧F8", { type: "next_step" }),
     rewind("Back to the last breakpoint", "R", { type: "continue" }),
-    walk("Run to the backward node, or from it to the forward one", "⇧F10", { type: "step_twin" }),
+    walk("Run to its backward node, or go back to its forward node", "⇧F10", { type: "step_twin" }),
     {
       title: "Change the selected value and go on with it, or try it",
       keys: "E",
       group: "Debugger",
-      enabled: () => store.editable(selectedValue()) || (selectedValue() >= 0 && store.forkable()),
+      enabled: () => store.editable(subjectValue()) || (subjectValue() >= 0 && store.forkable()),
       run: () => {
         ui.setInspectorTab("value");
         ui.setEditing(!ui.editing());
@@ -108,7 +112,7 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       title: "Why is the selected value what it is?",
       keys: "W",
       group: "Debugger",
-      enabled: () => here() && selected() !== undefined,
+      enabled: () => here() && subject() !== undefined,
       run: () => page.reasons.askSelected(),
     },
     {
@@ -122,7 +126,7 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       title: "What differs between A, or the execution before, and this moment",
       keys: "D",
       group: "Debugger",
-      enabled: () => here() && selected() !== undefined,
+      enabled: () => here() && subject() !== undefined,
       run: () => page.moments.show(),
     },
     {

@@ -2,7 +2,7 @@
  * The question why: which element is asked about, and the chain that answers.
  *
  * Invariant: a question keeps its moment; walking along its chain does not change it. It is asked
- * anew when another node is selected or the program has stopped again, while the tab is open.
+ * anew when the inspector shows another node or the program has stopped again, while the tab is open.
  */
 
 import { type Accessor, batch, createEffect, createMemo, createSignal, on } from "solid-js";
@@ -34,7 +34,7 @@ export interface Reasons {
   readonly canGoBack: Accessor<boolean>;
   /** Asks about an element of a value, or about its most telling one, and opens the tab. */
   ask(value: number, at?: readonly number[] | null, seq?: number | null): void;
-  /** Asks about the selected node's first output. */
+  /** Asks about the first output of the node in the inspector. */
   askSelected(): void;
   back(): void;
 }
@@ -74,7 +74,7 @@ export function createReasons(store: Store, ui: Ui): Reasons {
   const moment = (): number | null => store.seq() ?? store.stop()?.seq ?? null;
   const selected = createMemo(
     () => {
-      const item = store.selection();
+      const item = store.subject();
       const node = item?.kind === "node" ? store.model()?.graph.nodes[item.id] : undefined;
       return node === undefined ? undefined : { id: node.id, value: node.outputs[0] };
     },

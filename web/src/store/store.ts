@@ -23,6 +23,7 @@ import type {
 } from "@/wire/types.gen";
 import { ExecutionRing, NodeColumns } from "@/store/columns";
 import { type FoldState, folded, followStop, sameStop, unfolded } from "@/store/follow";
+import { type Focus, type FocusAct, focusAfter, NO_FOCUS, subjectOf } from "@/store/focus";
 import { type Notice, NoticeBoard } from "@/store/notices";
 import { type RunModel, update } from "@/store/run_model";
 import { type Item, type PageAddress, readAddress } from "@/store/url";
@@ -51,7 +52,10 @@ export class Store {
   readonly model: Accessor<RunModel | undefined>;
   readonly tree: Accessor<Tree | undefined>;
   readonly cursor: Accessor<Cursor>;
-  readonly selection: Accessor<Item | undefined>;
+  readonly selection: Accessor<Item | undefined> = () => this.focus().selection;
+  /** What the inspector shows and what is asked about: the pinned item, or the selected one. */
+  readonly subject: Accessor<Item | undefined> = () => subjectOf(this.focus());
+  readonly pinned: Accessor<Item | undefined> = () => this.focus().pinned;
   readonly folds: Accessor<FoldState>;
   readonly notices: Accessor<readonly Notice[]> = () => this.board.notices();
   /** Grows when columns or ring changed. */
@@ -72,12 +76,13 @@ export class Store {
     model(model: RunModel | undefined): void;
     tree(tree: Tree | undefined): void;
     cursor(cursor: Cursor): void;
-    selection(item: Item | undefined): void;
+    focus(focus: Focus): void;
     folds(folds: FoldState): void;
     tick(count: number): void;
     stops(count: number): void;
     reached(found: Reached | undefined): void;
   };
+  private readonly focus: Accessor<Focus>;
   private wire: Requests | undefined;
   private treeOf: RunModel["graph"] | undefined;
   private opened = false;
@@ -94,7 +99,7 @@ export class Store {
     const [model, setModel] = createSignal<RunModel | undefined>(undefined);
     const [tree, setTree] = createSignal<Tree | undefined>(undefined);
     const [cursor, setCursor] = createSignal<Cursor>({ kind: "live" });
-    const [selection, setSelection] = createSignal<Item | undefined>(start.selection);
+    const [focus, setFocus] = createSignal<Focus>({ ...NO_FOCUS, selection: start.selection });
     const [folds, setFolds] = createSignal<FoldState>({
       open: new Set(start.open ?? []),
       shut: new Set(),
@@ -108,7 +113,7 @@ export class Store {
     this.model = model;
     this.tree = tree;
     this.cursor = cursor;
-    this.selection = selection;
+    this.focus = focus;
     this.folds = folds;
     this.tick = tick;
     this.stops = stops;
@@ -122,7 +127,7 @@ export class Store {
       model: setModel,
       tree: setTree,
       cursor: setCursor,
-      selection: setSelection,
+      focus: setFocus,
       folds: setFolds,
       tick: setTick,
       stops: setStops,
@@ -223,7 +228,9 @@ export class Store {
     this.set.cursor({ kind: "live" });
     const follow = followStop(this.folds(), stop, this.model()?.graph);
     this.set.folds(follow.folds);
-    if (this.start?.selection === undefined) this.set.selection(follow.selection);
+    if (this.start?.selection === undefined) {
+      this.attend({ type: "stopped", item: follow.selection });
+    }
     this.set.stops(this.stops() + 1);
   }
 
@@ -320,7 +327,7 @@ export class Store {
     batch(() => {
       if (before !== undefined && before !== run) {
         this.request({ type: "unsubscribe", run: before }, "done").catch(() => undefined);
-        this.set.selection(undefined);
+        this.attend({ type: "reset" });
         this.set.folds({ open: new Set(), shut: new Set() });
         this.opened = false;
         this.start = undefined;
@@ -346,7 +353,16 @@ export class Store {
   }
 
   select(item: Item | undefined): void {
-    this.set.selection(item);
+    this.attend({ type: "select", item });
+  }
+
+  /** Keeps the subject in the inspector, or lets it follow the selection again. */
+  setPinned(wanted: boolean): void {
+    this.attend({ type: wanted ? "pin" : "unpin" });
+  }
+
+  private attend(act: FocusAct): void {
+    this.set.focus(focusAfter(this.focus(), act));
   }
 
   toggleScope(path: string): void {
@@ -411,7 +427,7 @@ export class Store {
       if (found.seq === null || (!back && stop !== undefined && found.seq >= stop.seq)) {
         if (!back && stop !== undefined) {
           this.backToLive();
-          this.set.selection({ kind: "node", id: stop.node });
+          this.attend({ type: "stopped", item: { kind: "node", id: stop.node } });
         } else this.notify("ok", sentence(found.text));
         return;
       }
@@ -422,8 +438,8 @@ export class Store {
           : undefined,
       );
       const item = { kind: "node", id: found.node } as const;
-      this.set.selection(item);
-      this.disclose(item);
+      this.attend({ type: "moved", item, by: command.type === "next_step" ? "step" : "node" });
+      this.disclose(this.selection() ?? item);
     } catch (error) {
       this.complain(error);
     }
@@ -468,6 +484,7 @@ export class Store {
     this.wantedSeq = undefined;
     batch(() => {
       this.set.cursor({ kind: "live" });
+      this.attend({ type: "live" });
       this.set.tick(this.tick() + 1);
     });
   }

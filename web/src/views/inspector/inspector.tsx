@@ -69,15 +69,10 @@ const RUNNING_REFRESH_MS = 400;
 const NO_FRAMES: readonly Frame[] = [];
 
 export function Inspector(props: InspectorProps): JSX.Element {
-  const [pinned, setPinned] = createSignal<Item | undefined>();
-  const subject = createMemo(() => pinned() ?? props.store.selection());
+  const subject = createMemo(() => props.store.subject());
   const node = createMemo(() => {
     const item = subject();
     return item?.kind === "node" ? props.store.model()?.graph.nodes[item.id] : undefined;
-  });
-  createEffect(() => {
-    props.store.runId();
-    setPinned(undefined);
   });
   return (
     <Show
@@ -96,8 +91,8 @@ export function Inspector(props: InspectorProps): JSX.Element {
               <NodeInspector
                 {...props}
                 node={now()}
-                pinned={pinned() !== undefined}
-                onPin={() => setPinned(pinned() === undefined ? item() : undefined)}
+                pinned={props.store.pinned() !== undefined}
+                onPin={() => props.store.setPinned(props.store.pinned() === undefined)}
               />
             )}
           </Match>

@@ -1,0 +1,210 @@
+import { createRoot } from "solid-js";
+import { beforeEach, describe, expect, test } from "vitest";
+import { pageCommands, type PageCommand } from "@/app/commands";
+import { createMoments, type Moments } from "@/store/moments";
+import type { Preferences } from "@/store/preferences";
+import { createReasons } from "@/store/reasons";
+import { type Requests, Store } from "@/store/store";
+import { createUi, type Ui } from "@/store/ui";
+import type { Watches } from "@/store/watches";
+import { columns, node, produced, RUN, runInfo, session, snapshot, stopAt } from "@/wire/fixtures";
+import { HAS_NAN, type RequestBody, type ResponseBody } from "@/wire/types.gen";
+
+const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+// x -> rate/matmul -> log (a NaN) -> assign; the program stands after log.
+const NODES = [node(1, "x"), node(2, "rate/matmul"), node(3, "log"), node(4, "assign")];
+const ROWS = [
+  { seq: 10, node: 1 },
+  { seq: 11, node: 2 },
+  { seq: 12, node: 3, flags: HAS_NAN },
+];
+
+let asked: RequestBody[];
+let moved: { seq: number; node: number };
+let store: Store;
+let ui: Ui;
+let moments: Moments;
+let commands: readonly PageCommand[];
+
+const answer = (body: RequestBody): ResponseBody => {
+  if (body.type === "move") return { type: "moved", text: "Back", step: 1, ...moved };
+  if (body.type === "get_state") {
+    const executions = columns(ROWS.filter((row) => row.seq <= body.seq));
+    return { type: "state_at", seq: body.seq, step: 1, time_ns: 5, executions };
+  }
+  if (body.type === "ask_why") {
+    return { type: "why", value: body.value, seq: 12, elements: 0, followed: 0, groups: [] };
+  }
+  return { type: "done" };
+};
+
+beforeEach(() => {
+  asked = [];
+  createRoot(() => {
+    store = new Store();
+    ui = createUi(undefined);
+    moments = createMoments(store, ui);
+    const reasons = createReasons(store, ui);
+    commands = pageCommands({
+      store,
+      ui,
+      moments,
+      reasons,
+      watches: {} as Watches,
+      preferences: {} as Preferences,
+      view: () => undefined,
+      changes: () => undefined,
+      go: (item) => store.select(item),
+      toggleBreakpoint: () => undefined,
+      exportSvg: () => undefined,
+      focusSearch: () => undefined,
+      showBreakpoints: () => undefined,
+    });
+  });
+  store.attach({
+    request: ((body: RequestBody) => {
+      asked.push(body);
+      return Promise.resolve(answer(body));
+    }) as Requests["request"],
+  });
+  store.linkChanged({ kind: "open", server: "1" });
+  store.runsChanged([runInfo({ recording: "r.nscope" })]);
+  const at = stopAt(3, "log", { seq: 12 });
+  store.receive([
+    snapshot({
+      run: runInfo({ recording: "r.nscope" }),
+      seq: 12,
+      nodes: NODES,
+      values: NODES.map((each) => produced(each.id, each.name)),
+      executions: columns(ROWS),
+    }),
+    { type: "session", run: RUN, info: session({ phase: "stopped", version: 2, stop: at }) },
+  ]);
+});
+
+async function press(keys: string): Promise<void> {
+  const command = commands.find((each) => each.keys === keys);
+  if (command === undefined || !command.enabled()) throw new Error(`${keys} does nothing here`);
+  command.run();
+  await settled();
+}
+
+const chosen = (): number | undefined => {
+  const item = store.selection();
+  return item?.kind === "node" ? item.id : undefined;
+};
+const shown = (): number | undefined => {
+  const item = store.subject();
+  return item?.kind === "node" ? item.id : undefined;
+};
+const asksWhy = (): number | undefined => {
+  const last = asked.filter((body) => body.type === "ask_why").at(-1);
+  return last?.type === "ask_why" ? last.value : undefined;
+};
+
+type Start = "the stop's node" | "chosen by hand" | "pinned, another chosen";
+
+/** The node selected, and the one that the inspector shows, after a command. */
+const TABLE: readonly (readonly [string, Start, number, number])[] = [
+  ["N", "the stop's node", 3, 3],
+  ["N", "chosen by hand", 3, 3],
+  ["N", "pinned, another chosen", 3, 2],
+  ["M", "the stop's node", 3, 3],
+  ["M", "chosen by hand", 2, 2],
+  ["M", "pinned, another chosen", 1, 2],
+  ["D", "the stop's node", 3, 3],
+  ["D", "chosen by hand", 2, 2],
+  ["D", "pinned, another chosen", 1, 2],
+  ["W", "the stop's node", 3, 3],
+  ["W", "chosen by hand", 2, 2],
+  ["W", "pinned, another chosen", 1, 2],
+  ["⇧F8", "the stop's node", 4, 4],
+  ["⇧F8", "chosen by hand", 2, 2],
+  ["⇧F8", "pinned, another chosen", 1, 2],
+  ["B", "the stop's node", 4, 4],
+  ["B", "chosen by hand", 4, 4],
+  ["B", "pinned, another chosen", 4, 2],
+  ["⇧F8 L", "the stop's node", 3, 3],
+  ["⇧F8 L", "chosen by hand", 2, 2],
+  ["⇧F8 L", "pinned, another chosen", 1, 2],
+  ["B L", "the stop's node", 3, 3],
+  ["B L", "chosen by hand", 2, 2],
+  ["B L", "pinned, another chosen", 1, 2],
+];
+
+describe("what a command leaves selected and shown", () => {
+  test.each(TABLE)("%s with %s", async (keys, start, selected, inspected) => {
+    moved = { seq: 5, node: 4 };
+    if (start !== "the stop's node") store.select({ kind: "node", id: 2 });
+    if (start === "pinned, another chosen") {
+      store.setPinned(true);
+      store.select({ kind: "node", id: 1 });
+    }
+    for (const key of keys.split(" ")) await press(key);
+    expect([chosen(), shown()]).toEqual([selected, inspected]);
+    if (keys === "W") expect(asksWhy()).toBe(inspected);
+  });
+
+  test("while Why is open and a node is pinned, the next NaN changes neither head nor body", async () => {
+    store.select({ kind: "node", id: 2 });
+    await press("W");
+    store.setPinned(true);
+    await press("N");
+    expect(chosen()).toBe(3);
+    expect(shown()).toBe(2);
+    expect(asksWhy()).toBe(2);
+  });
+
+  test("what was held is compared at the node that was chosen, three steps back", async () => {
+    store.select({ kind: "node", id: 2 });
+    await press("M");
+    for (const seq of [9, 6, 3]) {
+      moved = { seq, node: 4 };
+      await press("⇧F8");
+    }
+    await press("D");
+    expect(shown()).toBe(2);
+    expect([moments.held()?.seq, store.seq()]).toEqual([12, 3]);
+    await press("L");
+    expect(shown()).toBe(2);
+  });
+
+  test("a node chosen while looking back stays when the page is back", async () => {
+    moved = { seq: 5, node: 4 };
+    await press("B");
+    store.select({ kind: "node", id: 1 });
+    await press("L");
+    expect(chosen()).toBe(1);
+  });
+
+  test("a later stop selects its node, and leaves the pinned one", () => {
+    store.select({ kind: "node", id: 2 });
+    store.setPinned(true);
+    const at = stopAt(4, "assign", { seq: 20 });
+    store.receive([
+      { type: "session", run: RUN, info: session({ phase: "stopped", version: 4, stop: at }) },
+    ]);
+    expect([chosen(), shown()]).toEqual([4, 2]);
+    store.setPinned(false);
+    expect(shown()).toBe(4);
+  });
+});
+
+test("from a backward node to its forward node the page goes back, and the program stands", async () => {
+  const back = node(5, "backward/log", { phase: "backward", forward: 3 });
+  const at = stopAt(5, back.name, { seq: 20 });
+  store.receive([
+    { ...snapshot({ run: runInfo({ recording: "r.nscope" }), seq: 20, nodes: [...NODES, back] }) },
+    { type: "session", run: RUN, info: session({ phase: "stopped", version: 4, stop: at }) },
+  ]);
+  moved = { seq: 12, node: 3 };
+  await press("⇧F10");
+  expect(asked.filter((body) => body.type === "control")).toEqual([]);
+  expect(asked.find((body) => body.type === "move")).toMatchObject({
+    back: true,
+    live: true,
+    command: { type: "step_twin" },
+  });
+  expect([chosen(), store.seq()]).toEqual([3, 12]);
+});
