@@ -450,7 +450,7 @@ COMMANDS: Final[tuple[Spec, ...]] = (
     Spec(("c", "continue"), "", "run to the next breakpoint",
          lambda console, text: console._go(Continue())),
     Spec(("until", "run-to"), "NODE", "run until a node has run", Console.run_to),
-    Spec(("twin",), "", "run to the backward node of this one, or look back at the forward node of that",
+    Spec(("twin",), "", "run to its backward node, or look back at its forward node",
          Console.twin),
     Spec(("b", "break"), "[SPEC]", "set a breakpoint, such as op:log if min(value) < 0; list them",
          Console.breakpoint),
