@@ -21,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from nodescope import telling
+from nodescope.debug.advising import advise
 from nodescope.debug.conditions import compile_condition
 from nodescope.debug.controller import Controller
 from nodescope.debug.gate import Gate
@@ -44,6 +45,7 @@ from nodescope.protocol import Breakpoint, Command, RunInfo, SessionInfo, SetBre
 from nodescope.record.governed import GovernedRecorder, Passed, check_slowdown, recorder_for
 from nodescope.record.places import recording_path as recording_path
 from nodescope.record.recording import Recording
+from nodescope.record.rows import Advice
 
 DEFAULT_BUDGET_BYTES: Final = 256 << 20
 
@@ -109,6 +111,8 @@ class Run:
         self._saved: Saved | None = None
         self._unsaved = ""
         self._faults: list[str] = []
+        self.advice: Advice | None = None
+        """Once it has finished: what to do, if nothing was seen of the program."""
         self.refused: set[str | None] = set()
         """Conditions of `breakpoint` that failed, each of which is said once."""
         self._started_unix_ns = time.time_ns()
@@ -310,6 +314,7 @@ class Run:
             tracer.unobserve()
             for each in self._selected.complaints():
                 self._tell(each)
+            self._advise(error if status else "")
             self.bus.emit(RunFinished(status, error, self.bus.now_ns()))
         self.uncaught.end()
         try:
@@ -319,6 +324,25 @@ class Run:
             if self._link is not None:
                 self._link.committed(self.recorder.last_seq)
                 self._link.goodbye(status, error)
+
+    def _advise(self, error: str) -> None:
+        """Record what to do, if there was no operation to record."""
+        if self.recorder.operations:
+            return
+        script = Path(self.info.argv[0] if self.info.argv else self.info.name)
+        main = getattr(sys.modules.get("__main__"), "__file__", None)
+        try:
+            source = Path(main or script).read_text(encoding="utf-8", errors="replace")
+        except (OSError, TypeError, ValueError):
+            source = ""
+        try:
+            self.advice = advise(
+                set(sys.modules), script, source, leaves=self.recorder.leaves, error=error
+            )
+        except Exception as failed:  # the program's end is not ours to spoil
+            self._say(f"no advice: {telling.last_line(failed)}")
+            return
+        self.recorder.advise(self.advice)
 
     def _slow(self) -> None:
         self._say("writing the rest of the recording; Ctrl-C leaves it out")

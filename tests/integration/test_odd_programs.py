@@ -89,7 +89,7 @@ def test_many_lines_are_printed_and_recorded(tmp_path: Path) -> None:
 
 def test_a_program_without_tensors_is_told(tmp_path: Path) -> None:
     done = both(tmp_path, "print(1)\n")
-    assert b"computed nothing with nodescope's tensors" in done.stderr
+    assert b"nodescope has nothing to show" in done.stderr
 
 
 def test_text_that_is_no_unicode_ends_no_recording(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from nodescope.debug.advising import lines as advice_lines
 from nodescope.debug.checking import Report, Verdict
 
 MOST_SHOWN: Final = 3
@@ -40,7 +41,7 @@ def words(report: Report, home: Path | None = None) -> str:
     unasked = len(report.having("unasked"))
     lines = [
         f"{report.program}{ended} {steps}: {many} watch{'es'[: 2 * (many != 1)]}, "
-        f"{len(hits) or 'none'} with hits" + (f", {unasked} could not be asked" if unasked else "")
+        f"{len(hits) or 'none'} with hits" + (f", {unasked} not evaluated" if unasked else "")
     ]
     if report.error:
         lines.append(f"the program ended by {report.error}")
@@ -49,7 +50,12 @@ def words(report: Report, home: Path | None = None) -> str:
         lines += _lines(each, width)
     if report.vacuous:
         why = " of a recording of times" if report.level in ("timing", "graph") else ""
-        lines.append(f"nothing was checked: no watch could be asked{why}")
+        none = "no watch could be evaluated" if many else "no watch suits what it computed"
+        if not report.nodes:
+            none = "the program computed nothing with nodescope's tensors"
+        lines.append(f"nothing was checked: {none}{why}")
+        if report.advice is not None:
+            lines += advice_lines(report.advice)
     if any(report.lost.values()):
         said = ", ".join(f"{many:,} {what}" for what, many in report.lost.items() if many)
         lines.append(f"the recording lost {said}")
@@ -104,9 +110,9 @@ def junit_text(report: Report) -> bytes:
         "package": "nodescope",
         "timestamp": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(report.started_unix_ns / 1e9)),
         "hostname": "localhost",
-        "tests": str(len(report.verdicts) + crashed),
+        "tests": str(len(report.verdicts) + crashed + report.vacuous),
         "failures": str(len(report.having("hit"))),
-        "errors": str(len(report.having("failed")) + crashed),
+        "errors": str(len(report.having("failed")) + crashed + report.vacuous),
         "skipped": str(len(report.having("unasked"))),
         "time": f"{report.time_ns / 1e9:.3f}",
     })  # fmt: skip
@@ -118,6 +124,10 @@ def junit_text(report: Report) -> bytes:
         ET.SubElement(properties, "property", {"name": name, "value": _fit(value)})
     for each in report.verdicts:
         _case(suite, report, each)
+    if report.vacuous:
+        case = _named(suite, report, "something was checked")
+        message = report.advice.headline if report.advice else "no watch could be evaluated"
+        ET.SubElement(case, "error", {"message": _fit(message), "type": "nothing"})
     if crashed:
         case = _named(suite, report, "the program's own status")
         said = f"status {report.status}{f': {report.error}' if report.error else ''}"

@@ -20,6 +20,7 @@ from nodescope.cli.server import Server
 from nodescope.cli.terminal import Terminal
 from nodescope.cli.terminal_lines import Lines, lines_of
 from nodescope.dap.debuggee import address
+from nodescope.debug.advising import lines as lines_of_advice
 from nodescope.debug.recommending import WORD as RECOMMENDED
 from nodescope.debug.saved import Saved
 from nodescope.debug.spelling import parse_breakpoint
@@ -86,11 +87,7 @@ def run(options: argparse.Namespace) -> int:
         raise
     try:
         observed.finish(ending.status, ending.error)
-        if observed.gate is not None and not observed.gate.nodes and ending.status == 0:
-            say(
-                "the program computed nothing with nodescope's tensors, so there is no graph "
-                "(they are made by ns.tensor and ns.parameter)"
-            )
+        _tell_advice(observed)
         if server is not None and not options.exit and ending.status != INTERRUPTED:
             _stay(server, ending.status)
     except KeyboardInterrupt:
@@ -154,6 +151,7 @@ def _under(
             observed.finish(status, error)
             if end is not None:
                 end(status)
+            _tell_advice(observed)
             observed.controller(attend=False).close()
             if observed.recorder.ended:  # that was the last reader
                 fold(Path(observed.info.recording))
@@ -175,6 +173,12 @@ def _serve(observed: api.Run, options: argparse.Namespace) -> Server | None:
         return None
     server.show(browser=not options.no_browser)
     return server
+
+
+def _tell_advice(observed: api.Run) -> None:
+    """Say what to do about a program of which nothing was seen."""
+    for line in lines_of_advice(observed.advice) if observed.advice is not None else ():
+        say(line)
 
 
 def _stay(server: Server, status: int) -> None:

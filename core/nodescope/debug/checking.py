@@ -17,6 +17,7 @@ from nodescope.debug.watch.watch import Hit, Watch, describe
 from nodescope.events import Level
 from nodescope.ir.graph import SourceLocation
 from nodescope.record.recording import Recording
+from nodescope.record.rows import Advice
 
 MOST_KEPT: Final = 100
 """Hits of a watch that are told of; all are counted."""
@@ -56,13 +57,14 @@ class Verdict(msgspec.Struct, frozen=True):
         watch: As it is written, without its actions.
         about: What its rule looks for.
         reason: Why it was recommended, or ``""``.
-        state: ``unasked`` if it covers nothing, or nothing that was recorded could be judged;
-            ``failed`` if the rule did.
+        state: ``unasked`` if it covers nothing, or could judge nothing of what was recorded: too
+            few steps, nothing that the rule is about, not enough kept; ``failed`` if the rule did.
         values: How many values it covers.
         looked, hits: How often it was asked, and found something.
         unasked: How often it could not be asked, by reason.
         fault: Why it failed, or ``""``.
         found: The first hits.
+        short: Why it is no verdict, or none on some values: ``needs 101 steps, had 40``.
     """
 
     watch: str
@@ -76,6 +78,7 @@ class Verdict(msgspec.Struct, frozen=True):
     unasked: dict[str, int]
     fault: str
     found: tuple[Found, ...]
+    short: tuple[str, ...] = ()
 
     @property
     def caveat(self) -> str:
@@ -86,10 +89,11 @@ class Verdict(msgspec.Struct, frozen=True):
             return "nothing in the program is what it is asked of"
         if not self.looked:
             return "none of what it is asked of was computed"
-        return "; ".join(
+        missing = (
             f"not asked {times} of {self.looked} times: {why}"
             for why, times in self.unasked.items()
         )
+        return "; ".join((*self.short, *missing))
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -105,6 +109,8 @@ class Report(msgspec.Struct, frozen=True):
         time_ns: How long the run took.
         started_unix_ns: When it began.
         verdicts: In order of the watches.
+        nodes: How many operations the program has.
+        advice: If it has none: what can be done.
     """
 
     program: str
@@ -118,11 +124,13 @@ class Report(msgspec.Struct, frozen=True):
     time_ns: int
     started_unix_ns: int
     verdicts: tuple[Verdict, ...]
+    nodes: int = 0
+    advice: Advice | None = None
 
     @property
     def vacuous(self) -> bool:
-        """Whether there were watches, and none could be asked."""
-        return bool(self.verdicts) and len(self.having("unasked")) == len(self.verdicts)
+        """Whether no watch came to a verdict: there were none, or none could be asked."""
+        return len(self.having("unasked")) == len(self.verdicts)
 
     def having(self, *states: State) -> list[Verdict]:
         """The verdicts of these kinds."""
@@ -158,6 +166,7 @@ def check(recording: Recording, watches: Sequence[Watch] = (), *, recommended: b
         info.name, info.argv, info.status, info.error, str(recording.path), info.level,
         len(recording.steps()), msgspec.structs.asdict(recording.dropped()),
         recording.time_ns(), info.started_unix_ns, _verdicts(asking.coverage(), found, reasons),
+        sum(row.node.family != "leaf" for row in recording.nodes()), recording.advice(),
     )  # fmt: skip
 
 
@@ -172,12 +181,13 @@ def _verdicts(
             state = "hit"
         elif each.fault:
             state = "failed"
-        elif each.looked <= sum(unasked.values()):
+        elif not each.judged:
             state = "unasked"
         head = _head(each.watch)
         verdict = Verdict(
             head, each.watch.rule, get(each.watch.rule).about, reasons.get(head, ""), state,
             each.values, each.looked, each.hits, unasked, each.fault, tuple(found[each.watch.id]),
+            tuple(each.shortcomings()),
         )  # fmt: skip
         verdicts.append(verdict)
     return tuple(verdicts)

@@ -30,7 +30,7 @@ from nodescope.events import (
 )
 from nodescope.ir.graph import Node, Value
 from nodescope.record.many import summary_rows
-from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Dropped, Governed
+from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Advice, Dropped, Governed
 from nodescope.record.schema import MAX_SOURCE_BYTES, encode, shape_text
 from nodescope.record.summary import TensorSummary
 from nodescope.record.writer import Writer
@@ -68,7 +68,7 @@ class Skipped(NamedTuple):
     times: int
 
 
-Told = Event | ValueKept | Skipped | Governed
+Told = Event | ValueKept | Skipped | Governed | Advice
 """What is written beside executions."""
 
 
@@ -158,8 +158,9 @@ class Batch:
         if isinstance(event, Skipped):
             self._times[event.node] = self._times.get(event.node, 0) + event.times
             return
-        if isinstance(event, Governed):
-            self._add("document", (None, seq, "governor", encode(event)))
+        if isinstance(event, Governed | Advice):
+            kind = "governor" if isinstance(event, Governed) else "advice"
+            self._add("document", (None, seq, kind, encode(event)))
             self._mark(seq, 0)
             return
         if isinstance(event, Logged):

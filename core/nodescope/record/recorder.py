@@ -42,7 +42,7 @@ from nodescope.ir.scopes import is_within
 from nodescope.record import ending
 from nodescope.record.batch import Batch, Noted, Ran, Timed, Told, ValueKept
 from nodescope.record.buffers import Buffers, layouts_of
-from nodescope.record.rows import FAILED, Dropped
+from nodescope.record.rows import FAILED, Advice, Dropped
 from nodescope.record.summary import TensorSummary, summarise
 from nodescope.record.writer import Writer
 
@@ -134,6 +134,7 @@ class Recorder:
         self._off = False
         self._forked = False
         self._fault = ""
+        self.operations = self.leaves = 0  # nodes that were defined, by whether they compute
         self._writer = Writer(self.path, budget_bytes=budget_bytes)
         self._batch = Batch(self._writer, level=level)
         self._thread = threading.Thread(target=self._work, name="nodescope-recorder", daemon=True)
@@ -178,6 +179,9 @@ class Recorder:
             structure = not isinstance(event, Logged)
             if isinstance(event, GraphExtended):
                 self._forget_levels(event)
+                leaves = sum(each.family == "leaf" for each in event.nodes)
+                self.leaves += leaves
+                self.operations += len(event.nodes) - leaves
             elif isinstance(event, StepStarted):
                 self._thrift(event.step)
             self._note(event, bytes_, always=structure)
@@ -189,6 +193,11 @@ class Recorder:
             return
         self._kept[value] = seq
         self._note(ValueKept(value, seq, array.copy()), array.nbytes + _RECORD_BYTES, always=False)
+
+    def advise(self, advice: Advice) -> None:
+        """Record what to do about a run without operations."""
+        if not self._off:
+            self._note(advice, 2 * _RECORD_BYTES, always=True)
 
     def thread_seq(self) -> int:
         """The seq of the calling thread's last record; of the last one of all if it has none."""

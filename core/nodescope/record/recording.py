@@ -22,6 +22,7 @@ from nodescope.protocol import RunInfo
 from nodescope.record.blobs import BlobReader, Window
 from nodescope.record.opening import connect, damaged
 from nodescope.record.rows import (
+    Advice,
     Dropped,
     EditRow,
     Execution,
@@ -39,6 +40,7 @@ T = TypeVar("T")
 
 _node = msgspec.msgpack.Decoder(Node).decode
 _attrs = msgspec.msgpack.Decoder(dict[str, Any]).decode
+_advice = msgspec.msgpack.Decoder(Advice).decode
 _governed = msgspec.msgpack.Decoder(Governed).decode
 _argv = msgspec.json.Decoder(list[str]).decode
 # Faults of the content that a damaged file can cause.
@@ -152,6 +154,11 @@ class Recording:
             after,
         )
         return self._read(_governed, rows[0][0]) if rows else None
+
+    def advice(self) -> Advice | None:
+        """What to do about a run without operations; None if it has some."""
+        rows = self.documents("advice")
+        return self._read(_advice, rows[-1][1]) if rows else None
 
     def source(self, file: str) -> str | None:
         """The text of a source file, as it was during the run."""

@@ -122,6 +122,36 @@ class Dropped(msgspec.Struct, frozen=True):
     executions: int = 0
 
 
+class Change(msgspec.Struct, frozen=True):
+    """A line of the user's to change, or to add if ``before`` is ``""``.
+
+    Attributes:
+        file, line: The file's name, and which line; ``""`` and 0 for an example.
+        before, after: The line as it is, and as it is to be.
+    """
+
+    file: str
+    line: int
+    before: str
+    after: str
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """What to do about a run of which there is nothing to show.
+
+    Attributes:
+        headline: What is so, in a line.
+        found: What was found in the program.
+        steps: What can be done, a sentence each.
+        changes: Lines to change.
+    """
+
+    headline: str
+    found: str = ""
+    steps: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+
+
 class LeftOut(msgspec.Struct, frozen=True):
     """What the governor left out of one node, counted exactly.
 

@@ -57,12 +57,14 @@ def test_a_clean_program_leaves_nothing(tmp_path: Path) -> None:
     done = nodescope(tmp_path, "check", "--junit", "r.xml", "script.py", text=TRAIN)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[:2] == [
-        "trained 9.0", "script.py ended with status 0, 3 steps: 7 watches, none with hits",
+        "trained 9.0",
+        "script.py ended with status 0, 3 steps: 7 watches, none with hits, 2 not evaluated",
     ]  # fmt: skip
+    assert "needs 101 steps, had 3" in done.stdout
     assert runs(tmp_path) == []
     found = cases(tmp_path / "r.xml")
     assert "operator_overflow" in found
-    assert [each for each in found.values() if len(each)] == []
+    assert {each.tag for case in found.values() for each in case} == {"skipped"}
 
 
 def test_a_clean_recording_is_kept_if_asked_for(tmp_path: Path) -> None:
@@ -133,9 +135,10 @@ def test_a_recording_is_asked_later(tmp_path: Path, capsys: pytest.CaptureFixtur
             np.log(ns.tensor([x]))
     assert main(["check", str(path)]) == 1
     assert "operator_overflow: 1 hit" in capsys.readouterr().out
-    assert main(["check", "--watch", "unchanged_tensor", str(path)]) == 0
+    assert main(["check", "--watch", "unchanged_tensor", str(path)]) == 1
     assert "not asked 2 of 4 times: the full array is not kept" in capsys.readouterr().out
-    assert main(["check", "--strict", "--watch", "unchanged_tensor", str(path)]) == 1
+    assert main(["check", "--watch", "inf", "--watch", "unchanged_tensor", str(path)]) == 0
+    assert main(["check", "--strict", "--watch", "inf; unchanged_tensor", str(path)]) == 1
     assert main(["check", "--watch", "off nan; inf", str(path)]) == 0
 
     assert "1 watch, none with hits" in capsys.readouterr().out
@@ -146,8 +149,8 @@ def test_a_recording_is_asked_later(tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("level", "watch", "why"),
     [
-        ("summary", "nan on op:lgo", "no watch could be asked\n"),
-        ("timing", "nan", "no watch could be asked of a recording of times\n"),
+        ("summary", "nan on op:lgo", "no watch could be evaluated\n"),
+        ("timing", "nan", "no watch could be evaluated of a recording of times\n"),
     ],
 )
 def test_what_could_not_be_asked_at_all_is_not_passed(
@@ -231,6 +234,50 @@ for x in ns.steps([1.0, -1.0]):
     done = nodescope(tmp_path, "check", "--watch", "nan on op:log", "script.py", text=text)
     assert done.returncode == 1
     assert "script.py:7" in done.stdout
+
+
+def test_a_program_without_operations_is_no_clean_run(tmp_path: Path) -> None:
+    text = "import numpy as np\nw = np.zeros(3)\nprint(w.sum())\n"
+    done = nodescope(tmp_path, "check", "--junit", "r.xml", "script.py", text=text)
+    assert done.returncode == 1
+    assert "nothing was checked: the program computed nothing" in done.stdout
+    assert "script.py:2: w = np.zeros(3)  →  w = ns.parameter(np.zeros(3)" in done.stdout
+    assert [each.tag for each in cases(tmp_path / "r.xml")["something was checked"]] == ["error"]
+
+
+LOSS = """
+import numpy as np
+import nodescope as ns
+for step in ns.steps(range(40)):
+    w = ns.parameter(np.array([LOSS]), name="w")
+    with ns.name_scope("loss"), np.errstate(all="ignore"):
+        loss = np.mean(np.log(w))
+    loss.backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "watch", "status", "said"),
+    [
+        ("40.0 - step", "loss_not_falling(num_steps=100)", 1, "needs 101 steps, had 40"),
+        ("40.0 - step", "loss_not_decreasing(num_steps=50)", 1, "needs 51 steps, had 40"),
+        ("40.0 - step", "loss_not_falling(num_steps=30)", 0, "ok  loss_not_falling"),
+        ("20.5 - step", "loss_not_falling(num_steps=100)", 1, "19 hits"),
+        ("20.5 - step", "loss_not_decreasing", 1, "it is NaN"),
+        ("20.5 - step", "overtraining(patience_train=50)", 1, "it is NaN"),
+        ("40.0 - step", "overfit", 1, "not evaluated: needs validation losses (*val*)"),
+        ("40.0 - step", "weight_not_changed; nan", 0, "none with hits"),
+    ],
+)  # fmt: skip
+def test_what_was_not_evaluated_is_never_ok(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], loss: str, watch: str, status: int,
+    said: str,
+) -> None:  # fmt: skip
+    path = tmp_path / "run.nscope"
+    with ns.record(path, "values"):
+        exec(LOSS.replace("LOSS", loss), {})
+    assert main(["check", "--watch", watch, str(path)]) == status
+    assert said in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("spec", ["", " ; ", "off nan"])

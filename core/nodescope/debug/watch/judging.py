@@ -19,7 +19,17 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from nodescope.debug.watch.rule import Finding, Look, Need, Rule, Target, Unasked, WatchError
+from nodescope.debug.watch.rule import (
+    Finding,
+    Inapplicable,
+    Look,
+    Need,
+    NotYet,
+    Rule,
+    Target,
+    Unasked,
+    WatchError,
+)
 from nodescope.debug.watch.sight import Seen, Sight, Source
 from nodescope.debug.watch.watch import Hit, Selection, Watch, checked, describe, selection
 from nodescope.errors import NodescopeError
@@ -27,6 +37,7 @@ from nodescope.ir.graph import Node
 
 HOLD_BYTES: Final = 256 << 20
 _MAX_WAITING: Final = 10_000
+_MOST_NAMED: Final = 3
 
 
 class Asked(msgspec.Struct):
@@ -37,7 +48,10 @@ class Asked(msgspec.Struct):
         values: How many values it covers.
         looked: How often the rule was asked.
         hits: How many hits it gave.
+        judged: How often it came to a verdict.
         unasked: How often it could not be asked, by reason.
+        early: Values of which too little was seen to judge them: their names, and why.
+        inapplicable: What the rule is about, if something else was seen.
         fault: Why it was disabled, or ``""``.
     """
 
@@ -45,15 +59,30 @@ class Asked(msgspec.Struct):
     values: int = 0
     looked: int = 0
     hits: int = 0
+    judged: int = 0
     unasked: Counter[str] = msgspec.field(default_factory=Counter)
+    early: dict[int, tuple[str, str]] = msgspec.field(default_factory=dict)
+    inapplicable: str = ""
     fault: str = ""
+
+    def shortcomings(self) -> list[str]:
+        """Why it is no verdict, or none on some values, in words."""
+        lines: list[str] = []
+        for reason in dict.fromkeys(reason for _, reason in self.early.values()):
+            names = [name for name, why in self.early.values() if why == reason]
+            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+            on = f" on {', '.join(names[:_MOST_NAMED])}{more}" if self.judged else ""
+            lines.append(f"not evaluated{on}: {reason}")
+        if self.inapplicable and not self.judged and not lines:
+            lines.append(f"not evaluated: {self.inapplicable}")
+        return lines
 
 
 class _Entry:
     """A watch at work."""
 
-    __slots__ = ("about", "asked", "chosen", "gradients", "look", "rule", "settings", "streaks",
-                 "values")  # fmt: skip
+    __slots__ = ("about", "asked", "chosen", "gradients", "judged", "look", "rule", "settings",
+                 "streaks", "values")  # fmt: skip
 
     def __init__(self, watch: Watch, rule: Rule) -> None:
         self.rule = rule
@@ -66,6 +95,18 @@ class _Entry:
         self.gradients = bool({"gradients", "weight_gradients"} & set(rule.applies))
         self.streaks: dict[int, int] = {}
         self.values: set[int] = set()
+        self.judged: set[int] = set()
+
+    def decided(self, value: int) -> None:
+        """It came to a verdict on a value."""
+        self.asked.judged += 1
+        self.judged.add(value)
+        self.asked.early.pop(value, None)
+
+    def too_early(self, value: int, name: str, why: str) -> None:
+        """It saw too little of a value so far."""
+        if value not in self.judged:
+            self.asked.early[value] = (name, why)
 
     @property
     def active(self) -> bool:
@@ -405,7 +446,13 @@ class Judging:
                 with np.errstate(all="ignore"):
                     found = entry.look(sight)
             except Unasked as reason:
-                asked.unasked[str(reason)] += 1
+                if isinstance(reason, NotYet):
+                    entry.too_early(value, sight.name, str(reason))
+                elif isinstance(reason, Inapplicable):
+                    asked.inapplicable = str(reason)
+                else:
+                    asked.early.pop(value, None)
+                    asked.unasked[str(reason)] += 1
                 entry.streaks.pop(value, None)
                 continue
             except Exception as error:
@@ -413,11 +460,16 @@ class Judging:
                 continue
             if found is None:
                 entry.streaks.pop(value, None)
+                entry.decided(value)
                 continue
             streak = entry.streaks[value] = entry.streaks.get(value, 0) + 1
-            if streak >= asked.watch.patience:
-                asked.hits += 1
-                hits.append(_hit(entry, sight, found))
+            patience = asked.watch.patience
+            if streak < patience:
+                entry.too_early(value, sight.name, f"needs {patience} in a row, had {streak}")
+                continue
+            entry.decided(value)
+            asked.hits += 1
+            hits.append(_hit(entry, sight, found))
         return hits
 
     def _disable(self, entry: _Entry, sight: Sight, error: Exception) -> None:

@@ -14,7 +14,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from nodescope.debug.watch.rule import Finding, Parameter, Settings, Unasked, number, percent
+from nodescope.debug.watch.rule import (
+    Finding,
+    Parameter,
+    Settings,
+    Unasked,
+    needs_steps,
+    number,
+    percent,
+)
 from nodescope.debug.watch.sight import Seen, Sight, blocks
 from nodescope.events import Array
 
@@ -194,13 +202,14 @@ def index_text(index: tuple[int, ...]) -> str:
 
 
 def change(sight: Sight, epsilon: float) -> float | None:
-    """Mean |w − w₋₁| / (mean |w₋₁| + ε); None in the first step, or with another shape.
+    """Mean |w − w₋₁| / (mean |w₋₁| + ε); None with another shape.
 
-    An element that is not finite now or then is left out; None if all are. Raises `Unasked`.
+    An element that is not finite now or then is left out; None if all are. Raises `Unasked`, in
+    the first step `NotYet`.
     """
     before = sight.before
     if before is None:
-        return None
+        raise needs_steps(2, 1)
 
     def make() -> float | None:
         now, then = pair(sight)
@@ -231,10 +240,13 @@ def pair(sight: Sight) -> tuple[Array, Array]:
     return now, then
 
 
-def close(sight: Sight, rtol: float, atol: float, equal_nan: bool) -> bool | None:
-    """Whether all elements are within tolerance of the step before; None in the first step."""
+def close(sight: Sight, rtol: float, atol: float, equal_nan: bool) -> bool:
+    """Whether all elements are within tolerance of the step before.
+
+    Raises `Unasked`, in the first step `NotYet`.
+    """
     if sight.before is None:
-        return None
+        raise needs_steps(2, 1)
     now, then = pair(sight)
     if now.shape != then.shape:
         return False

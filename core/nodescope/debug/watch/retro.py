@@ -172,6 +172,7 @@ class Coverage(msgspec.Struct, frozen=True):
                 lines.append(f"{name} was disabled, {each.fault}")
             elif not each.values and each.watch.enabled:
                 lines.append(f"{name}: nothing in the recording is what it is asked of")
+            lines += (f"{name}: {text}" for text in each.shortcomings())
             for reason, times in sorted(each.unasked.items()):
                 lines.append(
                     f"{name}: not asked {times} of {each.looked} times: {reason} "

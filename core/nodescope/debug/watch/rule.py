@@ -66,6 +66,25 @@ class Unasked(Exception):
     """The rule needs what is not there; the text says what."""
 
 
+class NotYet(Unasked):
+    """Too little of a value was seen to judge it; the text says what is needed, and what there was.
+
+    It counts only if the value is never judged.
+    """
+
+
+class Inapplicable(Unasked):
+    """What was seen is not what the rule is about; the text says what is needed.
+
+    It counts only if nothing is ever judged.
+    """
+
+
+def needs_steps(needed: int, had: int) -> NotYet:
+    """To be raised by a rule that saw a value ``had`` times and can judge it from ``needed`` on."""
+    return NotYet(f"needs {needed} steps, had {had}")
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What a rule found.

@@ -8,7 +8,9 @@ from nodescope.debug.watch import register
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
+    Inapplicable,
     Look,
+    NotYet,
     Rule,
     Settings,
     count,
@@ -22,16 +24,16 @@ def _begin(settings: Settings) -> Look:
     channel, wanted = settings["channel"], settings["threshold_samples"]
     limit = settings["threshold_mean"]
     total = np.zeros(0)
-    images = 0
+    images, judged = 0, False
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal total, images
+        nonlocal total, images, judged
         shape = sight.spec.shape
         if len(shape) < 4 or channel >= len(shape) or not sight.size:
-            return None
+            raise Inapplicable("no input has four axes or more")
         array = sight.array
         if array.dtype.kind == "c":
-            return None
+            raise Inapplicable("images are not complex")
         others = tuple(axis for axis in range(array.ndim) if axis != channel)
         given = numbers(array)
         finite = np.isfinite(given)
@@ -41,7 +43,10 @@ def _begin(settings: Settings) -> Look:
             total, images = np.zeros(means.shape), 0
         total, images = total + means, images + shape[0]
         if images < wanted:
+            if not judged:
+                raise NotYet(f"needs {wanted} images, had {images}")
             return None
+        judged = True
         mean, seen = total / images, images
         total, images = np.zeros(means.shape), 0
         worst = int(np.abs(mean).argmax())

@@ -9,8 +9,10 @@ from nodescope.debug.watch.classes import LOSSES, labelled
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
+    Inapplicable,
     Look,
     Need,
+    NotYet,
     Rule,
     Settings,
     count,
@@ -22,6 +24,7 @@ from nodescope.debug.watch.rule import (
 from nodescope.debug.watch.sight import Sight
 
 _ARGMAX = flag("argmax", False, "labels and predictions are both scores per class")
+_NO_CLASSES = "no loss was given labels that are classes"
 _NEEDS: frozenset[Need] = frozenset({"inputs", "values"})
 
 
@@ -35,7 +38,7 @@ def _imbalance(settings: Settings) -> Look:
         nonlocal seen, wrong
         found = labelled(sight, argmax=settings["argmax"])
         if found is None:
-            return None
+            raise Inapplicable(_NO_CLASSES)
         labels, predicted, classes = found
         classes = max(classes, seen.size)
         seen = np.bincount(labels, minlength=classes) + np.pad(seen, (0, classes - seen.size))
@@ -43,7 +46,7 @@ def _imbalance(settings: Settings) -> Look:
         wrong = failed + np.pad(wrong, (0, classes - wrong.size))
         total = int(seen.sum())
         if total < samples:
-            return None
+            raise NotYet(f"needs {samples} labels, had {total}")
         # Of the classes that were seen at all.
         rare, often = int(np.where(seen, seen, total + 1).argmin()), int(seen.argmax())
         apart = float(seen[often] / seen[rare])
@@ -69,7 +72,7 @@ def _imbalance(settings: Settings) -> Look:
 def _confusion(sight: Sight, settings: Settings) -> Finding | None:
     found = labelled(sight, argmax=settings["argmax"])
     if found is None:
-        return None
+        raise Inapplicable(_NO_CLASSES)
     labels, predicted, classes = found
     classes = max(classes, settings["category_no"] or 0)
     # A table by pairs that occur; the classes may be very many.

@@ -13,6 +13,7 @@ from nodescope.debug.watch.rule import (
     Rule,
     Settings,
     count,
+    needs_steps,
     number,
     per_value,
 )
@@ -22,14 +23,19 @@ from nodescope.debug.watch.sight import Sight
 def _begin(settings: Settings) -> Look:
     steps, grows, falls = settings["num_steps"], settings["factor_gt"], settings["factor_lt"]
     norms: deque[float] = deque(maxlen=steps)
+    seen = 0
 
     def look(sight: Sight) -> Finding | None:
+        nonlocal seen
         norm = sight.summary.norm
+        seen += 1
         if norm is None:
             return None  # Nothing finite: the overflow rules say so.
         usual = sum(norms) / steps if len(norms) == steps else 0.0
         if math.isfinite(norm):
             norms.append(norm)
+        if seen <= steps:
+            raise needs_steps(steps + 1, seen)
         if not usual or falls <= norm / usual <= grows:
             return None
         ratio = norm / usual

@@ -13,6 +13,7 @@ from nodescope.debug.watch.rule import (
     Rule,
     Settings,
     count,
+    needs_steps,
     number,
     per_value,
 )
@@ -29,6 +30,19 @@ def loss_of(sight: Sight) -> float | None:
     return summary.mean
 
 
+def broken(sight: Sight) -> Finding | None:
+    """That a loss is not finite, if it is not: whatever it was to do, it has failed."""
+    summary = sight.summary
+    if not (summary.nan_count or summary.inf_count):
+        overflown = sight.size and (summary.mean is None or not math.isfinite(summary.mean))
+        return Finding("its mean is not finite") if overflown else None
+    kind = "NaN" if summary.nan_count else "Inf"
+    if sight.size == 1:
+        return Finding(f"it is {kind}")
+    many = summary.nan_count or summary.inf_count
+    return Finding(f"{many} of {sight.size} elements are {kind}")
+
+
 def _fall(then: float, now: float) -> float:
     """By how many percent of its magnitude a number fell."""
     if then:
@@ -40,21 +54,26 @@ def _not_decreasing(settings: Settings) -> Look:
     every, least = settings["num_steps"], settings["diff_percent"]
     most = settings["increase_threshold_percent"]
     losses: deque[float] = deque(maxlen=every + 1)
+    seen = 0
 
     def look(sight: Sight) -> Finding | None:
+        nonlocal seen
         loss = loss_of(sight)
         if loss is None:
             return None
+        seen += 1
+        failed = broken(sight)
+        if failed is not None:
+            losses.clear()
+            return failed
         losses.append(loss)
+        if seen <= every:
+            raise needs_steps(every + 1, seen)
         if len(losses) <= every:
             return None
         then = losses[0]
         losses.clear()
         losses.append(loss)
-        if not math.isfinite(loss):
-            return Finding(f"it is not finite, {every} steps after {then:.6g}")
-        if not math.isfinite(then):
-            return None
         fall = _fall(then, loss)
         if fall >= least:
             return None
@@ -74,17 +93,24 @@ def _not_decreasing(settings: Settings) -> Look:
 
 def _not_falling(settings: Settings) -> Look:
     limit, least = settings["num_steps"], settings["min_delta"]
-    best, waited, best_step = math.inf, 0, 0
+    best, waited, best_step, seen = math.inf, 0, 0, 0
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal best, waited, best_step
+        nonlocal best, waited, best_step, seen
         loss = loss_of(sight)
         if loss is None:
             return None
+        seen += 1
+        failed = broken(sight)
+        if failed is not None:
+            waited += 1
+            return failed
         if loss < best - least or (math.isinf(best) and math.isfinite(loss)):
             best, waited, best_step = loss, 0, sight.step
-            return None
-        waited += 1
+        else:
+            waited += 1
+        if seen <= limit:
+            raise needs_steps(limit + 1, seen)
         if waited < limit:
             return None
         return Finding(
@@ -98,7 +124,7 @@ def _not_falling(settings: Settings) -> Look:
 register(
     Rule(
         "loss_not_decreasing",
-        "a loss has not fallen by a share of itself over a span of steps",
+        "a loss has not fallen by a share of itself over a span of steps, or is not finite",
         per_value(_not_decreasing),
         ("losses",),
         needs=frozenset({"summary", "history"}),
@@ -118,7 +144,7 @@ register(
     ),
     Rule(
         "loss_not_falling",
-        "a loss has found no new minimum for many steps",
+        "a loss has found no new minimum for many steps, or is not finite",
         per_value(_not_falling),
         ("losses",),
         needs=frozenset({"summary", "history"}),
@@ -128,7 +154,7 @@ register(
         ),
         examples=(
             Example([3.0, 2.0, 2.5, 2.0, 1.0, 1.0], (4,), {"num_steps": 2}),
-            Example([float("nan"), float("nan"), 3.0], (2,), {"num_steps": 2}),
+            Example([3.0, float("nan"), float("nan"), 2.0], (2, 3), {"num_steps": 2}),
             Example([2.0, 1.75, 1.5], (2,), {"num_steps": 1, "min_delta": 0.25}),
         ),
     ),

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from nodescope.debug.watch import register
-from nodescope.debug.watch.rule import Example, Finding, Look, Rule, Settings, WatchError, text
+from nodescope.debug.watch.rule import (
+    Example,
+    Finding,
+    Inapplicable,
+    Look,
+    Rule,
+    Settings,
+    WatchError,
+    text,
+)
 from nodescope.debug.watch.sight import Sight
 
 
@@ -29,7 +38,7 @@ def _begin(settings: Settings) -> Look:
     def look(sight: Sight) -> Finding | None:
         spec = sight.spec
         if len(spec.shape) < 2 or not sight.size or not spec.dtype.startswith(("int", "uint")):
-            return None
+            raise Inapplicable("no input is whole numbers of two axes or more")
         array = sight.array
         for token, limit in zip(tokens, limits, strict=True):
             share = 100 * np.count_nonzero(array == token) / array.size

@@ -9,25 +9,27 @@ from nodescope.debug.watch import register
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
+    Inapplicable,
     Look,
     Rule,
     Settings,
     count,
+    needs_steps,
     number,
     per_value,
     text,
 )
-from nodescope.debug.watch.rules.losses import loss_of
+from nodescope.debug.watch.rules.losses import broken, loss_of
 from nodescope.debug.watch.sight import Sight
 
 _VALIDATION = text("validation", "*val*", "names of the nodes that hold validation losses")
 
 
-def _kind(sight: Sight, settings: Settings) -> tuple[bool, float] | None:
-    """Whether it is a validation loss, and the loss; None if it is no single number."""
+def _kind(sight: Sight, settings: Settings) -> tuple[bool, float]:
+    """Whether it is a validation loss, and the loss. Raises `Inapplicable` if it is no number."""
     loss = loss_of(sight)
-    if loss is None or sight.size != 1 or math.isnan(loss):
-        return None
+    if loss is None or sight.size != 1:
+        raise Inapplicable("no loss is a single number")
     return fnmatchcase(sight.node.name, settings["validation"]), loss
 
 
@@ -41,23 +43,29 @@ def _overfit(settings: Settings) -> Look:
     limit, patience, start = (
         settings["ratio_threshold"], settings["patience"], settings["start_step"],
     )  # fmt: skip
-    total, many, beyond = 0.0, 0, 0
+    total, many, beyond, seen = 0.0, 0, 0, 0
+    missing = f"needs validation losses ({settings['validation']}), each after training losses"
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal total, many, beyond
-        found = _kind(sight, settings)
-        if found is None or sight.step < start:
-            return None
-        validation, loss = found
+        nonlocal total, many, beyond, seen
+        validation, loss = _kind(sight, settings)
+        if sight.step < start:
+            raise Inapplicable(f"begins with step {start}")
+        failed = broken(sight)
+        if failed is not None:
+            return failed
         if not validation:
             total, many = total + loss, many + 1
-            return None
+            raise Inapplicable(missing)
         if not many:
-            return None
+            raise Inapplicable(missing)
+        seen += 1
         training = total / many
         total, many = 0.0, 0
         ratio = (loss - training) / abs(training) if training else math.inf
         beyond = beyond + 1 if loss > training and ratio > limit else 0
+        if seen < patience:
+            raise Inapplicable(f"needs {patience} validation losses, had {seen}")
         if beyond < patience:
             return None
         return Finding(
@@ -72,18 +80,21 @@ def _overfit(settings: Settings) -> Look:
 def _overtraining(settings: Settings) -> Look:
     delta = settings["delta"]
     patience = {False: settings["patience_train"], True: settings["patience_validation"]}
-    best, waited = math.inf, 0
+    best, waited, seen = math.inf, 0, 0
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal best, waited
-        found = _kind(sight, settings)
-        if found is None:
-            return None
-        validation, loss = found
+        nonlocal best, waited, seen
+        validation, loss = _kind(sight, settings)
+        seen += 1
+        failed = broken(sight)
+        if failed is not None:
+            return failed
         if loss < best - delta or math.isinf(best):
             best, waited = loss, 0
-            return None
-        waited += 1
+        else:
+            waited += 1
+        if seen <= patience[validation]:
+            raise needs_steps(patience[validation] + 1, seen)
         if waited < patience[validation]:
             return None
         which = "validation" if validation else "training"

@@ -8,7 +8,16 @@ import numpy as np
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.measures import STATISTICS
-from nodescope.debug.watch.rule import Example, Finding, Look, Rule, Settings, count, number
+from nodescope.debug.watch.rule import (
+    Example,
+    Finding,
+    Look,
+    Rule,
+    Settings,
+    count,
+    needs_steps,
+    number,
+)
 from nodescope.debug.watch.rules.losses import loss_of
 from nodescope.debug.watch.sight import Sight, numbers
 
@@ -19,6 +28,7 @@ def _begin(settings: Settings) -> Look:
     # Of each loss by itself.
     best: dict[int, float] = {}
     waits: dict[int, int] = {}
+    counts: dict[int, int] = {}
 
     def weights(sight: Sight) -> Finding | None:
         variance = STATISTICS["variance"][1](sight)
@@ -61,10 +71,14 @@ def _begin(settings: Settings) -> Look:
         if loss is None:
             return None
         least = best.setdefault(value, math.inf)
+        seen = counts[value] = counts.get(value, 0) + 1
         if loss < least:
             best[value], waits[value] = loss, 0
-            return None
-        waited = waits[value] = waits.get(value, 0) + 1
+        else:
+            waits[value] = waits.get(value, 0) + 1
+        if seen <= settings["patience"]:
+            raise needs_steps(settings["patience"] + 1, seen)
+        waited = waits.get(value, 0)
         if waited < settings["patience"]:
             return None
         return Finding(f"it has not fallen below {least:.6g} in {waited} steps",

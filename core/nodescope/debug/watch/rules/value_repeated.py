@@ -8,7 +8,16 @@ from collections import deque
 import numpy as np
 
 from nodescope.debug.watch import register
-from nodescope.debug.watch.rule import Example, Finding, Look, Rule, Settings, count, per_value
+from nodescope.debug.watch.rule import (
+    Example,
+    Finding,
+    Look,
+    Rule,
+    Settings,
+    count,
+    needs_steps,
+    per_value,
+)
 from nodescope.debug.watch.sight import Sight
 
 
@@ -23,8 +32,11 @@ def _begin(settings: Settings) -> Look:
         digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         now = digest.digest()
         same = next((step for step, then in reversed(history) if then == now), None)
-        if not history or history[-1][0] != sight.step:
+        first = not history
+        if first or history[-1][0] != sight.step:
             history.append((sight.step, now))
+        if first:
+            raise needs_steps(2, 1)
         if same is None or same == sight.step:
             return None
         return Finding(f"it is bit for bit what it was in step {same}", {"step": same})

@@ -15,6 +15,7 @@ from nodescope.debug.watch.rule import (
     Settings,
     count,
     flag,
+    needs_steps,
     number,
     per_value,
     plain,
@@ -36,7 +37,7 @@ def _within(settings: Settings) -> str:
 
 
 def _same(sight: Sight, settings: Settings) -> bool | None:
-    if sight.before is None or not sight.size:
+    if not sight.size:
         return None
     return close(sight, settings["rtol"], settings["atol"], settings["equal_nan"])
 
@@ -48,11 +49,15 @@ def _unchanged(sight: Sight, settings: Settings) -> Finding | None:
 
 
 def _unchanged_for(settings: Settings) -> Look:
-    steps, same = settings["num_steps"], 1
+    steps, same, seen = settings["num_steps"], 1, 0
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal same
-        same = same + 1 if _same(sight, settings) else 1
+        nonlocal same, seen
+        seen += 1
+        if sight.before is not None:
+            same = same + 1 if _same(sight, settings) else 1
+        if seen < steps and sight.size:
+            raise needs_steps(steps, seen)
         if same < steps:
             return None
         return Finding(f"no element has changed in {same} steps, {_within(settings)}",
@@ -90,8 +95,10 @@ def _ratio(settings: Settings) -> Look:
     def look(sight: Sight) -> Finding | None:
         nonlocal seen
         if sight.before is None:
-            return None
+            raise needs_steps(every + 1, 1)
         seen += 1
+        if seen < every:
+            raise needs_steps(every + 1, seen + 1)
         if seen % every:
             return None
         ratio = change(sight, settings["epsilon"])

@@ -1,0 +1,230 @@
+"""Advice for a program of which there is nothing to show: what was found in it, and what to change.
+
+The script is read as text and never run or imported; what it has imported is known by the names of
+its modules.
+
+Invariant: pure functions of what is given; a script that cannot be read is advised in general.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Final
+
+from nodescope.record.rows import Advice, Change
+
+SEE: Final = "docs/runs.md"
+_LONGEST: Final = 1 << 20
+_WIDEST: Final = 160
+# Top-level modules, and what they are called. Those of which nothing can be seen yet.
+_FRAMEWORKS: Final = {
+    "torch": "PyTorch",
+    "jax": "JAX",
+    "tensorflow": "TensorFlow",
+    "keras": "Keras",
+    "mindspore": "MindSpore",
+    "paddle": "PaddlePaddle",
+    "mxnet": "MXNet",
+    "cupy": "CuPy",
+    "onnxruntime": "ONNX Runtime",
+    "onnx": "ONNX",
+    "sklearn": "scikit-learn",
+    "xgboost": "XGBoost",
+    "lightgbm": "LightGBM",
+}
+_PROCESSES: Final = {
+    "multiprocessing": "multiprocessing",
+    "subprocess": "subprocess",
+    "concurrent.futures": "concurrent.futures",
+    "joblib": "joblib",
+}
+# What makes an array of a program's own data.
+_MAKERS: Final = frozenset(
+    (
+        *("array", "asarray", "zeros", "ones", "full", "empty", "eye", "arange", "linspace"),
+        *("load", "loadtxt", "genfromtxt", "normal", "randn", "rand", "random", "uniform"),
+        *("standard_normal", "integers"),
+    )
+)
+_SEEN: Final = (
+    "What it sees today is what is computed on nodescope's own tensors, NumPy's functions of them "
+    "included"
+)
+_PLAIN: Final = "plain NumPy arrays pass it by"
+
+
+def advise(
+    modules: Collection[str],
+    script: Path,
+    source: str = "",
+    *,
+    leaves: int = 0,
+    error: str = "",
+) -> Advice:
+    """Advice for a program that ran no operation that nodescope can see.
+
+    Args:
+        modules: Names of the modules that it has imported, as in ``sys.modules``.
+        script: Its file.
+        source: The text of the file, or ``""``.
+        leaves: How many tensors it made of which nothing was computed.
+        error: How it failed, or ``""``.
+    """
+    tree = _parsed(source)
+    changes = tuple(_changes(tree, source, script.name))
+    frameworks = [name for module, name in _FRAMEWORKS.items() if module in modules]
+    processes = sorted({_PROCESSES[each] for each in _imported(tree) if each in _PROCESSES})
+    nothing = "nodescope has nothing to show"
+    if error:
+        return Advice(
+            f"{nothing}: the program ended before its first operation",
+            error,
+            ("The traceback is in the console; nothing was computed on nodescope's tensors yet.",),
+        )
+    if leaves:
+        tensors = "1 tensor was made" if leaves == 1 else f"{leaves:,} tensors were made"
+        return Advice(
+            f"{nothing}: {tensors}, and nothing computed from {'it' if leaves == 1 else 'them'}",
+            "tensors, but no operation on them",
+            (
+                "An operation counts if it takes a tensor: np.tanh(x @ w), not np.tanh(x.numpy()).",
+                *_elsewhere(processes),
+            ),
+        )
+    if frameworks:
+        return Advice(
+            f"{nothing}: this program computes with {_listed(frameworks)}",
+            f"{_listed(frameworks)} is imported"
+            if len(frameworks) == 1
+            else f"{_listed(frameworks)} are imported",
+            (
+                f"Operations of {_listed(frameworks)} cannot be seen yet. {_SEEN}.",
+                *_elsewhere(processes),
+            ),
+        )
+    if processes:
+        return Advice(
+            f"{nothing} of this process",
+            f"the program uses {_listed(processes)}",
+            (*_elsewhere(processes), f"{_SEEN}; {_PLAIN}."),
+            changes,
+        )
+    if "numpy" in {each.partition(".")[0] for each in _imported(tree)} or changes:
+        return Advice(
+            f"{nothing}: this program computes with plain NumPy",
+            "numpy is imported, nodescope.tensor is not used",
+            (
+                f"{_SEEN}; {_PLAIN}.",
+                "Wrap what it begins with, and the rest of the program follows:",
+            ),
+            changes or _GENERAL,
+        )
+    return Advice(
+        nothing,
+        "neither NumPy nor a framework is imported",
+        (f"{_SEEN}; {_PLAIN}.", "A program for it begins like this:"),
+        _GENERAL,
+    )
+
+
+def lines(advice: Advice) -> tuple[str, ...]:
+    """The advice for a terminal, a line each."""
+    shown = [advice.headline]
+    if advice.found:
+        shown.append(f"  found: {advice.found}")
+    shown += (f"  {each}" for each in advice.steps)
+    for each in advice.changes:
+        where = f"{each.file}:{each.line}: " if each.line else ""
+        before = f"{each.before}  →  " if each.before else "add  " if each.line else ""
+        shown.append(f"    {where}{before}{each.after}")
+    return (*shown, f"  more: {SEE}")
+
+
+_GENERAL: Final = (
+    Change("", 0, "", "import nodescope as ns"),
+    Change("", 0, "w = np.zeros((64, 10))", 'w = ns.parameter(np.zeros((64, 10)), name="w")'),
+    Change("", 0, "for x in batches:", "for x in ns.steps(batches):  # with x = ns.tensor(x)"),
+)
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _elsewhere(processes: list[str]) -> tuple[str, ...]:
+    if not processes:
+        return ()
+    return (
+        f"What runs in other processes ({_listed(processes)}) is not seen from here: compute in "
+        "this one, or start nodescope serve and call ns.attach() in the other.",
+    )
+
+
+def _parsed(source: str) -> ast.Module:
+    try:
+        return ast.parse(source if len(source) <= _LONGEST else "")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.Module([], [])
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module)
+    return names | {each.partition(".")[0] for each in names}
+
+
+def _changes(tree: ast.Module, source: str, name: str) -> Iterator[Change]:
+    """The lines of a NumPy program to change: the import, an array, a loop over its data."""
+    numpy = next(
+        (
+            (node.lineno, alias.asname or alias.name)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import)
+            for alias in node.names
+            if alias.name == "numpy"
+        ),
+        None,
+    )
+    if numpy is None:
+        return
+    line, called = numpy
+    yield Change(name, line, "", "import nodescope as ns")  # beside it
+    ordered = sorted(
+        (node for node in ast.walk(tree) if hasattr(node, "lineno")),
+        key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0)),
+    )
+    made = next((each for each in ordered if _makes(each, called)), None)
+    if isinstance(made, ast.Assign) and isinstance(made.targets[0], ast.Name):
+        target, whole = made.targets[0].id, ast.get_source_segment(source, made.value) or ""
+        if "\n" not in whole and len(whole) < _WIDEST:
+            after = f'{target} = ns.parameter({whole}, name="{target}")'
+            yield Change(name, made.lineno, f"{target} = {whole}", after)
+    loop = next((each for each in ordered if isinstance(each, ast.For)), None)
+    if isinstance(loop, ast.For):
+        target = ast.get_source_segment(source, loop.target) or ""
+        over = ast.get_source_segment(source, loop.iter) or ""
+        if "\n" not in target + over and len(target + over) < _WIDEST:
+            after = f"for {target} in ns.steps({over}):"
+            yield Change(name, loop.lineno, f"for {target} in {over}:", after)
+
+
+def _makes(node: ast.AST, numpy: str) -> bool:
+    """Whether it assigns a new array, such as ``w = np.zeros(3)``, to a name."""
+    if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)):
+        return False
+    call = node.value
+    while isinstance(call, ast.BinOp):  # 0.1 * np.random.randn(3)
+        call = call.right if isinstance(call.right, ast.Call) else call.left
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
+        return False
+    owner: ast.expr = call.func.value
+    while isinstance(owner, ast.Attribute):
+        owner = owner.value
+    known = isinstance(owner, ast.Name) and owner.id in (numpy, "rng", "random")
+    return known and call.func.attr in _MAKERS
