@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from nodescope import telling
+from nodescope import interactive, telling
 from nodescope.debug.advising import advise
 from nodescope.debug.conditions import compile_condition
 from nodescope.debug.controller import Controller
@@ -140,7 +140,7 @@ class Run:
         )
         self.info = RunInfo(
             id=secrets.token_hex(8),
-            name=telling.printable(name or Path(sys.argv[0] or "program").name),
+            name=telling.printable(name or interactive.program_name()),
             argv=tuple(map(telling.printable, argv or sys.argv)),
             pid=os.getpid(),
             started_unix_ns=self._started_unix_ns,
@@ -241,6 +241,10 @@ class Run:
     def step(self) -> int:
         """The training step that the engine is in; 0 before the first."""
         return int(getattr(modes.attending(), "step", 0))
+
+    def __repr__(self) -> str:
+        state = "recording" if self._active else "ended"
+        return f"<nodescope run {self.info.name!r}: {state}, {self.info.recording}>"
 
     def controller(self, *, attend: bool = True) -> Controller:
         """A controller in this process, for which the run stops, now or once it attends."""
@@ -395,7 +399,7 @@ def attach(
         return _current
     try:
         where = find(address)
-        stem = Path(sys.argv[0] or "program").stem or "program"
+        stem = Path(interactive.program_name()).stem.replace(" ", "-") or "program"
         run = Run(
             recording_path(stem, telling.say),
             level=level,
@@ -501,7 +505,8 @@ def version() -> str:
 def _finish_at_exit(run: Run) -> None:
     if run.info.pid != os.getpid():
         return
-    error = getattr(sys, "last_value", None)
+    # A prompt goes on after an error: what an earlier line raised is not how the program ended.
+    error = None if interactive.is_interactive() else getattr(sys, "last_value", None)
     run.finish(1 if error is not None else 0, telling.last_line(error) if error is not None else "")
 
 

@@ -13,6 +13,7 @@ import threading
 from types import FrameType
 from typing import Final
 
+from nodescope.interactive import cell_name, is_machinery
 from nodescope.protocol import Frame
 
 MAX_FRAMES: Final = 100
@@ -26,7 +27,7 @@ _MACHINERY: Final = (os.path.abspath(threading.__file__), "<frozen runpy>", "<fr
 
 def is_ours(file: str) -> bool:
     """Whether a code object's file name belongs to nodescope or to what starts a program."""
-    return file.startswith(_OURS) or file.startswith(_MACHINERY)
+    return file.startswith(_OURS) or file.startswith(_MACHINERY) or is_machinery(file)
 
 
 def error_line(error: BaseException) -> str:
@@ -49,6 +50,6 @@ def user_stack(thread: int | None = None) -> tuple[Frame, ...]:
         if not is_ours(code.co_filename):
             line = frame.f_lineno or code.co_firstlineno
             text = linecache.getline(code.co_filename, line, frame.f_globals).strip()[:MAX_CODE]
-            frames.append(Frame(code.co_filename, line, code.co_qualname, text))
+            frames.append(Frame(cell_name(code.co_filename), line, code.co_qualname, text))
         frame = frame.f_back
     return tuple(frames)

@@ -20,6 +20,7 @@ from nodescope.debug.gate import Gate
 from nodescope.debug.moments import History, Moment
 from nodescope.debug.stack import MAX_CODE, MAX_FRAMES, error_line, is_ours
 from nodescope.debug.state import Raised
+from nodescope.interactive import cell_name
 from nodescope.protocol import Frame
 from nodescope.record.recording import Recording
 
@@ -126,7 +127,12 @@ def frames_of(error: BaseException) -> tuple[Frame, ...]:
         if not is_ours(code.co_filename):
             text = linecache.getline(code.co_filename, trace.tb_lineno, trace.tb_frame.f_globals)
             found.append(
-                Frame(code.co_filename, trace.tb_lineno, code.co_qualname, text.strip()[:MAX_CODE])
+                Frame(
+                    cell_name(code.co_filename),
+                    trace.tb_lineno,
+                    code.co_qualname,
+                    text.strip()[:MAX_CODE],
+                )
             )
         trace = trace.tb_next
     return tuple(reversed(found))[:MAX_FRAMES]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.interactive import cell_name
 from nodescope.ir.graph import SourceLocation
 
 _OURS = (
@@ -33,7 +34,7 @@ def user_source() -> SourceLocation | None:
     while frame is not None:
         code = frame.f_code
         if not is_ours(code.co_filename):
-            return SourceLocation(code.co_filename, frame.f_lineno, code.co_qualname)
+            return SourceLocation(cell_name(code.co_filename), frame.f_lineno, code.co_qualname)
         frame = frame.f_back  # type: ignore[assignment]
     return None
 
@@ -46,4 +47,4 @@ def where() -> str:
 def defined(function: Any) -> str:
     """Where a function of the user's begins, or ``""``."""
     code = getattr(inspect.unwrap(function), "__code__", None)
-    return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+    return "" if code is None else f"{cell_name(code.co_filename)}:{code.co_firstlineno}"

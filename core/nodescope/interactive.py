@@ -1,0 +1,106 @@
+"""Interactive sessions: Python prompts, IPython and Jupyter notebooks.
+
+Says what such a session is called, what a notebook's cells are called, and which frames belong to
+the session's own machinery.
+
+Invariant: imports nothing of IPython; it is asked only where the program has loaded it already.
+Nothing here raises.
+"""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+_PACKAGES: Final = ("IPython", "ipykernel", "tornado", "zmq", "traitlets")
+_PROMPT: Final = ("code.py", "codeop.py", "asyncio", "_pyrepl", "idlelib")
+
+
+def is_interactive() -> bool:
+    """Whether a person types the program line by line: an error in a line does not end it."""
+    return hasattr(sys, "ps1") or _shell() is not None
+
+
+def program_name() -> str:
+    """What a run of this process is called: its script, its notebook, or ``python prompt``."""
+    if _shell() is not None:
+        return _notebook_name()
+    if sys.argv and sys.argv[0] not in ("", "-", "-c"):
+        return Path(sys.argv[0]).name or "program"
+    return "python prompt" if is_interactive() else "program"
+
+
+def cell_name(file: str) -> str:
+    """``In[4]`` for the file name that IPython gave to cell 4; any other file name unchanged.
+
+    The cell's text stays readable through `linecache` by its new name.
+    """
+    return file if "IPython" not in sys.modules else _cell_name(file)
+
+
+@functools.lru_cache(maxsize=4096)
+def _cell_name(file: str) -> str:
+    shell = _shell()
+    try:
+        # ("Cell", "In[4]"), or None for a file that is no cell.
+        kind, name = shell.compile.format_code_name(file)
+        if kind != "Cell" or not isinstance(name, str):
+            return file
+        lines = linecache.getlines(file)
+    except Exception:  # another version of IPython, or a shell that is not quite one
+        return file
+    # No modification time: `linecache.checkcache` keeps such an entry.
+    linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
+    return name
+
+
+def is_machinery(file: str) -> bool:
+    """Whether a code object's file belongs to what runs an interactive session's lines."""
+    return bool(places := _machinery()) and file.startswith(places)
+
+
+def _machinery() -> tuple[str, ...]:
+    if "IPython" not in sys.modules and not hasattr(sys, "ps1"):
+        return ()
+    return _machinery_of(frozenset(name for name in _PACKAGES if name in sys.modules))
+
+
+@functools.lru_cache(maxsize=16)
+def _machinery_of(packages: frozenset[str]) -> tuple[str, ...]:
+    folders = [
+        os.path.dirname(file) + os.sep
+        for file in (getattr(sys.modules.get(name), "__file__", None) for name in packages)
+        if file
+    ]
+    # How a kernel is started: `python -m ipykernel_launcher`.
+    launchers = [
+        os.path.join(os.path.dirname(os.path.dirname(folder)), "ipykernel_launcher.py")
+        for folder in folders
+    ]
+    library = os.path.dirname(os.__file__)
+    return (*folders, *launchers, *(os.path.join(library, name) for name in _PROMPT))
+
+
+def _shell() -> Any:
+    """The IPython shell of this process, or None."""
+    module = sys.modules.get("IPython")
+    try:
+        return module.get_ipython() if module is not None else None
+    except Exception:
+        return None
+
+
+def _notebook_name() -> str:
+    """Jupyter and VS Code tell a kernel which notebook it belongs to; IPython alone has none."""
+    path = os.environ.get("JPY_SESSION_NAME", "")
+    try:
+        path = path or str(_shell().user_ns.get("__vsc_ipynb_file__", ""))
+    except Exception:
+        pass
+    if path:
+        return os.path.basename(path)
+    return "notebook" if "ipykernel" in sys.modules else "IPython"

@@ -1,0 +1,114 @@
+"""A real Jupyter kernel: what a person sees who works in a notebook."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import KernelManager
+
+from nodescope.record.recording import Recording
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "IPYTHONDIR", "JUPYTER_CONFIG_DIR"):
+        folder = tmp_path / name.lower()
+        folder.mkdir(mode=0o700)
+        monkeypatch.setenv(name, str(folder))
+    monkeypatch.setenv("JPY_SESSION_NAME", "/home/me/first model.ipynb")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def server(environment: None) -> Iterator[None]:
+    command = [sys.executable, "-m", "nodescope", "serve", "--no-browser", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None
+        printed = b""
+        while b"http://" not in printed:
+            line = process.stdout.readline()
+            assert line, printed
+            printed += line
+        yield
+        process.terminate()
+
+
+class Kernel:
+    """A Jupyter kernel and the client of its notebook."""
+
+    def __init__(self) -> None:
+        self._manager = KernelManager(kernel_name="python3")
+        self._manager.start_kernel()
+        self._client: BlockingKernelClient = self._manager.client()
+        self._client.start_channels()
+        self._client.wait_for_ready(timeout=60)
+
+    def cell(self, code: str) -> str:
+        """Run a cell; what it prints, shows and raises."""
+        shown: list[str] = []
+
+        def take(message: dict[str, Any]) -> None:
+            content = message["content"]
+            if message["msg_type"] == "stream":
+                shown.append(content["text"])
+            elif message["msg_type"] == "execute_result":
+                shown.append(content["data"]["text/plain"])
+            elif message["msg_type"] == "error":
+                shown.append(f"{content['ename']}: {content['evalue']}")
+
+        self._client.execute_interactive(code, timeout=60, output_hook=take)
+        return "\n".join(shown)
+
+    def end(self) -> None:
+        """Shut the kernel down, as closing the notebook does, and wait for it."""
+        if self._manager.has_kernel:
+            self._client.stop_channels()
+            self._manager.shutdown_kernel()
+
+
+@pytest.fixture
+def kernel(environment: None) -> Iterator[Kernel]:
+    kernel = Kernel()
+    yield kernel
+    kernel.end()
+
+
+def test_cells_are_recorded_under_their_numbers(kernel, tmp_path) -> None:
+    kernel.cell("import numpy as np\nimport nodescope as ns\nfrom nodescope.debug import stack")
+    kernel.cell("def f(x):\n    return np.exp(x)")
+    kernel.cell(
+        "with ns.record('cell.nscope', 'values') as run:\n"
+        "    y = f(ns.tensor([1.0]))\n"
+        "    frames = stack.user_stack()",
+    )
+    frames = kernel.cell("print([(frame.file, frame.line, frame.code) for frame in frames])")
+    assert frames.strip() == "[('In[3]', 3, 'frames = stack.user_stack()')]"
+    assert "matmul" in (raised := kernel.cell("y @ np.ones((2, 3))"))
+    assert "(In[5]:1)" in raised
+
+    with Recording.open(tmp_path / "cell.nscope") as recording:
+        assert recording.run().name == "first model.ipynb"
+        (exp,) = [row.node for row in recording.nodes() if row.node.op == "exp"]
+        assert (exp.source.file, exp.source.line, exp.source.function) == ("In[2]", 2, "f")
+        assert recording.source("In[2]") == "def f(x):\n    return np.exp(x)\n"
+
+
+def test_an_error_in_a_cell_is_not_how_the_session_ends(server, kernel, tmp_path) -> None:
+    shown = kernel.cell("import nodescope as ns\nrun = ns.attach()\nrun")
+    path = re.search(r"<nodescope run 'first model.ipynb': recording, (\S+)>", shown)
+    assert path, shown
+    assert Path(path[1]).name.startswith("first-model-")
+    kernel.cell("ns.tensor([1.0]) + 1")
+    assert "ZeroDivisionError" in kernel.cell("1 / 0")
+    kernel.end()
+    with Recording.open(path[1]) as recording:
+        assert recording.run().status == 0
