@@ -8,6 +8,10 @@ need, and the names of the standard, load on first use.
 
 from __future__ import annotations
 
+from nodescope import processes as _processes  # noqa: F401 (first, see there)
+
+# isort: split
+
 from importlib import import_module as _import_module
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any

@@ -3,6 +3,10 @@
 Invariant: it reads recordings and relays commands; it never runs a program and never computes one.
 """
 
+import nodescope  # noqa: F401 (first: under `python -m` it leaves the current folder)
+
+# isort: split
+
 from importlib.metadata import version
 
 __version__ = version("nodescope")

@@ -62,6 +62,7 @@ def uvicorn_config(app: App) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=1,
+        workers=1,  # whatever WEB_CONCURRENCY says
     )
 
 

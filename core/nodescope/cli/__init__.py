@@ -226,6 +226,9 @@ def parser() -> argparse.ArgumentParser:
     adapter.add_argument(
         "--port", type=port, metavar="N", help="listen here instead of on standard streams; any: 0"
     )
+    adapter.add_argument(
+        "--socket", type=Path, metavar="FILE", help="listen at a Unix socket, made for this user"
+    )
 
     commands.add_parser("demo", help="debug the bundled training program", allow_abbrev=False)
 

@@ -14,7 +14,6 @@ import argparse
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 from nodescope import api
@@ -22,6 +21,7 @@ from nodescope.cli.other import stay
 from nodescope.cli.server import Server
 from nodescope.engine.static.mode import VARIABLE
 from nodescope.errors import RecordingError, UsageError
+from nodescope.processes import program_command
 from nodescope.record.captured import functions
 from nodescope.record.recording import Recording
 from nodescope.record.schema import SUFFIX
@@ -95,7 +95,7 @@ def _path(options: argparse.Namespace, script: Path, side: str) -> Path:
 
 
 def _child(options: argparse.Namespace, script: Path, side: str, path: Path) -> int:
-    command = [sys.executable, "-m", "nodescope.cli.recorded", "--record", str(path.absolute())]
+    command = program_command("nodescope.cli.recorded", "--record", str(path.absolute()))
     command += ["--label", side, "--level", options.level, "--budget", str(options.budget)]
     if options.steps is not None:
         command += ["--steps", str(options.steps)]

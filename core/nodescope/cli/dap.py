@@ -1,7 +1,8 @@
-"""``nodescope dap``: the Debug Adapter Protocol on standard streams, or on a port.
+"""``nodescope dap``: the Debug Adapter Protocol on standard streams, a port, or a Unix socket.
 
-Invariant: on standard streams nothing but messages is written to standard output. A port is open on
-loopback only, to one editor after another.
+Invariant: on standard streams nothing but messages is written to standard output. Whoever speaks
+with the adapter can start programs, so nobody but its own user may: a port is open on loopback only
+and hangs up on other users, a Unix socket is that user's file. One editor comes after another.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import argparse
 import io
 import os
 import socket
+import stat
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from nodescope import api
@@ -22,28 +25,80 @@ from nodescope.dap.debuggee import Debuggee
 from nodescope.dap.framing import Channel
 from nodescope.debug.controller import Controller
 from nodescope.errors import UsageError
+from nodescope.link.owner import can_tell, is_ours
+from nodescope.telling import say
 
 
 def dap(options: argparse.Namespace) -> int:
     """Serve editors; the exit status."""
-    if options.port is None:
+    if options.port is None and options.socket is None:
         # What anything else prints must not get between the messages.
         writer = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         Adapter(Channel(sys.stdin.buffer, writer)).serve()
         return 0
+    if options.port is not None and options.socket is not None:
+        raise UsageError("--port and --socket exclude each other", hint="leave out one of them")
+    listener = _on_port(options.port) if options.socket is None else _on_file(options.socket)
     try:
-        listener = socket.create_server(("127.0.0.1", options.port))
-    except OSError as error:
-        raise UsageError(f"port {options.port} cannot be used: {error.strerror}") from None
-    with listener:
-        print(f"nodescope: debug adapter on 127.0.0.1:{listener.getsockname()[1]}",
-              file=sys.stderr, flush=True)  # fmt: skip
         while True:
             connection, _ = listener.accept()
+            if options.socket is None and not is_ours(connection):
+                connection.close()
+                say("a connection of another user was refused")
+                continue
             channel = Channel.of(connection)
             Adapter(channel).serve()
             channel.close()
+    finally:
+        listener.close()
+        if options.socket is not None:
+            options.socket.unlink(missing_ok=True)
+
+
+def _on_port(port: int) -> socket.socket:
+    if not can_tell():
+        raise UsageError(
+            "--port: this system does not say which user connects to it, and any could",
+            hint="use --socket FILE, or no option for standard streams",
+        )
+    try:
+        listener = socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        raise UsageError(f"port {port} cannot be used: {error.strerror}") from None
+    say(f"debug adapter on 127.0.0.1:{listener.getsockname()[1]}")
+    return listener
+
+
+def _on_file(path: Path) -> socket.socket:
+    """A Unix socket that only this user can connect to."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mask = os.umask(0o177)  # it is never open to others, not even for a moment
+    try:
+        _remove_stale(path)
+        listener.bind(str(path))
+        listener.listen()
+    except (OSError, ValueError) as error:
+        listener.close()
+        why = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"--socket: {str(path)!r} cannot be used: {why}") from None
+    finally:
+        os.umask(mask)
+    say(f"debug adapter on {path}")
+    return listener
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove the socket of an adapter that was killed; anything else stays."""
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
+            asked.connect(str(path))
+    except ConnectionRefusedError:
+        path.unlink(missing_ok=True)
+    except FileNotFoundError:
+        pass
 
 
 def reached(observed: api.Run, where: tuple[str, int, str, bool]) -> Debuggee:

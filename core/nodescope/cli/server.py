@@ -21,6 +21,7 @@ import msgspec
 
 from nodescope.errors import LinkError
 from nodescope.link.address import TOKEN_VARIABLE, Address
+from nodescope.processes import own_command, own_environment
 
 # A busy machine takes its time to load a web server.
 START_S: Final = 60.0
@@ -47,7 +48,7 @@ class Server:
 
     def __init__(self, port: int, recordings: tuple[Path, ...] = ()) -> None:
         token = secrets.token_urlsafe(32)
-        command = [sys.executable, "-m", "nodescope_server", "--port", str(port)]
+        command = own_command("nodescope_server", "--port", str(port))
         command += ["--parent-pid", str(os.getpid())]
         for each in recordings:
             command += ["--open", str(each)]
@@ -58,7 +59,7 @@ class Server:
         try:
             self.process = subprocess.Popen(
                 command,
-                env={**os.environ, TOKEN_VARIABLE: token},
+                env=own_environment(**{TOKEN_VARIABLE: token}),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=self._words,

@@ -24,6 +24,7 @@ from nodescope.dap.framing import Channel
 from nodescope.dap.looking import Console
 from nodescope.debug.controller import Controller
 from nodescope.errors import UsageError
+from nodescope.link.owner import is_foreign
 
 FOLDER: Final = Path(".nodescope", "attach")
 _GREET_S: Final = 10.0
@@ -85,6 +86,9 @@ class Door:
                 connection, _ = self._listener.accept()
             except OSError:
                 return  # it was closed
+            if is_foreign(connection):  # else others could keep the door busy
+                connection.close()
+                continue
             connection.settimeout(_GREET_S)
             channel = Channel.of(connection)
             request = channel.read() or {}

@@ -12,7 +12,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -23,10 +22,14 @@ from nodescope.dap.debuggee import VARIABLE
 from nodescope.dap.framing import Channel
 from nodescope.errors import UsageError
 from nodescope.events import LEVELS, Level
+from nodescope.link.owner import is_foreign
+from nodescope.processes import program_command
 
 # How long a program may take until it speaks with the adapter: it imports NumPy first.
 START_S: Final = 120.0
 _LOOK_S: Final = 0.1
+# How long somebody who has connected may take to say who it is: nobody else comes in meanwhile.
+GREET_S: Final = 10.0
 
 
 class Launch(msgspec.Struct, frozen=True, rename="camel"):
@@ -103,7 +106,7 @@ class Child:
 
     def _command(self) -> list[str]:
         launch = self.launch
-        command = [launch.python or sys.executable, "-m", "nodescope", "run", "--dap"]
+        command = program_command("nodescope.cli", "run", "--dap", python=launch.python)
         command += ["--level", launch.level]
         if not launch.stop_on_entry:
             command.append("--no-stop-on-entry")
@@ -130,7 +133,10 @@ class Child:
                 if not select.select([self._listener], [], [], _LOOK_S)[0]:
                     continue
                 connection, _ = self._listener.accept()
-                connection.settimeout(START_S)
+                if is_foreign(connection):
+                    connection.close()
+                    continue
+                connection.settimeout(GREET_S)
                 channel = Channel.of(connection)
                 hello = channel.read() or {}
                 told = str((hello.get("body") or {}).get("token"))

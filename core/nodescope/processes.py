@@ -1,0 +1,127 @@
+"""Processes of Python: nodescope's own, and those that run the user's program.
+
+Python looks for modules in the current folder first, so that an ``asyncio.py`` which lies there
+would be run, by a server that has no business with it.
+
+Invariant: what nodescope's own processes import comes from where nodescope and its dependencies are
+installed, whatever the current folder and the environment say. What runs a program does not import
+from the current folder until the program's own `sys.path` is set. Imports nothing but what Python
+has loaded itself: `nodescope` imports this first.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# One of these in a folder of PYTHONPATH, or of the user's own packages, is what we need it for.
+_NEEDED = (
+    "nodescope_server", "numpy", "msgspec", "ml_dtypes", "fastapi", "starlette", "pydantic",
+    "pydantic_core", "anyio", "uvicorn", "h11", "click", "websockets", "graphviz", "py_mini_racer",
+)  # fmt: skip
+_SETTINGS = ("PYTHON", "UVICORN_", "WEB_CONCURRENCY", "WEBSOCKETS_", "PYDANTIC_", "FORWARDED_")
+_WITHOUT_PROGRAM = ("open", "why", "serve", "export", "passes", "doctor", "--version", "--help")
+_RECORDED = ".nscope"
+
+
+def own_command(module: str, *arguments: str) -> list[str]:
+    """The command line that runs a module of ours in a process of its own.
+
+    Nothing of ``PYTHON…`` variables and of the current folder changes what it imports, and no code
+    of the user's packages runs at its start. Folders without which a dependency would be missing
+    are looked into last.
+    """
+    code = (
+        f"import sys, site; [site.addsitedir(each) for each in {_user_folders()!r}]; "
+        f"sys.path += {_more_folders()!r}; "
+        f"from runpy import run_module; run_module({module!r}, run_name='__main__', alter_sys=True)"
+    )
+    return [sys.executable, "-I", "-c", code, *arguments]
+
+
+def own_environment(**more: str) -> dict[str, str]:
+    """The environment for `own_command`: without settings of Python and of what the server uses."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(_SETTINGS)}
+    return {**kept, **more}
+
+
+def program_command(module: str, *arguments: str, python: str | None = None) -> list[str]:
+    """The command line that runs a program by way of ``module``'s function ``main``.
+
+    The program has Python's own `sys.path`; until that is set, the current folder is left out.
+
+    Args:
+        module: Such as ``nodescope.cli``.
+        arguments: Of `main`.
+        python: An interpreter that has nodescope; without it, this one.
+    """
+    code = (
+        "import sys; sys.flags.safe_path or sys.path.__setitem__(0, sys.exec_prefix); "
+        f"from {module} import main; sys.exit(main())"
+    )
+    return [python or sys.executable, "-c", code, *arguments]
+
+
+def leave_current_folder() -> None:
+    """Let this process, if it is a command of nodescope, import nothing from the current folder.
+
+    Under ``python -m nodescope`` that folder comes first, by an empty entry in ``PYTHONPATH`` it
+    comes soon. Which folder leads `sys.path` for a program is set before that runs.
+    """
+    given = getattr(sys, "orig_argv", [])
+    name = os.path.basename(sys.argv[0]) if sys.argv else ""
+    by_module = name == "-m" and any(
+        option == "-m" and module.partition(".")[0] in ("nodescope", "nodescope_server")
+        for option, module in zip(given, given[1:], strict=False)  # noqa: RUF007 (no import)
+    )
+    if not by_module and name not in ("nodescope", "nodescope.exe", "nodescope-script.py"):
+        return
+    if by_module and not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = sys.exec_prefix
+    tail = given[given.index("-m") + 2 :] if by_module else sys.argv[1:]
+    recorded = tail[:1] in (["check"], ["compare"]) and any(map(_is_recording, tail))
+    if tail[:1] and tail[0] not in _WITHOUT_PROGRAM and not recorded:
+        return
+    here = _folder("")
+    own = _folder(_root())
+    if own != here:
+        sys.path[:] = [each for each in sys.path if _folder(each) != here]
+
+
+def _is_recording(argument: str) -> bool:
+    return argument.endswith(_RECORDED)
+
+
+def _root() -> str:
+    """The folder that holds the package ``nodescope``."""
+    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def _folder(path: str) -> str:
+    try:
+        return os.path.realpath(path or os.getcwd())
+    except OSError:
+        return path  # the current folder is gone
+
+
+def _user_folders() -> list[str]:
+    """Where the user's own packages are, if nodescope needs them."""
+    import site
+
+    folder = site.USER_SITE if site.ENABLE_USER_SITE else None
+    return [folder] if folder and _is_needed(folder) else []
+
+
+def _more_folders() -> list[str]:
+    """The folder of nodescope itself, and those of ``PYTHONPATH`` that hold a dependency."""
+    given = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    wanted = [] if sys.flags.ignore_environment else filter(os.path.isabs, given)
+    here = _folder("")
+    return [_root(), *(each for each in wanted if _is_needed(each) and _folder(each) != here)]
+
+
+def _is_needed(folder: str) -> bool:
+    return any(os.path.isdir(os.path.join(folder, name)) for name in _NEEDED)
+
+
+leave_current_folder()  # on import: before `nodescope` imports anything else
