@@ -46,6 +46,7 @@ from nodescope.record.governed import GovernedRecorder, Passed, check_slowdown, 
 from nodescope.record.places import recording_path as recording_path
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Advice
+from nodescope.record.sampling import Sampler
 
 DEFAULT_BUDGET_BYTES: Final = 256 << 20
 
@@ -109,6 +110,7 @@ class Run:
         self._controller: Controller | None = None
         self._active = False
         self._saved: Saved | None = None
+        self._sampler: Sampler | None = None
         self._unsaved = ""
         self._faults: list[str] = []
         self.advice: Advice | None = None
@@ -297,6 +299,12 @@ class Run:
         self.uncaught.begin()
         _current = self
         self._active = True
+        if self.info.level != "graph":
+            self._sampler = Sampler(
+                self.bus.emit, now_ns=self.bus.now_ns, seq=lambda: self.recorder.last_seq,
+                step=lambda: (self.step, modes.observing()), threads=self.recorder.threads,
+            )  # fmt: skip
+            self._sampler.start()
         self.bus.emit(
             RunStarted(
                 self.info.id, self.info.name, self.info.argv, self.info.pid, self._started_unix_ns
@@ -315,6 +323,8 @@ class Run:
             _current = None
         if self._active:
             self._active = False
+            if self._sampler is not None:
+                self._sampler.stop()
             tracer.unobserve()
             for each in self._selected.complaints():
                 self._tell(each)
@@ -517,6 +527,8 @@ def _go_inert_in_child() -> None:
         modes.set_observer(None)
         _current.bus.probes = ()
         _current.uncaught.forked()
+        if _current._sampler is not None:
+            _current._sampler.forked()
         _current._active = False
         _current = None
 

@@ -24,6 +24,11 @@ LEVELS: tuple[Level, ...] = ("graph", "timing", "summary", "values")
 
 Array = np.ndarray[Any, Any]
 
+HostKind = Literal["data", "python", "library", "waiting", "input", "held", "held_along"]
+HOST_KINDS: tuple[HostKind, ...] = (
+    "data", "python", "library", "waiting", "input", "held", "held_along",
+)  # fmt: skip
+
 
 class RunStarted(msgspec.Struct, frozen=True, tag=True):
     """A run begins. ``started_unix_ns`` is wall time; every other time counts from it."""
@@ -206,6 +211,31 @@ class ValueEdited(msgspec.Struct, frozen=True, tag=True):
     time_ns: int
 
 
+class HostSpan(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Where a thread was while it ran no node.
+
+    Attributes:
+        kind: ``data``: the next item of what `ns.steps` goes through was fetched; its step is the
+            one that the item is for. ``python``, ``library``, ``waiting``: the program's own code,
+            somebody else's, or neither (a sleep, a file, a lock), as a sampler saw it. ``input``:
+            nothing was left to run, such as at the prompt. ``held``: the debugger had stopped this
+            thread; ``held_along``: another one, and this one came to a node.
+        start_ns, end_ns: Nanoseconds since the run began; as exact as the sampler's interval for
+            the kinds that it sees, exact for the others.
+        file, line: In the user's program, or ``""`` and 0.
+        function: What ran there: the user's function, ``numpy``, ``time.sleep``; why it was held.
+    """
+
+    kind: HostKind
+    thread: int
+    step: int
+    start_ns: int
+    end_ns: int
+    file: str = ""
+    line: int = 0
+    function: str = ""
+
+
 class Logged(msgspec.Struct, frozen=True, tag=True):
     """The program, or nodescope on its behalf, wrote a line."""
 
@@ -237,6 +267,7 @@ Event = (
     | GradientComputed
     | GradientReached
     | ValueEdited
+    | HostSpan
     | Logged
     | RunFinished
 )

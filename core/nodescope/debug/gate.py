@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -69,6 +69,8 @@ from nodescope.events import (
     GradientReached,
     GraphCaptured,
     GraphExtended,
+    HostKind,
+    HostSpan,
     Logged,
     NodeFailed,
     NodeFinished,
@@ -308,6 +310,7 @@ class Gate:
 
     def _hold(self, event: Reached | Raised) -> None:
         live = self._live = arrays_of(event)
+        began = self._bus.now_ns()
         try:
             stack = event.stack if isinstance(event, Raised) else user_stack()
             self._flush()
@@ -315,10 +318,11 @@ class Gate:
                 self._give(StackRead(stack))
                 self._committing = False
                 self._on_change(info_of(self._state))
-            self._wait(event)
+            self._wait(event, "")
         finally:
             if self._live is live:  # by now another thread may have stopped
                 self._live = Arrays()
+            self._tell_held(event, "held", began)
 
     def _let_go(self, thread: int) -> None:
         """End the stop of a thread that is interrupted, or that cannot be held."""
@@ -329,10 +333,17 @@ class Gate:
                 self._bus.edits.pop(thread, None)  # it does not go on from there
                 self._give(Interrupted())
 
-    def _wait(self, event: Reached | Raised) -> None:
+    def _tell_held(self, event: Reached | Raised, kind: HostKind, began: int) -> None:
+        """Emit how long a thread was kept here: that is no time of the program's."""
+        step = getattr(event, "step", 0)
+        self._bus.emit(HostSpan(kind, event.thread, step, began, self._bus.now_ns()))
+
+    def _wait(self, event: Reached | Raised, told: HostKind | Literal[""] = "held_along") -> None:
+        """Keep this thread until it may go; ``told`` says as what that is told of."""
         thread = event.thread
         if may_go(self._state, thread):
             return
+        began = self._bus.now_ns()
         if not isinstance(event, GradientReached):
             self._standing[thread] = event.node
         try:
@@ -345,6 +356,8 @@ class Gate:
                     self._take(partial(self._give, Tick(self._clock(), ended)))
         finally:
             self._standing.pop(thread, None)
+            if told:
+                self._tell_held(event, told, began)
         self._say()
 
     def _extend(self, event: GraphExtended) -> None:

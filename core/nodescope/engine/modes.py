@@ -67,6 +67,11 @@ def attending() -> Any:
     return _resting if found is None else found
 
 
+def observing() -> bool:
+    """Whether ops are sent to an observer now, and not left out."""
+    return _observer is not None
+
+
 def _operators(observer: Any) -> None:
     global _unrolled
     _unrolled = observer is not None

@@ -6,6 +6,7 @@ Invariant: scopes belong to the thread that opened them and are closed in any ca
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -87,7 +88,14 @@ def steps(items: Iterable[T]) -> Iterator[T]:
     """
     begun = broken = False
     try:
-        for item in items:
+        iterator = iter(items)
+        while True:
+            asked_ns = time.perf_counter_ns()
+            try:
+                item = next(iterator)
+            except StopIteration:
+                break
+            _fetched(asked_ns)
             step()
             begun = True
             try:
@@ -101,6 +109,13 @@ def steps(items: Iterable[T]) -> Iterator[T]:
         tracer = modes.attending()
         if begun and tracer is not None:
             tracer.end_of_steps(broken=broken)
+
+
+def _fetched(asked_ns: int) -> None:
+    """Tell how long the next item was waited for, by `time.perf_counter_ns`."""
+    told = getattr(modes.attending(), "fetched", None)  # builders of graphs take no time down
+    if told is not None:
+        told(asked_ns)
 
 
 def step() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from nodescope.interactive import cell_name
 from nodescope.ir.graph import SourceLocation
+from nodescope.origins import origin
 
 _OURS = (
     str(Path(__file__).resolve().parents[1]) + "/",
@@ -37,6 +38,20 @@ def user_source() -> SourceLocation | None:
             return SourceLocation(cell_name(code.co_filename), frame.f_lineno, code.co_qualname)
         frame = frame.f_back  # type: ignore[assignment]
     return None
+
+
+def calling_line() -> tuple[str, int, str]:
+    """File, line and function of the user's frame that called; ``("", 0, "")`` outside of any.
+
+    Unlike `user_source`, it passes over every library, such as one that shows progress.
+    """
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not origin(code.co_filename):
+            return cell_name(code.co_filename), frame.f_lineno, code.co_qualname
+        frame = frame.f_back  # type: ignore[assignment]
+    return "", 0, ""
 
 
 def where() -> str:

@@ -22,7 +22,7 @@ from nodescope.engine import modes
 from nodescope.engine.observed import observed_operator
 from nodescope.engine.phases import backward_phase, optimizer_phase
 from nodescope.engine.run import cause, explained, several
-from nodescope.engine.source import user_source
+from nodescope.engine.source import calling_line, user_source
 from nodescope.engine.state import State, current
 from nodescope.engine.tensor import SMOOTH, Attrs, Bundle, Tensor, Written, next_seq, settled
 from nodescope.errors import UsageError
@@ -31,6 +31,7 @@ from nodescope.events import (
     GradientComputed,
     GradientReached,
     GraphExtended,
+    HostSpan,
     NodeFailed,
     NodeFinished,
     NodeStarted,
@@ -41,6 +42,9 @@ from nodescope.ir.graph import TensorSpec
 from nodescope.ir.identity import Cursor, Entry, Identity
 from nodescope.ops.index import Port
 from nodescope.ops.op import Op, port_name
+
+# Fetching an item is told of from here on.
+LEAST_FETCH_NS = 50_000
 
 _value_ids = itertools.count(1)
 _now = time.perf_counter_ns
@@ -112,6 +116,19 @@ class Tracer:
         else:
             modes.rest()
         bus.emit(StepStarted(self.step, bus.now_ns(), self._observed))
+
+    def fetched(self, asked_ns: int) -> None:
+        """Emit that the item of the next step was waited for, unless it was there at once."""
+        bus = self.bus
+        now = _now()
+        if now - asked_ns < LEAST_FETCH_NS:
+            return
+        file, line, function = calling_line()
+        start = max(asked_ns - bus.origin_ns, 0)
+        bus.emit(
+            HostSpan("data", current().thread, self.step + 1, start, now - bus.origin_ns,
+                     file, line, function)
+        )  # fmt: skip
 
     def finish_step(self) -> None:
         """End the step that is open, if any."""

@@ -20,6 +20,7 @@ from nodescope.events import (
     GradientComputed,
     GraphCaptured,
     GraphExtended,
+    HostSpan,
     Logged,
     PassApplied,
     RunFinished,
@@ -89,6 +90,7 @@ class Batch:
 
     Attributes:
         seq: The last record collected since the last commit, or 0.
+        threads: Which ran nodes, by identifier.
         written: The copies of outputs that the last commit wrote, which nobody needs any more.
     """
 
@@ -100,6 +102,7 @@ class Batch:
         self._known_files: set[str] = set()
         self._time_ns = 0
         self._begun: tuple[Any, ...] = (0,)  # the row of the step that began last
+        self.threads: set[int] = set()
         self.written: list[Array] = []
         self._clear()
 
@@ -163,6 +166,12 @@ class Batch:
             self._add("document", (None, seq, kind, encode(event)))
             self._mark(seq, 0)
             return
+        if isinstance(event, HostSpan):
+            self._source(event.file)
+            file, function = _text(event.file), _text(event.function)
+            times = (event.step, event.start_ns, event.end_ns)
+            self._add("host", (None, event.kind, event.thread, *times, file, event.line, function))
+            return
         if isinstance(event, Logged):
             self._add("log", (seq, event.step, event.time_ns, event.stream, _text(event.text)))
             time_ns = event.time_ns
@@ -222,7 +231,7 @@ class Batch:
         writer, rows = self._writer, self._rows
         writer.begin()
         for table in ("run", "source", "node", "value", "gradient", "log", "document", "failure",
-                      "call", "layout", "edit"):  # fmt: skip
+                      "call", "layout", "edit", "host"):  # fmt: skip
             writer.insert(table, rows.get(table, ()))
         # A statement for each of many short steps would keep the batch from its end for seconds.
         writer.insert("step", list(self._steps.values()), replace=True)
@@ -238,6 +247,7 @@ class Batch:
         executions.sort()
         writer.insert("execution", executions)
         if executions:
+            self.threads.update({each[3] for each in executions})
             starts = min(each[4] for each in executions)
             ends = max(each[4] + each[5] for each in executions)
             writer.insert("span", [(executions[0][0], executions[-1][0], starts, ends)])

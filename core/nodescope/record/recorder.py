@@ -29,6 +29,7 @@ from nodescope.events import (
     Event,
     GradientReached,
     GraphExtended,
+    HostSpan,
     Level,
     Logged,
     NodeFailed,
@@ -170,6 +171,8 @@ class Recorder:
             pass
         elif isinstance(event, NodeFailed):
             self._failed(event)
+        elif isinstance(event, HostSpan):
+            self._aside(event)
         else:
             bytes_ = 2 * _RECORD_BYTES
             if isinstance(event, Logged):
@@ -207,6 +210,11 @@ class Recorder:
     def last_seq(self) -> int:
         """The seq of the last record so far."""
         return self._seq
+
+    @property
+    def threads(self) -> set[int]:
+        """The threads that ran nodes so far, by identifier."""
+        return self._batch.threads
 
     @property
     def committed_seq(self) -> int:
@@ -352,6 +360,16 @@ class Recorder:
         if not self._awake:
             self._wake()
 
+    def _aside(self, event: HostSpan) -> None:
+        """Queue what happened between records; it has no number of its own."""
+        with self._lock:
+            if self._queued + _RECORD_BYTES > self._queue_bytes:
+                return
+            self._queued += _RECORD_BYTES
+            self._queue.append(Noted(0, _RECORD_BYTES, event))
+        if not self._awake:
+            self._wake()
+
     def _wake(self) -> None:
         self._awake = True
         self._wanted.set()
@@ -450,7 +468,7 @@ class Recorder:
         while self._missed:
             batch.missed(self._missed.popleft())
         # Records that were lost leave gaps; they are behind us once the queue is drained.
-        seq = seq if queue else max(seq, everything)
+        seq = max(seq, self._committed) if queue else max(seq, everything)
         with self._lock:
             dropped = Dropped(self._dropped_blobs, self._lost_summaries, self._lost_executions)
         blobs = batch.commit(seq, dropped).blobs - dropped.blobs

@@ -28,13 +28,14 @@ from nodescope.record.rows import (
     Execution,
     Governed,
     GradientRow,
+    HostRow,
     LogRow,
     NodeRow,
     StepRow,
     ValueAt,
     ValueRow,
 )
-from nodescope.record.schema import EXECUTION, SUMMARY, spec_of, summary_of
+from nodescope.record.schema import EXECUTION, HOST, SUMMARY, spec_of, summary_of
 
 T = TypeVar("T")
 
@@ -278,6 +279,41 @@ class Recording:
             limit,
         )
         return total, [Execution(*row) for row in sorted(rows)]
+
+    def host(self, start_ns: int, end_ns: int, limit: int, *, held: bool = True) -> list[HostRow]:
+        """Where threads were between nodes, in a span of time; of too many the longest, in order.
+
+        Args:
+            held: With what the debugger held, too. Files of earlier releases know of neither.
+        """
+        if not self._has("host"):
+            return []
+        which = "" if held else "AND kind NOT IN ('held', 'held_along') "
+        rows = self._all(
+            f"SELECT {HOST} FROM host WHERE end_ns >= ? AND start_ns <= ? {which}"
+            "ORDER BY end_ns - start_ns DESC LIMIT ?",
+            start_ns,
+            end_ns,
+            limit,
+        )
+        return [HostRow(*row) for row in sorted(rows, key=lambda row: row[3])]
+
+    def holds(self, limit: int = 20_000) -> list[tuple[int, int]]:
+        """When the debugger held the program, merged and in order; of too many the longest."""
+        if not self._has("host"):
+            return []
+        rows = self._all(
+            "SELECT start_ns, end_ns FROM host WHERE kind = 'held' "
+            "ORDER BY end_ns - start_ns DESC LIMIT ?",
+            limit,
+        )
+        merged: list[tuple[int, int]] = []
+        for start, end in sorted(rows):
+            if merged and start <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+            else:
+                merged.append((start, end))
+        return merged
 
     def history(
         self, node: int, *, until_seq: int | None = None, limit: int = 500

@@ -108,6 +108,19 @@ class StepRow(msgspec.Struct, frozen=True):
     observed: bool = True
 
 
+class HostRow(msgspec.Struct, frozen=True, gc=False):
+    """Where a thread was while it ran no node; see `nodescope.events.HostSpan`."""
+
+    kind: str
+    thread: int
+    step: int
+    start_ns: int
+    end_ns: int
+    file: str
+    line: int
+    function: str
+
+
 class Dropped(msgspec.Struct, frozen=True):
     """What was not kept, counted exactly.
 

@@ -77,6 +77,12 @@ CREATE TABLE span (
   first_seq INTEGER PRIMARY KEY, last_seq INTEGER NOT NULL,
   start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL
 ) STRICT;
+CREATE TABLE host (
+  row INTEGER PRIMARY KEY, kind TEXT NOT NULL, thread INTEGER NOT NULL, step INTEGER NOT NULL,
+  start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, file TEXT NOT NULL, line INTEGER NOT NULL,
+  function TEXT NOT NULL
+) STRICT;
+CREATE INDEX host_time ON host (end_ns, start_ns);
 CREATE TABLE summary (
   value INTEGER NOT NULL, seq INTEGER NOT NULL, step INTEGER NOT NULL,
   dtype TEXT NOT NULL, shape TEXT NOT NULL, nbytes INTEGER NOT NULL,
@@ -109,6 +115,7 @@ CREATE TABLE document (
 """
 
 EXECUTION = "seq, node, step, thread, start_ns, duration_ns, flags"
+HOST = "kind, thread, step, start_ns, end_ns, file, line, function"
 SUMMARY = (
     "seq, step, dtype, shape, nbytes, min, max, mean, std, norm, "
     "nan_count, inf_count, zero_count, histogram, preview"

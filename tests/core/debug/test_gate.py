@@ -16,6 +16,7 @@ from nodescope.errors import NodescopeError, UsageError
 from nodescope.events import (
     Bus,
     GraphExtended,
+    HostSpan,
     Logged,
     NodeFailed,
     NodeFinished,
@@ -119,6 +120,28 @@ class Bench:
 def join(thread: threading.Thread) -> None:
     thread.join(TIMEOUT_S)
     assert not thread.is_alive()
+
+
+def test_tells_how_long_each_thread_was_held():
+    bench = Bench()
+    bench.breaks("op:log")
+    held: list[HostSpan] = []
+    bench.emit = lambda event: held.append(event) if isinstance(event, HostSpan) else None
+    first = bench.program(lambda: bench.finished(LOG, step=3))
+    bench.stopped()
+    sleeping = threading.Event()
+    sleep = bench.gate._turn.sleep
+    bench.gate._turn.sleep = lambda *given: (sleeping.set(), sleep(*given))[1]
+    second = bench.program(lambda: bench.finished(MATMUL))
+    assert sleeping.wait(TIMEOUT_S)
+    bench.gate.command(Continue())
+    join(first)
+    join(second)
+    assert {(each.kind, each.thread, each.step) for each in held} == {
+        ("held", first.ident, 3),
+        ("held_along", second.ident, 1),
+    }
+    assert all(0 <= each.start_ns < each.end_ns <= bench.bus.now_ns() for each in held)
 
 
 def test_stops_shows_and_continues():
