@@ -95,6 +95,7 @@ if TYPE_CHECKING:  # on first use, see _LATER
     from nodescope.engine.static.program import Program
 
 __version__ = _version("nodescope")
+__array_api_version__ = _array_api.VERSION
 
 __all__ = [
     "GradientTape", "Graph", "GraphKeys", "NodescopeError", "Program", "RunMetadata", "RunOptions",

@@ -39,6 +39,10 @@ class DtypeError(NodescopeError, TypeError):
     """An operation was given a dtype that it is not defined for."""
 
 
+class IndexTypeError(DtypeError, IndexError):
+    """An index of a kind that no array takes; an IndexError too, as NumPy's is."""
+
+
 class DomainError(NodescopeError, ValueError):
     """A value for which an operation is not defined, such as a probability of 2."""
 

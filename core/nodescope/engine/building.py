@@ -17,6 +17,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
+import numpy as np
+
 from nodescope import ops
 from nodescope.engine.abstract import Abstract, escaped
 from nodescope.engine.phases import backward_phase, optimizer_phase
@@ -39,6 +41,7 @@ from nodescope.engine.tensor import (
 from nodescope.errors import TraceError
 from nodescope.ir.graph import Graph, GraphKind, Node, TensorSpec, Value
 from nodescope.ir.scopes import join
+from nodescope.ops.index import Port, check_masks
 from nodescope.ops.op import Array, Op, port_name
 
 _graph_ids = itertools.count(1)
@@ -62,6 +65,8 @@ class Builder:
         arrays: The constants' arrays by value id.
         gradients: Value id of a tensor to value id of its gradient.
         made: Identities of the tensors with known elements that the program made here.
+        shown: Of values that came of writing to something that others see: the value whose memory
+            they show, and which of its elements (`nodescope.engine.writing.traced`).
     """
 
     takes_paths = False
@@ -79,6 +84,7 @@ class Builder:
         self.arrays: dict[int, Array] = {}
         self.gradients: dict[int, int] = {}
         self.made: set[int] = set()
+        self.shown: dict[int, tuple[int, Array]] = {}
         self.lock = threading.RLock()
         self._names: dict[str, int] = {}
         self._producer: dict[int, Node] = {}
@@ -97,13 +103,12 @@ class Builder:
         Raises what `Op.infer` raises, with the user's line, and `TraceError` for values of another
         graph.
         """
+        inputs, attrs = prepared(op, inputs, attrs)
         state = current()
         ids: list[int] = []
         scalars: dict[str, Any] = {}
         tracked = False
         for port, each in enumerate(inputs):
-            if each.__class__ is Written:
-                return self.run(op, tuple(map(settled, inputs)), attrs)
             if each.__class__ is Tensor:
                 ids.append(self.value_of(each))
                 tracked = tracked or each.edge is not None
@@ -443,6 +448,48 @@ class Builder:
                 values=tuple(self.values),
                 constants=tuple(self.arrays),
             )
+
+
+def prepared(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> tuple[tuple[Any, ...], Attrs]:
+    """A call as a graph records it: of what written tensors are now, without known masks."""
+    if any(each.__class__ is Written for each in inputs):
+        inputs = tuple(map(settled, inputs))
+    return _selected(op, inputs, attrs) if op.name in _SELECTING else (inputs, attrs)
+
+
+_SELECTING = {"getitem": 1, "index_set": 2, "index_add": 1}
+"""Ops that take indices, and how many inputs come before the index arrays."""
+
+
+def _selected(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> tuple[tuple[Any, ...], Attrs]:
+    """The same call with masks whose elements are known as the indices where they hold True, so
+    that the shape of the result is known."""
+    first = _SELECTING[op.name]
+    arrays = inputs[first:]
+    masks = [
+        each.data
+        if each.__class__ is Tensor and each.data.__class__ is np.ndarray and each.data.ndim
+        and each.data.dtype == bool and getattr(each, "_kind", "") == "constant"
+        else None
+        for each in arrays
+    ]  # fmt: skip
+    if all(each is None for each in masks):
+        return inputs, attrs
+    shape = attrs["shape"] if op.name == "index_add" else settled(inputs[0]).shape
+    check_masks(op.name, shape, attrs["index"], tuple(map(spec_of, arrays)))
+    index: list[Any] = []
+    given: list[Tensor] = []
+    for item in attrs["index"]:
+        if not isinstance(item, Port):
+            index.append(item)
+            continue
+        mask = masks[item.port]
+        places = [arrays[item.port]] if mask is None else [
+            make(each, kind="constant") for each in np.nonzero(mask)
+        ]  # fmt: skip
+        index.extend(Port(len(given) + i) for i in range(len(places)))
+        given.extend(places)
+    return (*inputs[:first], *given), {**attrs, "index": tuple(index)}
 
 
 def no_graph(value: Any) -> TraceError:

@@ -5,6 +5,7 @@ Invariant: each is one op; nothing is computed here.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from nodescope import ops
 from nodescope.engine.run import apply, binary, operator_of, operators
 from nodescope.engine.source import where
 from nodescope.engine.tensor import NO_ATTRS, Tensor, check_dtype, operand
-from nodescope.errors import UnsupportedError
+from nodescope.errors import IndexTypeError, UnsupportedError
 from nodescope.ops.index import Port
 from nodescope.ops.layout import as_shape
 from nodescope.ops.lowprecision import as_dtype
@@ -43,20 +44,36 @@ def _index_item(item: Any, arrays: list[Tensor]) -> Any:
         return int(item)
     if isinstance(item, slice):
         bounds = (item.start, item.stop, item.step)
-        return slice(*(None if each is None else each.__index__() for each in bounds))
+        if all(each is None or each.__class__ is int for each in bounds):
+            return item
+        return slice(*map(_bound, bounds))
     if isinstance(item, np.integer):
         return int(item)
     if isinstance(item, bool | list | tuple):
         item = np.asarray(item, None if np.size(item) else np.intp)
-    found = operand(item)
+    text = isinstance(item, np.ndarray | np.generic) and item.dtype.kind not in "biufcV"
+    found = None if text else operand(item)
     if found.__class__ is not Tensor:
-        raise UnsupportedError(
-            f"a tensor cannot be indexed by {type(item).__name__}",
+        raise IndexTypeError(
+            f"a tensor cannot be indexed by {item.dtype if text else type(item).__name__}",
             source=where(),
             hint="use ints, slices, None, ... or arrays of ints or bools",
         )
     arrays.append(found)
     return Port(len(arrays) - 1)
+
+
+def _bound(value: Any) -> int | None:
+    if value is None:
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise IndexTypeError(
+            f"a slice's bound is an integer or None, not {type(value).__name__}",
+            source=where(),
+            hint="convert it with int()",
+        ) from None
 
 
 def _reversed(self: Tensor) -> Tensor:

@@ -124,6 +124,8 @@ def explained(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -
         try:
             op.infer(tuple(spec_of(each) for each in inputs), attrs)
         except NodescopeError as said:
+            if isinstance(error, IndexError) and not isinstance(said, IndexError):
+                return out_of_bounds(op, error, where())  # as NumPy's: it caught what it is about
             said.source = said.source or where()
             return said
         except Exception:
@@ -136,6 +138,8 @@ def explained(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -
 def out_of_bounds(op: Op, error: Exception, source: str) -> BoundsError:
     """What to raise for an index array with an element that points nowhere."""
     hint = "look at the elements of the index array; np.clip keeps them inside"
+    if "out of bounds" not in str(error):
+        hint = "index arrays broadcast together; a mask counts as many places as it holds True"
     return BoundsError(f"{op.name}: {error}", source=source, hint=hint)
 
 

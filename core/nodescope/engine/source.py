@@ -5,10 +5,12 @@ Invariant: called only when a node is new or something failed, never per executi
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 import sys
 from pathlib import Path
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -57,6 +59,38 @@ def calling_line() -> tuple[str, int, str]:
 def where() -> str:
     """The user's ``file:line``, or ``""``."""
     return str(user_source() or "")
+
+
+def assigned_to(frame: FrameType) -> str:
+    """What the running call's result is assigned to, as its code says: ``w`` for ``w = f()``,
+    ``self.w = f()`` and ``d["w"] = f()``; ``""`` where it goes elsewhere."""
+    return "" if is_ours(frame.f_code.co_filename) else _assigned(frame.f_code, frame.f_lasti)
+
+
+@functools.lru_cache(maxsize=1024)
+def _assigned(code: CodeType, call: int) -> str:
+    steps = (each for each in dis.get_instructions(code) if each.offset > call)
+    key = None
+    for step in steps:
+        name = step.opname
+        if name.startswith(("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")):
+            if key is None:  # else it is the target of another value
+                return step.argval[0] if isinstance(step.argval, tuple) else str(step.argval)
+            return ""
+        if name == "STORE_ATTR":
+            return str(step.argval)
+        if name == "STORE_SUBSCR":
+            return key if isinstance(key, str) and key.isidentifier() else ""
+        if name.startswith(("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_ATTR")):
+            key = _TARGET
+        elif name == "LOAD_CONST":
+            key = step.argval
+        elif name not in ("CACHE", "COPY", "EXTENDED_ARG", "NOP"):
+            return ""
+    return ""
+
+
+_TARGET = object()
 
 
 def defined(function: Any) -> str:

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nodescope.errors import BoundsError, DtypeError, ShapeError
+from nodescope.errors import BoundsError, IndexTypeError, ShapeError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ir.literals import named
 from nodescope.ops import register
 from nodescope.ops.op import Array, Op, Operand, Sample, one_per_input
-from nodescope.ops.shapes import axes, shape_of
+from nodescope.ops.shapes import axes, dtype_of, shape_of
 
 
 class Port(NamedTuple):
@@ -47,6 +47,7 @@ def _getitem_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorS
     x = specs[0]
     assert isinstance(x, TensorSpec)
     # Boolean indices select as many elements as they hold True, which a spec does not say.
+    check_masks("getitem", x.shape, attrs["index"], specs[1:])
     arrays = []
     for each in specs[1:]:
         assert isinstance(each, TensorSpec)
@@ -56,7 +57,7 @@ def _getitem_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorS
                 hint="np.where(mask, x, y) keeps the shape",
             )
         if np.dtype(each.dtype).kind not in "iu":
-            raise DtypeError(
+            raise IndexTypeError(
                 f"getitem: an index array must be of integers, not {each.dtype}",
                 hint="convert it with .astype('int64'), or compare to select by a mask",
             )
@@ -72,6 +73,48 @@ def _getitem_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorS
     return TensorSpec(np.shape(found), x.dtype)
 
 
+def check_masks(
+    name: str, shape: tuple[int, ...], index: Index, arrays: tuple[Operand, ...]
+) -> None:
+    """Refuse masks whose shape is not that of the dimensions that they select from.
+
+    Raises:
+        BoundsError: One has another size, or there are more of them than dimensions.
+    """
+    sizes = [shape_of(each) if dtype_of(each) == "bool" else None for each in arrays]
+    if not any(sizes):
+        return
+    taken = [
+        len(sizes[each.port] or (0,)) if isinstance(each, Port)
+        else int(each is not None and each is not Ellipsis)
+        for each in index
+    ]  # fmt: skip
+    # An array of no dimensions that is bool takes none; one of integers takes one.
+    for i, each in enumerate(index):
+        if isinstance(each, Port) and sizes[each.port] == ():
+            taken[i] = 0
+    if sum(taken) > len(shape):
+        raise BoundsError(
+            f"{name}: too many indices: a tensor of shape {shape} has {len(shape)} dimensions, "
+            f"but {sum(taken)} were indexed",
+            hint="a mask of n dimensions selects from n of them",
+        )
+    axis = 0
+    for each, takes in zip(index, taken, strict=True):
+        if each is Ellipsis:
+            axis += len(shape) - sum(taken)
+        elif isinstance(each, Port) and sizes[each.port]:
+            mask = sizes[each.port] or ()
+            for at, size in enumerate(mask, axis):
+                if size != shape[at]:
+                    raise BoundsError(
+                        f"{name}: a mask of shape {mask} does not fit a tensor of shape {shape}: "
+                        f"axis {at} has size {shape[at]}, the mask {size}",
+                        hint="a mask has the sizes of the dimensions that it selects from",
+                    )
+        axis += takes
+
+
 def _getitem_vjp(F: Any, ct: Any, out: Any, x: Any, *arrays: Any, index: Index, port: int) -> Any:
     return F.index_add(ct, *arrays, index=index, shape=x.shape) if port == 0 else None
 
@@ -83,6 +126,8 @@ def _index_add(ct: Array, *arrays: Array, index: Index, shape: tuple[int, ...]) 
     else:
         # Slices and masks name each element once: plain assignment is exact and much faster.
         total[_fill(index, arrays)] = ct
+        if arrays:
+            total += 0  # as adding them does: no zero is negative
     return total
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.errors import BoundsError, DtypeError, ShapeError
+from nodescope.errors import BoundsError, DtypeError, IndexTypeError, ShapeError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
-from nodescope.ops.index import Index, Port, _fill
+from nodescope.ops.index import Index, Port, _fill, check_masks
 from nodescope.ops.op import Array, Op, Operand, Sample
 from nodescope.ops.rules import unbroadcast
 from nodescope.ops.shapes import dtype_of, shape_of
@@ -48,12 +48,14 @@ def _index_set_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Tenso
     x, value = specs[:2]
     assert isinstance(x, TensorSpec)
     _check_imaginary(np.dtype(x.dtype), np.dtype(dtype_of(value)))
+    check_masks("index_set", x.shape, attrs["index"], specs[2:])
     arrays: list[Array] = []
     for each in specs[2:]:
         assert isinstance(each, TensorSpec)
         if np.dtype(each.dtype).kind not in "biu":
-            raise DtypeError(
-                f"index_set: an index array must be of integers or bool, not {each.dtype}"
+            raise IndexTypeError(
+                f"index_set: an index array must be of integers or bool, not {each.dtype}",
+                hint="convert it with .astype('int64'), or compare to select by a mask",
             )
         arrays.append(np.zeros(each.shape, bool if each.dtype == "bool" else np.intp))
     masks = [each.dtype == bool for each in arrays]
@@ -63,7 +65,9 @@ def _index_set_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Tenso
     try:
         selected = np.shape(stand_in[_fill(attrs["index"], tuple(arrays))])
     except IndexError as error:
-        raise BoundsError(f"index_set: {error}") from None
+        raise BoundsError(
+            f"index_set: {error}", hint="count from 0, or from -1 for the last; slices may overhang"
+        ) from None
     given = shape_of(value)
     lead = len(given) - len(selected)
     if lead > 0 and any(n != 1 for n in given[:lead]):

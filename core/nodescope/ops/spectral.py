@@ -274,6 +274,13 @@ _spectrum(
 
 def _pinv_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     *batch, m, n = matrix("pinv", specs[0])
+    cutoffs = np.shape(attrs["rcond"])
+    pairs = zip(reversed(cutoffs), reversed(batch), strict=False)
+    if len(cutoffs) > len(batch) or any(size not in (1, wanted) for size, wanted in pairs):
+        raise ShapeError(
+            f"pinv: cutoffs of shape {cutoffs} for matrices of shape {tuple(batch)}",
+            hint="give one number, or one for each matrix",
+        )
     return TensorSpec((*batch, n, m), dtype("pinv", specs[0]).name)
 
 
@@ -293,7 +300,7 @@ def _pinv_vjp(F: Any, ct: Any, out: Any, x: Any, rcond: Any) -> Any:
 
 def _pinv(a: Array, rcond: Any) -> Array:
     wanted = dtype("pinv", TensorSpec((), a.dtype.name))
-    return np.linalg.pinv(a, rcond).astype(wanted, copy=False)
+    return np.linalg.pinv(a, np.asarray(rcond)).astype(wanted, copy=False)
 
 
 def _lstsq_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> tuple[TensorSpec, ...]:

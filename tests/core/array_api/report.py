@@ -24,7 +24,6 @@ DIFFERENCES = {
     "asarray, from_dlpack": "copy=False is refused for everything but tensors: tensors own their "
     "elements",
     "empty, empty_like": "are zeros, so that runs repeat",
-    "linalg.pinv": "one rtol for all matrices; an rtol for each is refused",
     "linalg, fft": "take NumPy's arguments besides the standard's",
     "__array__": "is refused: a tensor leaves the graph by .numpy() or DLPack only",
     "isin, float16, bfloat16": "stand beside the names of 2024.12",

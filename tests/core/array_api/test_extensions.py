@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope.errors import UnsupportedError
+from nodescope.errors import ShapeError
 from tests.core.array_api.oracle import EXTENSIONS, check
 
 NEAR = {"float32": 2e-4, "float64": 1e-10, "complex64": 2e-4, "complex128": 1e-10}
@@ -102,10 +102,19 @@ def test_factors_make_what_they_were_made_from(dtype: str) -> None:
     assert ns.linalg.qr(ns.asarray(a))._fields == ("Q", "R")
 
 
-def test_what_ours_refuses_in_linalg() -> None:
-    x = ns.asarray(array("float64", 2, 3, 3))
-    with pytest.raises(UnsupportedError, match="cutoff for each matrix"):
-        ns.linalg.pinv(x, rtol=ns.asarray([1e-3, 1e-4]))
+def test_a_cutoff_for_each_matrix() -> None:
+    x, cutoffs = array("float64", 2, 3, 3), np.array([1e-3, 0.9])
+    expected = np.linalg.pinv(x, rtol=cutoffs)
+    for given in (cutoffs, cutoffs.tolist(), ns.asarray(cutoffs)):
+        np.testing.assert_array_equal(ns.linalg.pinv(ns.asarray(x), rtol=given).numpy(), expected)
+    found = ns.compile(lambda a: np.linalg.pinv(a, rtol=cutoffs))(x)
+    np.testing.assert_array_equal(found.numpy(), expected)
+    with pytest.raises(ShapeError, match=r"cutoffs of shape \(3,\) for matrices of shape \(2,\)"):
+        ns.linalg.pinv(ns.asarray(x), rtol=[0.1, 0.1, 0.1])
+
+
+def test_the_version_of_the_standard() -> None:
+    assert ns.__array_api_version__ == np.__array_api_version__ == "2024.12"
 
 
 def transforms() -> list[str]:

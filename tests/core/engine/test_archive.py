@@ -479,3 +479,10 @@ def test_what_json_would_change_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(GraphError, match="a key of a result is no plain value"):
         ns.compile(lambda x: {(1, 2): x}).graph(X).save(tmp_path / "p")
     assert not list(tmp_path.iterdir())
+
+
+def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for odd in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(GraphError, match="no regular file"):
+            ns.load_graph(odd)

@@ -103,3 +103,54 @@ def test_an_argument_given_by_name_is_said_to_be() -> None:
     assert [each.reason for each in run.explain().traces] == [
         "the first call", "n: given by name now", "m: not given before", "m: given by name now",
     ]  # fmt: skip
+
+
+step, weight, rate, settings = 0, ns.parameter(np.ones(2), name="weight"), 1.0, Layer()
+optimizer = ns.optim.SGD([weight], lr=0.1)
+
+
+def _trains(x: Any) -> Any:
+    loss = np.sum((weight * x) ** 2)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss
+
+
+def _attribute(x: Any) -> Any:
+    return x * settings.factor + optimizer.rate
+
+
+def _locals(x: Any) -> Any:
+    step = 2.0
+    return x * step + sum(step for step in (1.0, 2.0)) + (lambda rate: rate)(3.0)
+
+
+def _in_a_class(x: Any) -> Any:
+    class Inside:
+        step = 3.0
+        twice = step * 2
+
+    return x * Inside.twice
+
+
+def _global_in_a_nested_function(x: Any) -> Any:
+    def inner(y: Any) -> Any:
+        return next(y * rate for _ in range(2))
+
+    return inner(x)
+
+
+def test_only_what_is_loaded_as_a_global_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method's or attribute's name, a local's or an argument's is no global's."""
+    monkeypatch.setattr(optimizer, "rate", 2.0, raising=False)
+    runs = [ns.compile(each) for each in (_trains, _attribute, _locals, _in_a_class)]
+    counted = ns.compile(_global_in_a_nested_function)
+    for now in range(3):
+        for name in ("step", "factor", "rate", "twice"):
+            monkeypatch.setitem(globals(), name, float(now))
+        for run in runs:
+            run(X)
+        np.testing.assert_array_equal(counted(X).numpy(), X * now)
+    assert [len(run.explain().traces) for run in runs] == [1] * len(runs)
+    assert "global rate changed 1.0 → 2.0" in counted.explain().traces[-1].reason

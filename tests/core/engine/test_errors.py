@@ -11,6 +11,7 @@ from nodescope.errors import (
     BoundsError,
     DtypeError,
     GradientError,
+    IndexTypeError,
     MissingError,
     ShapeError,
     UnsupportedError,
@@ -84,7 +85,7 @@ y = x[2]
 x = ns.tensor(np.ones((2, 3)))
 y = x[1.0]
 """,
-        UnsupportedError, 2,
+        IndexTypeError, 2,
         "a tensor cannot be indexed by float",
         "use ints, slices, None, ... or arrays of ints or bools",
     ),
@@ -94,7 +95,7 @@ y = x[1.0]
 x = ns.tensor(np.ones((2, 3)))
 y = x[ns.tensor([0.0])]
 """,
-        DtypeError, 2,
+        IndexTypeError, 2,
         "getitem: an index array must be of integers, not float64",
         "convert it with .astype('int64'), or compare to select by a mask",
     ),

@@ -196,13 +196,14 @@ with graph.as_default():
 @ns.compile
 def f(x):
     y = x * 2
-    row = y[0]
+    flat = y.ravel()
     y += 1
-    return y, row
+    return y, flat
 f(ns.tensor(np.ones((2, 2))))
 """,
         TraceError, 5,
-        "while a graph is built, a tensor that shares memory with another cannot be written to",
+        "while a graph is built, a tensor that shares memory with another cannot be written to "
+        "where only the run shows which elements they share",
         "write to a copy, x = x.copy(), or make a new tensor, as in x = x + y",
     ),
     Mistake(

@@ -93,7 +93,7 @@ def check_slope(program: Any, data: np.ndarray, way: np.ndarray) -> None:
 
 # Their shapes are known only once their values are.
 DEPENDENT = {
-    "compress", "extract", "select_mask", "piecewise", "nonzero", "argwhere", "where_1",
+    "nonzero", "argwhere", "where_1",
     "flatnonzero", "unique", "trim_zeros", "unique_index", "unique_inverse", "unique_axis",
     "unique_values", "unique_counts", "unique_all", "bincount", "bincount_weights", "intersect1d",
     "union1d", "setdiff1d", "setxor1d",

@@ -86,7 +86,6 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda x: np.max(x, where=x > 0), r"np\.max: where= needs initial="),
     (lambda x: np.quantile(x, 0.5, weights=x), r"np\.quantile: weights= is not traced"),
     (lambda x: np.repeat(x, ns.tensor(2)), r"np\.repeat: repeats decides the shape"),
-    (lambda x: x["name"], r"indexed by str"),
 ]
 
 

@@ -16,13 +16,14 @@ import json
 import math
 import os
 import secrets
+import stat
 import struct
 import tokenize
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, BinaryIO, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -170,7 +171,7 @@ def read(path: Any, kind: Kind | None = None) -> Archive:
     Raises:
         GraphError: It is of the other kind, is damaged, or is of a newer version.
     """
-    with Path(path).open("rb") as file, zipfile.ZipFile(file) as archive:
+    with _opened(path) as file, zipfile.ZipFile(file) as archive:
         members = _members(archive, os.fstat(file.fileno()).st_size)
         with _within(_META):
             meta = _meta(_content(archive, members, _META), kind)
@@ -187,6 +188,16 @@ def read(path: Any, kind: Kind | None = None) -> Archive:
                     _fits(value, spec, known)
                 arrays[value] = _array(_content(archive, members, _member_of(value)), spec)
     return Archive(meta.kind, graph, arrays, meta.about)
+
+
+def _opened(path: Any) -> BinaryIO:
+    """A file to read. Raises `GraphError` for a pipe or a device, which may never end."""
+    # Opening a pipe that nobody writes to would wait for who does.
+    file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise GraphError("it is no regular file", hint="copy it to one first")
+    return file
 
 
 @contextlib.contextmanager

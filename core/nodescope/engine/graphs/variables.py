@@ -5,7 +5,9 @@ Invariant: in a graph nothing is changed here; nodes are added that change a ses
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from nodescope.engine.graphs.names import Variable, split_name
 from nodescope.engine.graphs.operation import Operation
 from nodescope.engine.run import apply
 from nodescope.engine.scopes import name_scope
-from nodescope.engine.source import where
+from nodescope.engine.source import assigned_to, where
 from nodescope.engine.state import current
 from nodescope.engine.tensor import (
     LEAF,
@@ -79,14 +81,26 @@ def variable(
     return found
 
 
-def parameter(data: Any, dtype: Any = None, *, name: str) -> Tensor:
+def parameter(data: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
     """A tensor that training changes. It wants a gradient; optimizers replace its array.
 
     In a graph it is a trainable `variable`.
 
+    Args:
+        data: An array, a number or nested lists.
+        dtype: A floating-point dtype; that of the data if None.
+        name: What the graph shows; None for the name that the result is assigned to (``w`` for
+            ``self.w = nodescope.parameter(...)``), or else ``parameter``. The first of the program
+            has that name, the next ``w_1``, ``w_2`` and so on.
+
     Raises:
         DtypeError: The data are not floating point.
     """
+    if name is None:
+        name = assigned_to(sys._getframe(1)) or "parameter"
+        if building() is None:  # a graph counts for itself
+            count = next(_unnamed.setdefault(name, itertools.count()))
+            name = f"{name}_{count}" if count else name
     if building() is None:
         return grad.parameter(data, dtype, name=name)
     found = variable(data, name.strip("/"), dtype=dtype)
@@ -94,6 +108,10 @@ def parameter(data: Any, dtype: Any = None, *, name: str) -> Tensor:
         raise DtypeError(f"a tensor of {found.dtype} cannot want a gradient", source=where(),
                          hint="convert it to a floating-point dtype")  # fmt: skip
     return found
+
+
+_unnamed: dict[str, Iterator[int]] = {}
+"""How often a name was given to a parameter that had none, by name."""
 
 
 def _variable(tensor: Tensor) -> Variable:

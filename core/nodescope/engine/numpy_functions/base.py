@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
+from nodescope.engine.abstract import Abstract
 from nodescope.engine.run import apply
 from nodescope.engine.source import where as where_
 from nodescope.engine.tensor import NO_ATTRS, Tensor, make, operand, weak
@@ -79,7 +80,11 @@ def concrete(value: Any, what: str) -> Any:
 
 
 def apart(found: Tensor, x: Tensor) -> Tensor:
-    """``found``, or a copy if it is a view of ``x``: for functions that in NumPy never give one."""
-    if isinstance(x.data, np.ndarray) and np.may_share_memory(found.data, x.data):
+    """``found``, or a copy if it is a view of ``x``: for functions that in NumPy never give one.
+
+    While a graph is built only the run would show which it is.
+    """
+    data: Any = found.data
+    if data.__class__ is Abstract or np.may_share_memory(data, x.data):
         return call("copy", found)  # type: ignore[no-any-return]
     return found

@@ -136,6 +136,8 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: None = None) 
         x, axis = ravel(x), 0
     (at,) = axes("compress", (axis,), x.ndim)
     mask = tensor_of(condition)
+    if mask.ndim == 1 and not isinstance(condition, Tensor):
+        return along(x, at, np.flatnonzero(np.asarray(condition)))
     if mask.ndim != 1:
         raise shape_error(f"np.compress: the condition has one dimension, not shape {mask.shape}")
     mask = mask if mask.dtype == bool else mask != 0
@@ -146,6 +148,8 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: None = None) 
 
 def extract(condition: Any, arr: Any) -> Tensor:
     """``np.extract``: the shape of the result depends on the condition's values."""
+    if not isinstance(condition, Tensor):
+        return compress(np.ravel(condition), ravel(arr))
     mask = ravel(condition)
     return compress(mask if mask.dtype == bool else mask != 0, ravel(arr))
 

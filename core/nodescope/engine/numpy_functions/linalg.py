@@ -14,7 +14,7 @@ import numpy as np
 from nodescope.engine.numpy_functions.base import Table, call, tensor_of
 from nodescope.engine.numpy_functions.products import matmul
 from nodescope.engine.source import where
-from nodescope.engine.tensor import Tensor
+from nodescope.engine.tensor import Tensor, check_known
 from nodescope.errors import DtypeError, ShapeError, UnsupportedError
 from nodescope.ops.matrices import MatrixShapeError, real
 from nodescope.ops.shapes import axes
@@ -94,7 +94,7 @@ def inv(a: Any, /) -> Tensor:
 
 def pinv(a: Any, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any = 1e-15) -> Tensor:
     """``np.linalg.pinv``: singular values up to ``rtol`` times the largest count as zero; None is
-    the type's precision times the larger side.
+    the type's precision times the larger side. An array holds a cutoff for each matrix.
 
     The gradient is that at constant rank.
     """
@@ -104,11 +104,17 @@ def pinv(a: Any, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any = 1
     if rtol is None and a.ndim >= 2:
         rtol = max(a.shape[-2:]) * float(np.finfo(_float(a)).eps)
     cutoff = rtol if rcond is None else rcond
-    if np.ndim(cutoff) or isinstance(cutoff, Tensor):
-        raise UnsupportedError(
-            "pinv: a cutoff for each matrix is not traced", source=where(), hint="give one number"
-        )
-    return call("pinv", a, rcond=float(cutoff or 0.0))  # type: ignore[no-any-return]
+    if isinstance(cutoff, Tensor):
+        check_known(cutoff, "pinv: rtol")
+        cutoff = cutoff.data
+    relative = _tuples(
+        np.asarray(cutoff or 0.0 if np.ndim(cutoff) == 0 else cutoff, float).tolist()
+    )
+    return call("pinv", a, rcond=relative)  # type: ignore[no-any-return]
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def _float(x: Tensor) -> np.dtype[Any]:

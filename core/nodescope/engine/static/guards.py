@@ -122,7 +122,7 @@ class Guards:
             value = _look(_CELL, cell, None)
             self._add(_CELL, cell, None, value, f"closure {name}", depth, names)
         space = function.__globals__
-        for name in sorted(names):
+        for name in sorted(_globals(code)):
             if name in space:
                 self._add(_ITEM, space, name, space[name], f"global {name}", depth, names)
         for i, value in enumerate(function.__defaults__ or ()):
@@ -275,9 +275,54 @@ def _nothing() -> None:
 _NO_CODE = _nothing.__code__
 
 
+_GLOBALS = {"LOAD_GLOBAL": 1, "LOAD_NAME": 0, "LOAD_FROM_DICT_OR_GLOBALS": 0,
+            "STORE_GLOBAL": 0, "DELETE_GLOBAL": 0}  # fmt: skip
+_ATTRIBUTES = {"LOAD_ATTR": int(sys.version_info >= (3, 12)), "LOAD_METHOD": 0,
+               "LOAD_SUPER_ATTR": 2, "STORE_ATTR": 0, "DELETE_ATTR": 0}  # fmt: skip
+"""Instructions that name globals and attributes; by how many bits the name's number is shifted."""
+
+
+def _globals(code: types.CodeType) -> frozenset[str]:
+    """Names of globals in a function and in those defined inside."""
+    return _named(code)[0]
+
+
 def _names(code: types.CodeType) -> frozenset[str]:
-    """Names of globals and attributes in a function and in those defined inside."""
-    return frozenset(name for each in _all(code) for name in each.co_names)
+    """Names of attributes in a function and in those defined inside."""
+    return _named(code)[1]
+
+
+@functools.lru_cache(maxsize=1024)
+def _named(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of globals and of attributes: `types.CodeType.co_names` does not tell them apart."""
+    spaces: tuple[set[str], set[str]] = (set(), set())
+    for each in _all(code):
+        steps, extended = each.co_code, 0
+        local: set[str] = set()  # of a class's body, which looks there before among the globals
+        straight = True
+        for at in range(0, len(steps), 2):
+            step, argument = steps[at], steps[at + 1] | extended
+            extended = argument << 8 if step == _EXTENDED else 0
+            straight = straight and step not in _JUMPS
+            if step == _STORE_NAME and straight:
+                local.add(each.co_names[argument])
+            known = _NAMING.get(step)
+            if known is not None:
+                space, shift = known
+                name = each.co_names[argument >> shift]
+                if step != _LOAD_NAME or name not in local:
+                    spaces[space].add(name)
+    return frozenset(spaces[0]), frozenset(spaces[1])
+
+
+_NAMING = {
+    dis.opmap[name]: (space, shift)
+    for space, table in enumerate((_GLOBALS, _ATTRIBUTES))
+    for name, shift in table.items()
+    if name in dis.opmap
+}
+_EXTENDED, _LOAD_NAME, _STORE_NAME = map(dis.opmap.get, ("EXTENDED_ARG", "LOAD_NAME", "STORE_NAME"))
+_JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 
 
 def _counts(value: Any) -> bool:

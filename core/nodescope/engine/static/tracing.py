@@ -14,7 +14,7 @@ from typing import Any
 from nodescope.engine import modes
 from nodescope.engine.abstract import Abstract
 from nodescope.engine.autodiff.tape import ALIAS
-from nodescope.engine.building import Builder
+from nodescope.engine.building import Builder, prepared
 from nodescope.engine.source import where
 from nodescope.engine.state import current
 from nodescope.engine.static.signature import ASKS, HELD, OWN, WANTS, Form
@@ -63,6 +63,7 @@ class Tracing(Builder):
 
     def run(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Any:
         """See `Builder.run`."""
+        inputs, attrs = prepared(op, inputs, attrs)
         histories = tuple(each.edge is not None for each in inputs if each.__class__ is Tensor)
         try:
             result = super().run(op, inputs, attrs)

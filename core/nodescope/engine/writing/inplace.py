@@ -42,9 +42,10 @@ from nodescope.engine.tensor import (
     written_at,
 )
 from nodescope.engine.writing import copying as _copying  # noqa: F401 (puts it on Tensor)
-from nodescope.engine.writing.sharing import passing, sharers, taped, traced_sharers, unshared
+from nodescope.engine.writing.sharing import passing, sharers, taped, unshared
+from nodescope.engine.writing.traced import shared
 from nodescope.engine.writing.writable import check_writable, fitted, is_state
-from nodescope.errors import GradientError, TraceError, UnsupportedError
+from nodescope.errors import GradientError, UnsupportedError
 from nodescope.ops.op import Array, Op
 
 _SET, _ASSIGN = ops.get("index_set"), ops.get("assign")
@@ -108,11 +109,18 @@ def _seen(other: Tensor, old: Array, result: Tensor, detached: bool) -> Tensor |
             source=where(),
             hint="write to a copy: x = x.copy()",
         )
-    if not data.size or not old.size:
+    return _replaced(other, _places(old), _places(data), result, detached)
+
+
+def _replaced(
+    other: Tensor, written: Array, seen: Array, result: Tensor, detached: bool
+) -> Tensor | None:
+    """`_seen`, where each element has the number of its place in ``written`` and ``seen``."""
+    if not seen.size or not written.size:
         return None
-    written, seen = _places(old).ravel(), _places(data)
+    written = written.ravel()
     order = np.argsort(written)
-    at = np.minimum(np.searchsorted(written, seen, sorter=order), old.size - 1)
+    at = np.minimum(np.searchsorted(written, seen, sorter=order), written.size - 1)
     index = order[at]
     hit = written[index] == seen
     if not hit.any():
@@ -204,13 +212,18 @@ def _write_traced(target: Tensor, result: Tensor, builder: Any) -> None:
         with modes.recording(False):
             store(target, apply(_ASSIGN, (target, result), NO_ATTRS))
         return
-    if traced_sharers(target, builder):
-        raise TraceError(
-            "while a graph is built, a tensor that shares memory with another cannot be written to",
-            source=where(),
-            hint="write to a copy, x = x.copy(), or make a new tensor, as in x = x + y",
-        )
+    detached = settled(target).edge is None
+    memory, places, others = shared(target, builder)
+    seen = [
+        (other, _replaced(other, places, shown, result, detached), shown) for other, shown in others
+    ]
     _rebind(target, result)
+    if others:
+        builder.shown[builder.value_of(target)] = (memory, places)
+    for other, new, shown in seen:
+        if new is not None:
+            _rebind(other, new)
+            builder.shown[builder.value_of(other)] = (memory, shown)
 
 
 # Operators

@@ -186,9 +186,12 @@ def traced_sharers(tensor: Tensor, builder: Any) -> list[Tensor]:
             return None
         value = data.value
         while (node := builder.producer(value)).op in _VIEWS and node.inputs:
-            if any(isinstance(each, Port) for each in node.attrs.get("index", ())):
+            if value in builder.shown or any(
+                isinstance(each, Port) for each in node.attrs.get("index", ())
+            ):
                 break
             value = node.inputs[0]
+        value = builder.shown.get(value, (value,))[0]
         array = builder.arrays.get(value)
         return value if array is None else id(owner(array))
 
