@@ -1,6 +1,7 @@
 """The user's line: the first frame outside nodescope and NumPy.
 
-Invariant: called only when a node is new or something failed, never per execution.
+Invariant: called only when a node is new, may be new, or something failed, never per execution of
+a node that is known.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from nodescope.interactive import cell_name
 from nodescope.ir.graph import SourceLocation
 from nodescope.origins import origin
 
+_FRAMES = 8
 _OURS = (
     str(Path(__file__).resolve().parents[1]) + "/",
     str(Path(np.__file__).resolve().parent) + "/",
@@ -54,6 +56,18 @@ def calling_line() -> tuple[str, int, str]:
             return cell_name(code.co_filename), frame.f_lineno, code.co_qualname
         frame = frame.f_back  # type: ignore[assignment]
     return "", 0, ""
+
+
+def call_site() -> tuple[object, ...]:
+    """The place in the user's program, with the calls that lead there: the innermost few frames."""
+    frame = sys._getframe(1)
+    found: list[object] = []
+    while frame is not None and len(found) < 3 * _FRAMES:
+        code = frame.f_code
+        if not is_ours(code.co_filename):
+            found += (code.co_filename, code.co_firstlineno, frame.f_lasti)
+        frame = frame.f_back  # type: ignore[assignment]
+    return tuple(found)
 
 
 def where() -> str:

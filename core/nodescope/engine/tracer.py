@@ -22,7 +22,7 @@ from nodescope.engine import modes
 from nodescope.engine.observed import observed_operator
 from nodescope.engine.phases import backward_phase, optimizer_phase
 from nodescope.engine.run import cause, explained, several
-from nodescope.engine.source import calling_line, user_source
+from nodescope.engine.source import call_site, calling_line, user_source
 from nodescope.engine.state import State, current
 from nodescope.engine.tensor import SMOOTH, Attrs, Bundle, Tensor, Written, next_seq, settled
 from nodescope.errors import UsageError
@@ -39,7 +39,7 @@ from nodescope.events import (
     StepStarted,
 )
 from nodescope.ir.graph import TensorSpec
-from nodescope.ir.identity import Cursor, Entry, Identity
+from nodescope.ir.identity import LOOPED, UNROLLED, Cursor, Entry, Identity, Site
 from nodescope.ops.index import Port
 from nodescope.ops.op import Op, port_name
 
@@ -318,6 +318,15 @@ class Tracer:
         state: State,
         data: tuple[Any, ...] = (),
     ) -> Entry:
+        site: Site | None = None
+        if nth >= len(entries) and not cursor.label:
+            site = self._site(cursor, op.name, state)
+            known, retell = site.again(ids, self.identity.by_value, self._unrolled())
+            if known is not None:
+                cursor.slots[op.name][0] = nth  # it is no further one
+                if not retell:
+                    return known
+                nth = known.nth
         plain = plain_attrs(op, inputs, attrs)
         entry, values = self.identity.define(
             entries,
@@ -337,11 +346,22 @@ class Tracer:
             origin=cursor.origin,
             graph=cursor.graph,
         )
+        if site is not None and entry.site is None:
+            site.add(entry)
         if entry.node.attrs is plain:
             entry.given = (attrs, _scalars(inputs))
         if values is not None:
             self.bus.emit(GraphExtended((entry.node,), values, self.identity.version))
         return entry
+
+    def _site(self, cursor: Cursor, key: str, state: State) -> Site:
+        """The call site that the thread is at; of a backward node, with what it differentiates."""
+        where = (call_site(), state.forward)
+        return self.identity.site(cursor.scope, key, cursor.phase, where)
+
+    def _unrolled(self) -> int:
+        """How many nodes of one call site are no loop."""
+        return UNROLLED if self._step_open else LOOPED
 
     # Leaves
 
@@ -359,9 +379,16 @@ class Tracer:
         slot = cursor.slots.get(key) or cursor.slot(key)
         nth, entries = slot
         slot[0] = nth + 1
+        entry: Entry | None = None
+        site: Site | None = None
         if nth < len(entries):
             entry = entries[nth]
         else:
+            site = self._site(cursor, key, state)
+            entry, _ = site.again((), self.identity.by_value, self._unrolled())
+            if entry is not None:
+                slot[0] = nth  # it is no further one
+        if entry is None:
             data = tensor.data
             entry, values = self.identity.define(
                 entries,
@@ -376,6 +403,8 @@ class Tracer:
                 source=state.source or user_source(),
                 label=label,
             )
+            if site is not None and entry.site is None:
+                site.add(entry)
             if values is not None:
                 self.bus.emit(GraphExtended((entry.node,), values, self.identity.version))
         self._read(tensor, entry, state)

@@ -275,8 +275,9 @@ def test_a_program_without_steps_is_lowered_by_op(tmp_path: Path) -> None:
         recorder = observed.recorder
         assert isinstance(recorder, GovernedRecorder)
         x = start((4,))
-        for _ in range(MOST_STEPS):
-            x = np.tanh(x)
+        for place in range(MOST_STEPS):
+            with ns.name_scope(f"part_{place}"):
+                x = np.tanh(x)
             if recorder.governed().executions > 10:
                 break
     with Recording.open(path) as recording:
