@@ -11,15 +11,19 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from nodescope.events import HOST_KINDS
 from nodescope.ir.graph import Node
 from nodescope.protocol import RunInfo, SessionInfo
 from nodescope.record.recording import Recording
 from nodescope.record.rows import EditRow, Execution, Governed, NodeRow, StepRow, ValueRow
 from nodescope_server import wire
+from nodescope_server.wire_times import HostTime
 
 # More than this in one message a page cannot show, and a replay never needs.
 MAX_EXECUTIONS = 20_000
 MAX_LOGS = 2_000
+# Thread identifiers of the system can be wider than 32 bits; they only have to differ.
+_NARROW = 0xFFFFFFFF
 
 _COLUMNS = (
     ("seq", "<f8"),
@@ -37,9 +41,8 @@ def columns(rows: Sequence[Execution], times: Sequence[int] = ()) -> wire.Execut
     if not rows:
         return wire.ExecutionColumns(0)
     table = np.array([msgspec.structs.astuple(each) for each in rows], dtype=np.int64)
-    # Thread identifiers of the system can be wider than 32 bits; they only have to differ.
     packed = {
-        name: (table[:, place] & 0xFFFFFFFF if dtype == "<u4" else table[:, place])
+        name: (table[:, place] & _NARROW if dtype == "<u4" else table[:, place])
         .astype(dtype)
         .tobytes()
         for place, (name, dtype) in enumerate(_COLUMNS)
@@ -142,7 +145,15 @@ def timeline(recording: Recording, request: wire.GetTimeline) -> wire.Timeline:
     """The executions of a span of time; of too many, the longest."""
     limit = min(max(request.limit, 1), MAX_EXECUTIONS)
     total, rows = recording.timeline(request.start_ns, request.end_ns, limit)
-    return wire.Timeline(request.start_ns, request.end_ns, total, columns(rows))
+    host = tuple(
+        HostTime(
+            each.kind if each.kind in HOST_KINDS else "python",
+            each.thread & _NARROW, each.step, each.start_ns, each.end_ns,
+            each.file, each.line, each.function,
+        )
+        for each in recording.host(request.start_ns, request.end_ns, limit)
+    )  # fmt: skip
+    return wire.Timeline(request.start_ns, request.end_ns, total, columns(rows), host)
 
 
 def _nodes(rows: Sequence[NodeRow], until: int) -> tuple[tuple[Node, ...], tuple[int, ...]]:

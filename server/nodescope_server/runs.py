@@ -27,6 +27,7 @@ from nodescope.protocol import Command, RunInfo, SessionInfo, SetBreakpoints
 from nodescope.record.folding import fold
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Dropped
+from nodescope.record.step_times import StepTimes
 from nodescope_server import convert, wire
 from nodescope_server.branches import Branches
 from nodescope_server.peer import Peer
@@ -107,6 +108,7 @@ class Run:
         history: What questions about the past have learnt of the nodes.
         book: What `study` has learnt of them.
         branches: What was tried.
+        times: What `study` has learnt of the steps' times.
         held: A live value that was fetched while the program stands: value id, seq, array.
     """
 
@@ -121,6 +123,7 @@ class Run:
         self.history: History | None = None
         self.book: Book | None = None
         self.branches = Branches()
+        self.times = StepTimes()
         self.held: tuple[int, int, Array] | None = None
         self._followers: set[Follower] = set()
         self._batches: dict[tuple[int, int], asyncio.Task[bytes]] = {}

@@ -26,9 +26,11 @@ from nodescope_server import (
     moments,
     reasons,
     rewinding,
+    times,
     watches,
     wire,
     wire_moments,
+    wire_times,
     wire_watch,
     wire_why,
 )
@@ -236,6 +238,8 @@ class _Browser:
                 return await moments.compare(run, body)
             case wire_moments.GetAttributes():
                 return await moments.attributes(run, body)
+            case wire_times.GetStepTimes():
+                return await times.step_times(run, body)
             case wire_watch.GetRules():
                 return await watches.rules(run)
             case wire_watch.ReadWatch():

@@ -15,7 +15,7 @@ from nodescope.ir.graph import Node, TensorSpec, Value
 from nodescope.protocol import Breakpoint, Command, RunInfo, SessionInfo
 from nodescope.record.rows import Dropped, EditRow, Governed, GradientRow, LogRow, StepRow
 from nodescope.record.summary import TensorSummary
-from nodescope_server import wire_moments, wire_watch, wire_why
+from nodescope_server import wire_moments, wire_times, wire_watch, wire_why
 
 # ---------------------------------------------------------------- requests
 
@@ -137,6 +137,7 @@ RequestBody = (
     | wire_why.Requests
     | wire_watch.Requests
     | wire_moments.Requests
+    | wire_times.Requests
 )
 
 
@@ -250,12 +251,13 @@ class History(msgspec.Struct, frozen=True, tag="history"):
 
 
 class Timeline(msgspec.Struct, frozen=True, tag="timeline"):
-    """Executions of all nodes in a span of time; ``total`` before thinning."""
+    """What ran in a span of time; ``total`` executions before thinning, ``host`` between them."""
 
     start_ns: int
     end_ns: int
     total: int
     executions: ExecutionColumns
+    host: tuple[wire_times.HostTime, ...] = ()
 
 
 class Source(msgspec.Struct, frozen=True, tag="source"):
@@ -298,6 +300,7 @@ ResponseBody = (
     | wire_why.Answers
     | wire_watch.Answers
     | wire_moments.Answers
+    | wire_times.Answers
     | Failed
 )
 

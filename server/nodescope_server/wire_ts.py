@@ -20,7 +20,7 @@ from nodescope import events, protocol
 from nodescope.compare import align, measure
 from nodescope.debug.why import answer
 from nodescope.ir import graph
-from nodescope.record import rows
+from nodescope.record import rows, step_times
 from nodescope_server import comparing, rest, wire, wire_why
 
 TARGET = Path(__file__).resolve().parents[2] / "web" / "src" / "wire" / "types.gen.ts"
@@ -36,6 +36,8 @@ _ALIASES: tuple[tuple[str, Any], ...] = (
     ("Level", events.Level),
     ("Phase", graph.Phase),
     ("GraphKind", graph.GraphKind),
+    ("HostKind", events.HostKind),
+    ("TimePart", step_times.Part),
     ("MatchReason", align.Reason),
     ("MeasureSource", measure.Source),
     ("SessionPhase", protocol.SessionPhase),
@@ -59,6 +61,7 @@ _CONSTANTS: tuple[tuple[str, object], ...] = (
     ("HAS_SUMMARY", rows.HAS_SUMMARY),
     ("LEVELS", events.LEVELS),
     ("PHASES", graph.PHASES),
+    ("PARTS", step_times.PARTS),
 )
 _SCALARS = {
     bool: "boolean",

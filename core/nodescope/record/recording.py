@@ -315,6 +315,28 @@ class Recording:
                 merged.append((start, end))
         return merged
 
+    def host_after(self, row: int) -> list[tuple[int, str, int, int, int]]:
+        """Of what was written to `host` after a row: row, kind, step, start and end."""
+        if not self._has("host"):
+            return []
+        return self._all(
+            "SELECT row, kind, step, start_ns, end_ns FROM host WHERE row > ? ORDER BY row", row
+        )
+
+    def busy(self, after: int, until: int, limit: int) -> list[tuple[int, int, int, int, int]]:
+        """Seq, node, step, start and duration of the first executions in ``(after, until]``."""
+        return self._all(
+            "SELECT seq, node, step, start_ns, duration_ns FROM execution "
+            "WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
+            after,
+            until,
+            limit,
+        )
+
+    def phases(self, after: int = 0) -> list[tuple[int, int, str]]:
+        """Seq, node and phase of nodes defined after a seq, in order."""
+        return self._all("SELECT seq, id, phase FROM node WHERE seq > ? ORDER BY seq", after)
+
     def history(
         self, node: int, *, until_seq: int | None = None, limit: int = 500
     ) -> tuple[int, list[Execution], list[ValueAt | None]]:

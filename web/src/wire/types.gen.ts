@@ -10,6 +10,7 @@ export const FAILED = 4;
 export const HAS_SUMMARY = 8;
 export const LEVELS = ["graph", "timing", "summary", "values"] as const;
 export const PHASES = ["forward", "backward", "optimizer", "recompute", "other"] as const;
+export const PARTS = ["forward", "backward", "optimizer", "other", "data", "waiting", "python", "between", "held"] as const;
 
 /** A numbered request; the answer carries the same id. */
 export interface Request {
@@ -418,6 +419,22 @@ export interface GetAttributes {
   readonly seq?: number | null;
 }
 
+/**
+ * Where the time of the steps went that overlap a span of time.
+ *
+ * Attributes:
+ *     limit: Of more steps, neighbours are joined.
+ *     step: Is answered by itself, too, in `here`; 0 for none.
+ */
+export interface GetStepTimes {
+  readonly type: "get_step_times";
+  readonly run: string;
+  readonly start_ns: number;
+  readonly end_ns: number;
+  readonly limit?: number;
+  readonly step?: number;
+}
+
 /** The answer to the request with the same id. */
 export interface Response {
   readonly type: "response";
@@ -603,13 +620,26 @@ export interface EditRow {
   readonly how: string;
 }
 
-/** Executions of all nodes in a span of time; `total` before thinning. */
+/** What ran in a span of time; `total` executions before thinning, `host` between them. */
 export interface Timeline {
   readonly type: "timeline";
   readonly start_ns: number;
   readonly end_ns: number;
   readonly total: number;
   readonly executions: ExecutionColumns;
+  readonly host: readonly HostTime[];
+}
+
+/** Where a thread was while it ran no node: `HostSpan`, with the thread as in columns. */
+export interface HostTime {
+  readonly kind: HostKind;
+  readonly thread: number;
+  readonly step: number;
+  readonly start_ns: number;
+  readonly end_ns: number;
+  readonly file: string;
+  readonly line: number;
+  readonly function: string;
 }
 
 /** A source file, as it was when the run recorded it. */
@@ -1063,6 +1093,51 @@ export interface NodeAttributes {
   readonly step: number;
   readonly attrs: Readonly<Record<string, unknown>>;
   readonly changed: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * Answer to `GetStepTimes`.
+ *
+ * Attributes:
+ *     count: Number of rows, each a step or several in a row.
+ *     first, last, start_ns, end_ns, left_out: float64 columns; `left_out` counts steps that
+ *         were not observed.
+ *     parts: float64, `count` rows of one column per `PARTS`, in nanoseconds.
+ *     total_ns: How far the recording goes.
+ *     holds: float64 pairs: when the debugger held the program, all of it, in order.
+ *     partial: Not every operation has a row, so what lies between operations holds some.
+ */
+export interface StepTimes {
+  readonly type: "step_times";
+  readonly count: number;
+  readonly first: Uint8Array;
+  readonly last: Uint8Array;
+  readonly start_ns: Uint8Array;
+  readonly end_ns: Uint8Array;
+  readonly left_out: Uint8Array;
+  readonly parts: Uint8Array;
+  readonly total_ns: number;
+  readonly holds: Uint8Array;
+  readonly partial: boolean;
+  readonly here: Stretch | null;
+}
+
+/**
+ * One step, or several in a row.
+ *
+ * Attributes:
+ *     first, last: The steps.
+ *     start_ns, end_ns: Since the run began, with what was held.
+ *     parts: Nanoseconds by `PARTS`; all but `held` add up to how long it took.
+ *     left_out: How many of the steps were not observed: their operations count as `between`.
+ */
+export interface Stretch {
+  readonly first: number;
+  readonly last: number;
+  readonly start_ns: number;
+  readonly end_ns: number;
+  readonly parts: readonly number[];
+  readonly left_out: number;
 }
 
 /** The request could not be carried out; `message` is for a person. */
@@ -1652,6 +1727,19 @@ export type Phase = "forward" | "backward" | "optimizer" | "recompute" | "other"
 
 export type GraphKind = "eager" | "static" | "compiled" | "backward-joined" | "tasks";
 
+export type HostKind = "data" | "python" | "library" | "waiting" | "input" | "held" | "held_along";
+
+export type TimePart =
+  | "forward"
+  | "backward"
+  | "optimizer"
+  | "other"
+  | "data"
+  | "waiting"
+  | "python"
+  | "between"
+  | "held";
+
 export type MatchReason = "" | "name" | "order" | "inputs";
 
 export type MeasureSource = "arrays" | "summaries" | "none";
@@ -1713,7 +1801,8 @@ export type RequestBody =
   | ReadWatch
   | AskWatch
   | CompareMoments
-  | GetAttributes;
+  | GetAttributes
+  | GetStepTimes;
 
 export type ResponseBody =
   | Initialized
@@ -1733,6 +1822,7 @@ export type ResponseBody =
   | WatchAnswer
   | MomentsCompared
   | NodeAttributes
+  | StepTimes
   | Failed;
 
 export type Push = RunsChanged | Snapshot | Records | SessionChanged | RunChanged;

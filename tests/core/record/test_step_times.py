@@ -1,0 +1,149 @@
+"""Where the time of a step went, from recordings made by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from nodescope.events import (
+    GraphExtended,
+    HostKind,
+    HostSpan,
+    NodeFinished,
+    StepFinished,
+    StepStarted,
+)
+from nodescope.ir.graph import Node
+from nodescope.record.recorder import Recorder
+from nodescope.record.recording import Recording
+from nodescope.record.step_times import PARTS, StepTimes, Stretch
+
+FORWARD = Node(1, "a/x", "add", "elementwise", outputs=(1,), scope="a")
+BACKWARD = Node(2, "backward/a/x", "add", "elementwise", outputs=(2,), phase="backward")
+MS = 1_000_000
+
+
+class Run:
+    """A recording whose clock is moved by hand, in ms."""
+
+    def __init__(self, path: Path) -> None:
+        self.recorder = Recorder(path, level="timing")
+        self.recorder.emit(GraphExtended((FORWARD, BACKWARD), ()))
+        self.now, self.step = 0, 0
+
+    def pass_(self, ms: float, kind: HostKind | None = None, **where: int) -> Run:
+        start, self.now = self.now, self.now + int(ms * MS)
+        if kind is not None:
+            step = where.get("step", self.step)
+            self.recorder.emit(HostSpan(kind, 1, step, start, self.now))
+        return self
+
+    def run(self, node: Node, ms: float, thread: int = 1) -> Run:
+        start, self.now = self.now, self.now + int(ms * MS)
+        self.recorder.emit(
+            NodeFinished(node, (), (np.zeros(1),), self.step, thread, start, self.now)
+        )
+        return self
+
+    def begin(self, fetch_ms: float = 0) -> Run:
+        if fetch_ms:
+            self.pass_(fetch_ms, "data", step=self.step + 1)
+        self.step += 1
+        self.recorder.emit(StepStarted(self.step, self.now))
+        return self
+
+    def end(self) -> Run:
+        self.recorder.emit(StepFinished(self.step, self.now))
+        return self
+
+
+def parts(stretch: Stretch | None) -> dict[str, float]:
+    assert stretch is not None
+    return {name: ns / MS for name, ns in zip(PARTS, stretch.parts, strict=True) if ns}
+
+
+def times(run: Run, path: Path) -> StepTimes:
+    assert run.recorder.close()
+    found = StepTimes()
+    with Recording.open(path) as recording:
+        found.update(recording)
+    return found
+
+
+def test_a_step_is_what_it_took_with_its_item_and_without_holds(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r.nscope")
+    run.begin(99).run(FORWARD, 1).pass_(12_300, "held").pass_(0.4).run(BACKWARD, 2)
+    run.pass_(20, "python").pass_(30, "waiting").end()
+    step = times(run, tmp_path / "r.nscope").of(1)
+    assert step is not None
+    assert parts(step) == {
+        "forward": 1, "backward": 2, "data": 99, "python": 20, "waiting": 30, "between": 0.4,
+        "held": 12_300,
+    }  # fmt: skip
+    assert step.duration_ns == 152.4 * MS
+    assert (step.start_ns, step.end_ns) == (0, run.now)
+
+
+def test_what_runs_at_once_or_inside_is_counted_once(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r.nscope").begin()
+    run.run(FORWARD, 10)
+    run.now -= 4 * MS
+    run.run(FORWARD, 10, thread=2)  # 6 ms beyond the first
+    run.now -= 3 * MS
+    run.run(BACKWARD, 2)  # inside
+    run.now += MS
+    step = times(run.end(), tmp_path / "r.nscope").of(1)
+    assert parts(step) == {"forward": 16}
+
+
+def test_what_made_the_item_wait_is_not_counted_twice(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r.nscope").begin(5).run(FORWARD, 1).end()
+    run.recorder.emit(HostSpan("waiting", 1, 1, 6 * MS, 105 * MS))
+    run.begin(100).run(FORWARD, 1).end()
+    found = times(run, tmp_path / "r.nscope")
+    assert parts(found.of(2)) == {"forward": 1, "data": 100}
+    assert found.of(3) is None
+
+
+def test_steps_are_joined_where_there_are_many(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r.nscope")
+    for _ in range(1000):
+        run.begin(2).run(FORWARD, 1).end()
+    found = times(run, tmp_path / "r.nscope")
+    whole = found.stretches(0, run.now, 10)
+    assert len(whole) == 10
+    assert [each.first for each in whole] == [1, *(each.last + 1 for each in whole[:-1])]
+    assert whole[-1].last == 1000
+    assert sum(each.parts[PARTS.index("data")] for each in whole) == 2000 * MS
+    near = found.stretches(3 * MS, 8 * MS, 10)
+    assert [(each.first, each.last) for each in near] == [(1, 1), (2, 2), (3, 3)]
+    assert found.stretches(10**15, 10**16, 10) == []
+
+
+def test_a_growing_recording_gives_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "r.nscope"
+    run = Run(path)
+    grown = StepTimes()
+    for _ in range(4):
+        run.begin(3).run(FORWARD, 1)
+        run.pass_(2, "held")
+        assert run.recorder.flush()
+        with Recording.open(path) as recording:
+            grown.update(recording)
+        run.run(BACKWARD, 1).end()
+    whole = times(run, path)
+    with Recording.open(path) as recording:
+        grown.update(recording)
+    assert grown.stretches(0, run.now, 9) == whole.stretches(0, run.now, 9)
+
+
+def test_a_recording_without_host_time_does(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r.nscope").begin().run(FORWARD, 1).pass_(3).end()
+    assert run.recorder.close()
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        recording._tables = frozenset({"execution", "step", "node"})
+        found = StepTimes()
+        found.update(recording)
+        assert recording.host(0, 10**12, 5) == recording.holds() == []
+    assert parts(found.of(1)) == {"forward": 1, "between": 3}
