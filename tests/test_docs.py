@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +99,40 @@ def test_the_document_on_the_compiler_is_true() -> None:
     for function, bounds in ULPS.items():
         (row,) = [line for line in text.splitlines() if f"`{function}`" in line and " ulp" in line]
         assert row.endswith("| " + " | ".join(f"{bound:g} ulp" for bound in bounds) + " |")
+
+
+def test_the_first_ten_minutes_go_as_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain, traced = programs_of("docs/first-ten-minutes.md")
+    for program in (plain, traced):
+        exec(compile(program, "fit.py", "exec"), {})
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second
+    assert first.startswith("loss 0.")
+
+    broken = traced.replace("lr=0.5", "lr=500")
+    assert broken != traced
+    (tmp_path / "fit.py").write_text(broken)
+    done = subprocess.run(
+        [sys.executable, "-m", "nodescope", "check", "fit.py"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    text = (ROOT / "docs" / "first-ten-minutes.md").read_text()
+    (document,) = re.findall(r"check fit.py\n(HIT.*?\n.*?)\n", text)
+    assert document in done.stdout
+    assert re.search(r"next: nodescope why \S+ log_1@2", done.stdout)
+
+
+def test_the_cells_of_the_notebook_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # no server waits here
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for cell in programs_of("docs/notebooks.md"):
+        exec(compile(cell, "notebooks.md", "exec"), names)
+    assert names["run"] is None
+    assert (tmp_path / "run.nscope").is_file()
 
 
 def test_the_commands_of_the_readme_exist(capsys: pytest.CaptureFixture[str]) -> None:
