@@ -306,3 +306,36 @@ it("lays out ten thousand nodes of one flat group well within a second", () => {
   // Generous, for a busy machine: the usual time is a tenth of this.
   expect(performance.now() - begin).toBeLessThan(4000);
 });
+
+describe("parts that have nothing to do with each other", () => {
+  it("stand in rows, and not in one line across several screens", () => {
+    const nodes: LayoutNode[] = [];
+    for (let k = 0; k < 120; k++) {
+      nodes.push(node(2 * k + 1, { scope: `optimizer/p_${k}` }));
+      nodes.push(node(2 * k + 2, { scope: `optimizer/p_${k}`, inputs: [1000 + 2 * k + 1] }));
+    }
+    const layout = new NestedLayout(buildHierarchy(nodes, new Map()));
+    const scene = composeScene(layout, "all", 1);
+    const width = scene.right - scene.left;
+    expect(width).toBeLessThan(2 * (scene.bottom - scene.top) + 1700);
+    for (let a = 0; a < scene.boxes; a++) {
+      for (let b = a + 1; b < scene.boxes; b++) {
+        if (scene.parent[a] !== scene.parent[b]) continue;
+        const apart =
+          scene.x[a]! + scene.width[a]! <= scene.x[b]! ||
+          scene.x[b]! + scene.width[b]! <= scene.x[a]! ||
+          scene.y[a]! + scene.height[a]! <= scene.y[b]! ||
+          scene.y[b]! + scene.height[b]! <= scene.y[a]!;
+        expect(apart).toBe(true);
+      }
+    }
+    // Edges end at the boxes that they join.
+    for (let edge = 0; edge < scene.edges; edge++) {
+      const end = scene.start[edge + 1]! - 1;
+      const target = scene.target[edge]!;
+      expect(scene.points[2 * end]!).toBeGreaterThanOrEqual(scene.x[target]!);
+      expect(scene.points[2 * end]!).toBeLessThanOrEqual(scene.x[target]! + scene.width[target]!);
+      expect(Math.abs(scene.points[2 * end + 1]! - scene.y[target]!)).toBeLessThan(2);
+    }
+  });
+});

@@ -19,7 +19,8 @@ import {
   type Group,
   type Hierarchy,
 } from "@/layout/hierarchy";
-import { layoutLayered, type LayeredResult } from "@/layout/layered";
+import type { LayeredResult } from "@/layout/layered";
+import { layoutPacked } from "@/layout/packed";
 import { PIN_FIRST, PIN_LAST } from "@/layout/rank";
 import {
   foldSize,
@@ -71,6 +72,8 @@ const PORT_GAP = 16;
 /** More values than this share the last port, or a scope of many inputs would be as wide. */
 const MOST_PORTS = 12;
 const PORT_DISTANCE = 10;
+/** Below the last node of a scope, so that the current node can grow. */
+const RAISED_ROOM = 4;
 
 export type WantedY = (item: number) => number;
 
@@ -139,7 +142,7 @@ export class NestedLayout {
       if (isPort(key)) pin[k] = isOutPort(key) ? PIN_LAST : PIN_FIRST;
       spread[k] = isPort(key) || this.openGroup(key) >= 0 ? 0 : 1;
     });
-    const result = layoutLayered({
+    const result = layoutPacked({
       width,
       height,
       pin,
@@ -157,7 +160,7 @@ export class NestedLayout {
     alignThrough(drawnPorts, edges, at, result);
     const padding = root ? 0 : SCOPE_PADDING;
     const header = root ? 0 : HEADER_HEIGHT + (drawnPorts.length > 0 ? 0 : 6);
-    const footer = root || drawnPorts.length > 0 ? padding / 2 : padding;
+    const footer = root || drawnPorts.length > 0 ? padding / 2 : padding + RAISED_ROOM;
     const inner = Math.max(result.width, root ? 0 : headerWidth(group) - 2 * padding);
     const dx = padding + (inner - result.width) / 2;
     const dy = header - result.top;

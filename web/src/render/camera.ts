@@ -15,14 +15,12 @@ export interface Camera {
 export interface Viewport {
   readonly width: number;
   readonly height: number;
-  /** What lies over its left bottom corner. */
-  readonly corner?: { readonly width: number; readonly height: number };
 }
 
-export const LEAST_ZOOM = 0.02;
+export const LEAST_ZOOM = 0.005;
 export const MOST_ZOOM = 3;
-/** Below this a fit says nothing: names can no longer be read. */
-export const READABLE_ZOOM = 0.36;
+/** Below this the names in the boxes can no longer be read, only those of scopes over them. */
+export const READABLE_ZOOM = 0.42;
 const COMFORTABLE_ZOOM = 0.8;
 const FIT_MARGIN = 28;
 
@@ -55,38 +53,12 @@ export function centred(on: Point, zoom: number, view: Viewport): Camera {
 }
 
 /**
- * Shows all of `bounds`; if that would be too small to read, the part around `focus`. Where the
- * drawing would come to lie under the corner, it gets the room beside it.
+ * The camera that shows all of `bounds`, or, where that would be too small to read, the part around
+ * `focus`.
  */
 export function fitted(bounds: Rect, focus: Rect | undefined, view: Viewport): Camera {
-  const camera = fittedWhole(bounds, focus, view);
-  return covered(camera, bounds, view)
-    ? beside(view, (room) => fittedWhole(bounds, focus, room))
-    : camera;
-}
-
-/** Whether some of `rect` lies under the corner, and there is room beside that. */
-export function covered(camera: Camera, rect: Rect, view: Viewport): boolean {
-  const { corner } = view;
-  if (corner === undefined || 2 * corner.width > view.width) return false;
-  const left = (rect.x - camera.x) * camera.zoom;
-  const bottom = (rect.y + rect.height - camera.y) * camera.zoom;
-  return left < corner.width && bottom > view.height - corner.height;
-}
-
-/** A camera for the canvas right of the corner, as one for the whole canvas. */
-function beside(view: Viewport, choose: (room: Viewport) => Camera): Camera {
-  const taken = view.corner?.width ?? 0;
-  const camera = choose({ width: view.width - taken, height: view.height });
-  return settle({ ...camera, x: camera.x - taken / camera.zoom });
-}
-
-function fittedWhole(bounds: Rect, focus: Rect | undefined, view: Viewport): Camera {
   const width = Math.max(1, view.width - 2 * FIT_MARGIN);
-  const height = Math.max(1, view.height - 2 * FIT_MARGIN);
-  const whole = Math.min(width / Math.max(1, bounds.width), height / Math.max(1, bounds.height));
-  // A small graph is shown at its own size, not blown up.
-  const zoom = snap(Math.min(1, whole));
+  const zoom = wholeZoom(bounds, view);
   if (zoom >= READABLE_ZOOM) return settle(centred(middle(bounds), zoom, view));
   // Tall and thin: all of its width. Else a zoom at which details are written.
   const across = width / Math.max(1, bounds.width);
@@ -94,6 +66,19 @@ function fittedWhole(bounds: Rect, focus: Rect | undefined, view: Viewport): Cam
   const target = focus === undefined ? middle(bounds) : middle(focus);
   const camera = centred(target, readable, view);
   return settle(keepInside(camera, bounds, view));
+}
+
+/** The camera that shows all of `bounds`, however small that is. */
+export function fittedWhole(bounds: Rect, view: Viewport): Camera {
+  return settle(centred(middle(bounds), wholeZoom(bounds, view), view));
+}
+
+/** The zoom at which all of `bounds` is in view; a small graph is not blown up. */
+function wholeZoom(bounds: Rect, view: Viewport): number {
+  const width = Math.max(1, view.width - 2 * FIT_MARGIN);
+  const height = Math.max(1, view.height - 2 * FIT_MARGIN);
+  const whole = Math.min(width / Math.max(1, bounds.width), height / Math.max(1, bounds.height));
+  return snap(clamp(whole, LEAST_ZOOM, 1));
 }
 
 /** Just under 100 % is 100 %, where borders are sharp. */
@@ -132,17 +117,8 @@ function keepInside(camera: Camera, bounds: Rect, view: Viewport): Camera {
 
 const REVEAL_MARGIN = 56;
 
-/** The nearest camera from which `rect` is seen with some room around it, not under the corner. */
+/** The nearest camera from which `rect` is seen with some room around it. */
 export function revealing(camera: Camera, rect: Rect, view: Viewport): Camera {
-  const found = revealingWhole(camera, rect, view);
-  if (!covered(found, rect, view)) return found;
-  return beside(view, (room) => {
-    const taken = (view.corner?.width ?? 0) / camera.zoom;
-    return revealingWhole({ ...camera, x: camera.x + taken }, rect, room);
-  });
-}
-
-function revealingWhole(camera: Camera, rect: Rect, view: Viewport): Camera {
   const zoom = camera.zoom < READABLE_ZOOM ? 0.8 : camera.zoom;
   const from = zoom === camera.zoom ? camera : centred(middle(rect), zoom, view);
   const width = view.width / zoom;

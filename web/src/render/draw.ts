@@ -42,6 +42,8 @@ export interface Drawing {
   readonly zoom: number;
   readonly colourBy: ColourBy;
   readonly tints: Tints;
+  /** The top of the scale of colours by time or memory, in ns or bytes. */
+  readonly heatMost: number;
   /** Boxes that match a search; undefined = no search. */
   readonly matches: ReadonlySet<number> | undefined;
   /** What a step changed, while that is shown. */
@@ -78,7 +80,7 @@ export interface Marks {
 export type Detail = "near" | "mid" | "far";
 
 export function detailAt(zoom: number): Detail {
-  return zoom >= 0.6 ? "near" : zoom >= 0.34 ? "mid" : "far";
+  return zoom >= 0.7 ? "near" : zoom >= 0.34 ? "mid" : "far";
 }
 
 export const DIMMED = 0.28;

@@ -24,8 +24,7 @@ import { SKIPPED_ALPHA, skipped } from "@/render/draw_changes";
 import { drawFarBoxes } from "@/render/draw_far";
 import { rightText } from "@/render/draw_scopes";
 import { formatTime } from "@/render/format";
-import { isNotFinite } from "@/render/live";
-import { hiddenBySmallScope, nodeColour, stripOf } from "@/render/box_look";
+import { foldColour, hiddenBySmallScope, nodeColour, stripOf } from "@/render/box_look";
 import { mix } from "@/render/palette";
 
 /** Nodes, inputs, stubs and folded scopes. */
@@ -148,18 +147,17 @@ function drawMidName(
   const { painter, model, zoom } = drawing;
   const { scene } = model;
   const height = scene.height[box]!;
-  const size = Math.min(PILL_HEIGHT * 0.84, height * 0.84, 9.5 / zoom);
-  if (size * zoom < 6) return;
+  const size = Math.min(PILL_HEIGHT * 1.1, height * 1.1, 10 / zoom);
   const font = { ...NAME_FONT, size };
-  const left = scene.x[box]! + 10;
-  const strip = scene.kind[box] === BOX_FOLD ? 1.5 : 0;
+  const left = scene.x[box]! + 8;
+  const strip = scene.kind[box] === BOX_FOLD ? 1 : 0;
   const base = scene.y[box]! + height / 2 + size * 0.36 - strip;
   const mark = nabla ? size * 1.05 : 0;
   if (nabla) drawNabla(painter, left, base, ink, size);
   painter.text(
     left + mark,
     base,
-    truncate(printable(label, 60), font, scene.width[box]! - 18 - mark),
+    truncate(printable(label, 60), font, scene.width[box]! - 12 - mark),
     font,
     ink,
   );
@@ -174,10 +172,7 @@ function drawFold(drawing: Drawing, box: number): void {
   const y = scene.y[box]!;
   const width = scene.width[box]!;
   const ink = done ? palette.text : palette["text-3"];
-  const tint =
-    drawing.colourBy === "finite" && isNotFinite(live.groupFlags[group.index]!)
-      ? palette.nan
-      : undefined;
+  const tint = foldColour(drawing, group.index);
   drawBody(drawing, box, done, tint, 5);
   drawStrip(drawing, box, group.index, currentAlpha(drawing, box) * (done ? 0.9 : 0.45));
   painter.alpha(currentAlpha(drawing, box));
@@ -209,7 +204,9 @@ function drawStrip(drawing: Drawing, box: number, group: number, alpha: number):
   const { scene } = model;
   const left = scene.x[box]! + 8;
   const room = scene.width[box]! - 16;
-  const y = scene.y[box]! + scene.height[box]! - 4.5;
+  // At the very edge where the name takes all of the height.
+  const above = detailAt(drawing.zoom) === "near" ? 4.5 : 2.5;
+  const y = scene.y[box]! + scene.height[box]! - above;
   painter.alpha(alpha);
   let at = left;
   for (const [colour, share] of stripOf(drawing, group)) {

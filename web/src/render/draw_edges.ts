@@ -135,12 +135,15 @@ function drawLinks(drawing: Drawing): void {
 }
 
 /** From the side of one box to the side of the other, or up into it from below. */
-function linkPoints(from: Rect, to: Rect, seed: boolean): number[] {
+export function linkPoints(from: Rect, to: Rect, seed: boolean): number[] {
   const right = from.x + from.width;
   if (to.y + to.height <= from.y) {
     const x = to.x + to.width / 2;
     const y = from.y + from.height / 2;
-    return seed ? [right, y, x, y, x, to.y + to.height] : [x, from.y, x, to.y + to.height];
+    const above = x >= from.x && x <= right;
+    return above && !seed
+      ? [x, from.y, x, to.y + to.height]
+      : [x < from.x ? from.x : right, y, x, y, x, to.y + to.height];
   }
   const startY = clamp(
     seed ? from.y + from.height / 2 : to.y + to.height / 2,

@@ -7,7 +7,7 @@
 import { BOX_FOLD, BOX_SCOPE } from "@/layout/types";
 import { DIMMED, type Drawing } from "@/render/draw";
 import { SKIPPED_ALPHA, skipped } from "@/render/draw_changes";
-import { hiddenBySmallScope, nodeColour, stripOf } from "@/render/box_look";
+import { foldColour, hiddenBySmallScope, nodeColour, stripOf } from "@/render/box_look";
 import { mix } from "@/render/palette";
 
 /** Far away a box is a rounded bar in its colour; many of a colour go in one call. */
@@ -27,7 +27,7 @@ export function drawFarBoxes(drawing: Drawing, boxes: readonly number[]): void {
     const ref = scene.ref[box]!;
     const fold = kind === BOX_FOLD;
     const done = (fold ? live.groupDone : live.done)[ref] === 1;
-    const hue = fold ? palette["text-off"] : nodeColour(drawing, ref);
+    const hue = fold ? (foldColour(drawing, ref) ?? palette["text-off"]) : nodeColour(drawing, ref);
     const found = matches === undefined || matches.has(box);
     const strength =
       (done ? 0.8 : 0.3) * (found ? 1 : DIMMED) * (skipped(drawing, box) ? SKIPPED_ALPHA : 1);

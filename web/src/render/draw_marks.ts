@@ -6,8 +6,15 @@
 
 import { textWidth, truncate, truncateMiddle, type Font } from "@/base/fonts_metrics";
 import { printable } from "@/base/printable";
-import { grow, overlaps, type Rect } from "@/base/geometry";
-import { detailLines, LINE_HEIGHT, NABLA_WIDTH, SMALL_MONO, TITLE_FONT } from "@/layout/sizes";
+import { clamp, grow, overlaps, type Rect } from "@/base/geometry";
+import {
+  detailLines,
+  HEADER_HEIGHT,
+  LINE_HEIGHT,
+  NABLA_WIDTH,
+  SMALL_MONO,
+  TITLE_FONT,
+} from "@/layout/sizes";
 import { BOX_FOLD, BOX_NODE, BOX_SCOPE, EDGE_OUT_OF_SCOPE } from "@/layout/types";
 import {
   detailAt,
@@ -184,10 +191,12 @@ function diamond(x: number, y: number, radius: number): number[] {
   return [x, y - radius, x + radius, y, x, y + radius, x - radius, y];
 }
 
-const BADGE_HEIGHT = 22;
+const BADGE_HEIGHT = 17;
+/** Between the current node with its ring and the border of the scope around it, and its header. */
+const SCOPE_ROOM = 6;
 const CURRENT_FONT: Font = { ...TITLE_FONT, size: 13 };
 
-/** The rectangle of the current node, grown for its badge around its own middle. */
+/** The rectangle of the current node, grown for its badge, and still inside the scope around it. */
 export function raisedRect(drawing: Drawing, marks: Marks, box: number): Rect {
   const rect = drawing.model.rect(box);
   const badge = marks.badge;
@@ -197,7 +206,17 @@ export function raisedRect(drawing: Drawing, marks: Marks, box: number): Rect {
     drawing.model.scene.kind[box] === BOX_NODE &&
     detailAt(drawing.zoom) === "near";
   if (!shows) return rect;
-  return { ...rect, y: rect.y - BADGE_HEIGHT / 2, height: rect.height + BADGE_HEIGHT };
+  const height = rect.height + BADGE_HEIGHT;
+  const parent = drawing.model.scene.parent[box]!;
+  if (parent < 0) return { ...rect, y: rect.y - BADGE_HEIGHT / 2, height };
+  const scope = drawing.model.rect(parent);
+  const lowest = scope.y + scope.height - SCOPE_ROOM - height;
+  const highest = Math.min(rect.y, scope.y + HEADER_HEIGHT);
+  return {
+    ...rect,
+    y: clamp(rect.y - BADGE_HEIGHT / 2, highest, Math.max(highest, lowest)),
+    height,
+  };
 }
 
 function drawCurrent(drawing: Drawing, marks: Marks): void {

@@ -7,10 +7,11 @@
 import { textWidth, truncateMiddle } from "@/base/fonts_metrics";
 import { overlaps, type Rect } from "@/base/geometry";
 import { printable } from "@/base/printable";
-import { NABLA_WIDTH, PILL_INSET, SCOPE_FONT, SMALL_MONO } from "@/layout/sizes";
+import { HEADER_HEIGHT, NABLA_WIDTH, PILL_INSET, SCOPE_FONT, SMALL_MONO } from "@/layout/sizes";
 import { BOX_SCOPE } from "@/layout/types";
 import { detailAt, drawChevron, drawNabla, type Drawing } from "@/render/draw";
 import { drawFarStrip } from "@/render/draw_far";
+import { LABELS_BELOW } from "@/render/draw_far_labels";
 import { formatCount, formatTime } from "@/render/format";
 import { hiddenBySmallScope, isBlock } from "@/render/box_look";
 
@@ -51,8 +52,8 @@ function scopeDepth(drawing: Drawing, box: number): number {
 
 /** Headers come after the edges, which pass below them. */
 export function drawHeaders(drawing: Drawing, boxes: readonly number[]): void {
-  if (detailAt(drawing.zoom) === "far") return;
   const { painter, palette, model, live, zoom } = drawing;
+  if (zoom < LABELS_BELOW) return;
   const { scene, hierarchy } = model;
   for (const box of boxes) {
     if (scene.kind[box] !== BOX_SCOPE || hiddenBySmallScope(drawing, box)) continue;
@@ -63,7 +64,7 @@ export function drawHeaders(drawing: Drawing, boxes: readonly number[]): void {
     const done = live.groupDone[group.index] === 1;
     const fill = palette[SCOPE_FILLS[Math.min(scopeDepth(drawing, box), 2)]!];
     const ink = done ? palette["text-2"] : palette["text-3"];
-    const size = Math.min(15, Math.max(SCOPE_FONT.size, 9 / zoom));
+    const size = Math.min(HEADER_HEIGHT - 2, Math.max(SCOPE_FONT.size, 10 / zoom));
     const font = { ...SCOPE_FONT, size };
     const right = rightText(drawing, group.index, group.ops, width);
     const rightWidth = right === "" ? 0 : textWidth(right, SMALL_MONO) + 10;
@@ -75,11 +76,12 @@ export function drawHeaders(drawing: Drawing, boxes: readonly number[]): void {
     );
     // A patch of the ground, so that an edge that enters here does not strike the words through.
     const end = textWidth(name, font) + nabla;
-    painter.blocks([x + 6, y + 4, 17 + end, 17], fill);
+    painter.blocks([x + 6, y + 3, 17 + end, 19], fill);
     if (right !== "") painter.blocks([x + width - rightWidth - 2, y + 4, rightWidth, 17], fill);
     drawChevron(painter, x + 9, y + 10.5, true, palette["text-3"]);
-    if (nabla > 0) drawNabla(painter, x + PILL_INSET, y + 16, ink);
-    painter.text(x + PILL_INSET + nabla, y + 16.5, name, font, ink);
+    const base = y + 12.4 + size * 0.36;
+    if (nabla > 0) drawNabla(painter, x + PILL_INSET, base - 0.5, ink);
+    painter.text(x + PILL_INSET + nabla, base, name, font, ink);
     if (right !== "") {
       painter.text(x + width - 10, y + 16, right, SMALL_MONO, palette["text-3"], "right");
     }

@@ -48,6 +48,7 @@ export function renderSvg(json: string): string {
       zoom: 1,
       colourBy: "family",
       tints: new Map(),
+      heatMost: 0,
       matches: undefined,
       changes: undefined,
       path: undefined,

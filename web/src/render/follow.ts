@@ -7,7 +7,7 @@
 
 import { contains, overlaps, type Rect } from "@/base/geometry";
 import { BOX_SCOPE } from "@/layout/types";
-import { covered, fitted, revealing, seen, type Camera, type Viewport } from "@/render/camera";
+import { fitted, fittedWhole, revealing, seen, type Camera, type Viewport } from "@/render/camera";
 import type { SceneModel } from "@/render/model";
 import type { GraphItem } from "@/render/types";
 
@@ -81,11 +81,15 @@ export function cameraFor(
   choice: {
     readonly toggled: GraphItem | undefined;
     readonly touched: boolean;
+    /** The user asked for all of it. */
+    readonly whole: boolean;
     readonly focus: Rect | undefined;
   },
 ): Camera {
   const bounds = sceneBounds(after);
-  if (before === undefined || before.scene.boxes === 0) return fitted(bounds, choice.focus, view);
+  const toFit = (): Camera =>
+    choice.whole ? fittedWhole(bounds, view) : fitted(bounds, choice.focus, view);
+  if (before === undefined || before.scene.boxes === 0) return toFit();
   const sight = seen(camera, view);
   const { toggled } = choice;
   if (toggled !== undefined) {
@@ -98,9 +102,8 @@ export function cameraFor(
   } else if (!choice.touched) {
     const inside =
       contains(sight, bounds) &&
-      contains(sight, { x: bounds.x + bounds.width, y: bounds.y + bounds.height }) &&
-      !covered(camera, bounds, view);
-    return inside ? camera : fitted(bounds, choice.focus, view);
+      contains(sight, { x: bounds.x + bounds.width, y: bounds.y + bounds.height });
+    return inside && !choice.whole ? camera : toFit();
   }
   const anchor = anchorItem(before, camera, view);
   return (anchor && pinned(camera, anchor, before, after)) ?? camera;
@@ -114,10 +117,12 @@ export function resizedCamera(
   view: Viewport,
   choice: {
     readonly fit: boolean;
+    readonly whole: boolean;
     readonly node: number | undefined;
     readonly focus: Rect | undefined;
   },
 ): Camera {
+  if (choice.fit && choice.whole) return fittedWhole(sceneBounds(model), view);
   if (choice.fit) return fitted(sceneBounds(model), choice.focus, view);
   return inSight(model, choice.node, camera, before) ? keeping(camera, choice.focus, view) : camera;
 }
@@ -139,6 +144,6 @@ export function keeping(camera: Camera, focus: Rect | undefined, view: Viewport)
   if (focus === undefined) return camera;
   const sight = seen(camera, view);
   const end = { x: focus.x + focus.width, y: focus.y + focus.height };
-  const whole = contains(sight, focus) && contains(sight, end) && !covered(camera, focus, view);
+  const whole = contains(sight, focus) && contains(sight, end);
   return whole ? camera : revealing(camera, focus, view);
 }

@@ -7,8 +7,8 @@
 
 import { clamp, overlaps, type Point, type Rect } from "@/base/geometry";
 import {
-  covered,
   fitted,
+  fittedWhole,
   revealing,
   seen,
   toScreen,
@@ -49,7 +49,6 @@ import type { Stage } from "@/render/stage";
 import type {
   BreakpointMark,
   ColourBy,
-  Corner,
   CurrentMark,
   GraphChanges,
   GraphItem,
@@ -82,6 +81,8 @@ class CanvasGraphView implements GraphView {
   private liveNow: LiveState | undefined;
   private readonly motion = new Motion();
   private touched = false;
+  /** All of the graph was asked for, and the camera not moved since. */
+  private whole = false;
   /** A scene came while the host had no size yet: it is fitted when it gets one. */
   private unfitted = false;
   private toggled: GraphItem | undefined;
@@ -91,6 +92,7 @@ class CanvasGraphView implements GraphView {
   private dirty = { still: true, overlay: true, overview: true };
   private frame = 0;
   private reportedZoom = -1;
+  private reportedMost = 0;
   private disposed = false;
 
   constructor(
@@ -129,7 +131,7 @@ class CanvasGraphView implements GraphView {
     if (!this.source.setGraph(model)) return;
     this.model = undefined;
     this.liveNow = undefined;
-    this.touched = false;
+    this.touched = this.whole = false;
     this.redraw();
   }
 
@@ -150,8 +152,11 @@ class CanvasGraphView implements GraphView {
     let to = cameraFor(from, before, model, this.stage.view, {
       toggled: this.toggled,
       touched: this.touched,
+      whole: this.whole,
       focus: focusRect(model, this.look.current?.node ?? asked),
     });
+    // One scope folded or opened stays where it is; the rest of the graph goes where it must.
+    if (this.toggled !== undefined) this.whole = false;
     this.toggled = undefined;
     if (inSight(before, this.look.current?.node, from, this.stage.view)) {
       to = keeping(to, focusRect(model, this.look.current?.node), this.stage.view);
@@ -179,7 +184,7 @@ class CanvasGraphView implements GraphView {
 
   setCurrent(mark: CurrentMark | undefined, follow: boolean): void {
     this.set({ current: mark });
-    if (mark !== undefined && follow) this.reveal({ kind: "node", id: mark.node });
+    if (mark !== undefined && follow && !this.whole) this.reveal({ kind: "node", id: mark.node });
   }
 
   setBadge(badge: NodeBadge | undefined): void {
@@ -191,11 +196,11 @@ class CanvasGraphView implements GraphView {
   }
 
   setColourBy(mode: ColourBy): void {
-    this.set({ colourBy: mode }, "still", "overlay");
+    this.set({ colourBy: mode });
   }
 
   setTints(tints: Tints): void {
-    this.set({ tints }, "still");
+    this.set({ tints }, "still", "overview");
   }
 
   setLinked(ids: ReadonlySet<number>): void {
@@ -214,14 +219,6 @@ class CanvasGraphView implements GraphView {
     this.set({ path }, "still", "overlay");
   }
 
-  setCorner(corner: Corner): void {
-    const { stage, model } = this;
-    stage.view = { ...stage.view, corner };
-    this.lastView = stage.view;
-    if (this.touched || model === undefined || stage.view.width === 0) return;
-    if (covered(this.camera, sceneBounds(model), stage.view)) this.fit();
-  }
-
   themeChanged(): void {
     this.set({ palette: readPalette(this.host) });
   }
@@ -235,9 +232,16 @@ class CanvasGraphView implements GraphView {
 
   fit(): void {
     if (this.model === undefined) return;
+    this.whole = true;
     this.touched = false;
-    const focus = focusRect(this.model, this.look.current?.node);
-    this.moveTo(fitted(sceneBounds(this.model), focus, this.stage.view));
+    this.moveTo(this.fitting(this.model));
+  }
+
+  private fitting(model: SceneModel): Camera {
+    const bounds = sceneBounds(model);
+    return this.whole
+      ? fittedWhole(bounds, this.stage.view)
+      : fitted(bounds, focusRect(model, this.look.current?.node), this.stage.view);
   }
 
   reveal(item: GraphItem): void {
@@ -258,6 +262,7 @@ class CanvasGraphView implements GraphView {
   zoomTo(zoom: number): void {
     const { width, height } = this.stage.view;
     this.touched = true;
+    this.whole = false;
     this.moveTo(zoomAt(this.camera, { x: width / 2, y: height / 2 }, zoom));
   }
 
@@ -295,11 +300,13 @@ class CanvasGraphView implements GraphView {
   private pan(dx: number, dy: number): void {
     const { zoom } = this.camera;
     this.touched = true;
+    this.whole = false;
     this.setCamera({ x: this.camera.x - dx / zoom, y: this.camera.y - dy / zoom, zoom });
   }
 
   private zoomAround(anchor: Point, zoom: number): void {
     this.touched = true;
+    this.whole = false;
     this.setCamera(zoomAt(this.camera, anchor, zoom));
   }
 
@@ -329,6 +336,7 @@ class CanvasGraphView implements GraphView {
     const { left, right, top, bottom } = this.model.scene;
     const { zoom } = this.camera;
     this.touched = true;
+    this.whole = false;
     this.setCamera({
       x: clamp(point.x, left, right) - this.stage.view.width / zoom / 2,
       y: clamp(point.y, top, bottom) - this.stage.view.height / zoom / 2,
@@ -367,6 +375,7 @@ class CanvasGraphView implements GraphView {
       this.motion.jump(
         resizedCamera(camera, model, lastView, view, {
           fit: this.unfitted || !this.touched,
+          whole: this.whole,
           node: this.look.current?.node,
           focus: focusRect(model, this.look.current?.node),
         }),
@@ -415,14 +424,17 @@ class CanvasGraphView implements GraphView {
     if (this.dirty.overview) {
       const node = model?.hierarchy.indexOf.get(this.look.current?.node ?? -1);
       this.panel.draw(this.stage.ratio, {
-        model,
-        live: this.live(),
+        drawing: model === undefined ? undefined : this.drawingFor(model, camera),
         palette: this.look.palette,
         view: seen(camera, this.stage.view),
         current: node === undefined || model === undefined ? -1 : model.visibleBox(node),
       });
     }
     this.dirty = { still: false, overlay: false, overview: false };
+    if (drawing !== undefined && drawing.heatMost !== this.reportedMost) {
+      this.reportedMost = drawing.heatMost;
+      this.events.scale(drawing.heatMost);
+    }
     if (camera.zoom !== this.reportedZoom) {
       this.reportedZoom = camera.zoom;
       this.events.camera(camera.zoom);

@@ -17,11 +17,11 @@ export interface LiveState {
   /** By group index, nested scopes included. */
   readonly groupDone: Uint8Array;
   readonly groupNs: Float64Array;
+  /** Of the outputs of all nodes inside. */
+  readonly groupBytes: Float64Array;
   readonly groupFlags: Uint8Array;
   /** Share of each family in a group's time (in its operations, if nothing is timed). */
   readonly shares: Float64Array;
-  readonly longestNs: number;
-  readonly mostBytes: number;
   /** False in an export: nothing is known, so everything is drawn solid and without times. */
   readonly known: boolean;
 }
@@ -43,8 +43,7 @@ export function liveState(
   const shares = new Float64Array(groups.length * SHARES);
   const timed = new Float64Array(groups.length * SHARES);
   const counted = new Float64Array(groups.length * SHARES);
-  let longestNs = 0;
-  let mostBytes = 0;
+  const groupBytes = new Float64Array(groups.length);
   nodes.forEach((node, index) => {
     const leaf = node.family === "leaf";
     const runs = states?.times[node.id] ?? 0;
@@ -59,8 +58,7 @@ export function liveState(
     if (leaf || host[index]! >= 0) return;
     if (now) groupDone[group] = 1;
     groupNs[group]! += ns;
-    longestNs = Math.max(longestNs, ns);
-    mostBytes = Math.max(mostBytes, outputBytes(hierarchy, index));
+    groupBytes[group]! += outputBytes(hierarchy, index);
     const family = FAMILIES.indexOf(node.family as (typeof FAMILIES)[number]);
     if (family < 0) return;
     timed[group * SHARES + family]! += ns;
@@ -69,6 +67,7 @@ export function liveState(
   for (let group = groups.length - 1; group > 0; group--) {
     const parent = groups[group]!.parent;
     groupNs[parent]! += groupNs[group]!;
+    groupBytes[parent]! += groupBytes[group]!;
     groupFlags[parent]! |= groupFlags[group]!;
     groupDone[parent]! |= groupDone[group]!;
     for (let family = 0; family < SHARES; family++) {
@@ -92,10 +91,9 @@ export function liveState(
     flags,
     groupDone,
     groupNs,
+    groupBytes,
     groupFlags,
     shares,
-    longestNs,
-    mostBytes,
     known: states !== undefined,
   };
 }
@@ -108,22 +106,26 @@ export function outputBytes(hierarchy: Hierarchy, node: number): number {
   return bytes;
 }
 
-/** Where a node stands on the scale of the colour mode, 0 to 1; undefined = no scale. */
-export function heat(
+/** What a node stands for on the scale of the colour mode: ns or bytes. */
+export function nodeAmount(
   hierarchy: Hierarchy,
   live: LiveState,
   node: number,
   mode: ColourBy,
-): number | undefined {
-  if (mode === "time") return logShare(live.durationNs[node]!, live.longestNs);
-  if (mode === "memory") return logShare(outputBytes(hierarchy, node), live.mostBytes);
-  return undefined;
+): number {
+  return mode === "time" ? live.durationNs[node]! : outputBytes(hierarchy, node);
 }
 
-/** Three decades: what takes a thousandth of the most is as good as nothing. */
-function logShare(value: number, most: number): number | undefined {
+/** What a folded scope stands for: the sum of all in it. */
+export function groupAmount(live: LiveState, group: number, mode: ColourBy): number {
+  return mode === "time" ? live.groupNs[group]! : live.groupBytes[group]!;
+}
+
+/** Where an amount stands below the most, 0 to 1; undefined = not on the scale. */
+export function heat(value: number, most: number): number | undefined {
+  // Three decades: what takes a thousandth of the most is as good as nothing.
   if (!(value > 0) || !(most > 0)) return undefined;
-  return Math.max(0, 1 + Math.log10(value / most) / 3);
+  return Math.min(1, Math.max(0, 1 + Math.log10(value / most) / 3));
 }
 
 export function isNotFinite(flags: number): boolean {

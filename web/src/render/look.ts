@@ -7,6 +7,7 @@
 import { buildHierarchy } from "@/layout/hierarchy";
 import { BOX_NODE, EMPTY_SCENE } from "@/layout/types";
 import { seen, type Camera, type Viewport } from "@/render/camera";
+import { heatMost } from "@/render/box_look";
 import { type SceneChanges, sceneChanges } from "@/render/changes";
 import { detailAt, type Drawing, type EdgeLabel, type Marks } from "@/render/draw";
 import { sceneBounds } from "@/render/follow";
@@ -98,6 +99,7 @@ export function drawingOf(
   },
 ): Omit<Drawing, "painter"> {
   const { zoom } = place.camera;
+  const state = live ?? liveState(model.hierarchy, look.states, look.step);
   const current = model.visibleBox(model.hierarchy.indexOf.get(look.current?.node ?? -1) ?? -1);
   const near = current >= 0 && detailAt(zoom) === "near";
   const raised = near && model.scene.kind[current] === BOX_NODE ? current : -1;
@@ -110,7 +112,8 @@ export function drawingOf(
     zoom,
     view: seen(place.camera, place.view),
     raised,
-    live: live ?? liveState(model.hierarchy, look.states, look.step),
+    live: state,
+    heatMost: heatMost(model, state, look.colourBy),
     changes: look.changes === undefined ? undefined : onScene(model, look.changes),
     path: look.path === undefined ? undefined : pathOn(model, look.path),
     matches: look.matchIds === undefined ? undefined : model.boxesOf(look.matchIds),

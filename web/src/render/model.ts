@@ -37,7 +37,7 @@ export class SceneModel {
     this.routes = indexOf(scene.edges, (edge) => this.routeRect(edge));
   }
 
-  /** The same boxes elsewhere, for a frame of a tween: searched one by one, edges left out. */
+  /** The same boxes elsewhere, for a frame of a tween: searched one by one. */
   moved(scene: Scene): SceneModel {
     return new SceneModel(this.hierarchy, scene, false);
   }
@@ -64,6 +64,11 @@ export class SceneModel {
   }
 
   edgesIn(view: Rect): number[] {
+    if (!this.still) {
+      return Array.from({ length: this.scene.edges }, (_, edge) => edge).filter((edge) =>
+        overlaps(this.routeRect(edge), view),
+      );
+    }
     return this.routes?.search(view.x, view.y, view.x + view.width, view.y + view.height) ?? [];
   }
 

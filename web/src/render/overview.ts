@@ -6,16 +6,16 @@
 
 import { clamp, type Point, type Rect } from "@/base/geometry";
 import { BOX_FOLD, BOX_SCOPE } from "@/layout/types";
-import type { LiveState } from "@/render/live";
-import { HAS_NAN, isNotFinite, SHARES } from "@/render/live";
+import { type Coloured, nodeColour, stripOf } from "@/render/box_look";
+import { HAS_NAN, isNotFinite } from "@/render/live";
 import type { SceneModel } from "@/render/model";
-import { FAMILIES, familyColour, mix, type Palette } from "@/render/palette";
+import { mix, type Palette } from "@/render/palette";
 
 const MARGIN = 8;
 
 export interface OverviewPicture {
-  readonly model: SceneModel | undefined;
-  readonly live: LiveState | undefined;
+  /** What is drawn large, in its colours; undefined while there is nothing. */
+  readonly drawing: Coloured | undefined;
   readonly palette: Palette;
   readonly view: Rect;
   /** Box of the current node; -1 = none. */
@@ -106,7 +106,9 @@ export class OverviewPanel {
       canvas.height = tall;
     }
     this.scale =
-      picture.model === undefined ? undefined : overviewScale(picture.model, width, height);
+      picture.drawing === undefined
+        ? undefined
+        : overviewScale(picture.drawing.model, width, height);
     drawStrip(context, width, height, ratio, picture);
   }
 
@@ -123,14 +125,15 @@ function drawStrip(
   ratio: number,
   picture: OverviewPicture,
 ): void {
-  const { model, live, palette } = picture;
+  const { drawing, palette } = picture;
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.globalAlpha = 1;
   context.fillStyle = palette["bg-panel"];
   context.fillRect(0, 0, width, height);
-  if (model === undefined || live === undefined || model.scene.boxes === 0) return;
+  if (drawing === undefined || drawing.model.scene.boxes === 0) return;
+  const { model, live } = drawing;
   const scale = overviewScale(model, width, height);
-  drawBoxesSmall(context, model, live, palette, scale);
+  drawBoxesSmall(context, drawing, scale);
   drawView(context, picture.view, palette, scale, width, height);
   const { scene } = model;
   for (let box = 0; box < scene.boxes; box++) {
@@ -159,12 +162,11 @@ function drawStrip(
 
 function drawBoxesSmall(
   context: CanvasRenderingContext2D,
-  model: SceneModel,
-  live: LiveState,
-  palette: Palette,
+  drawing: Coloured,
   scale: OverviewScale,
 ): void {
-  const { scene, hierarchy } = model;
+  const { live, palette } = drawing;
+  const { scene } = drawing.model;
   for (let box = 0; box < scene.boxes; box++) {
     const at = toOverview(scale, { x: scene.x[box]!, y: scene.y[box]! });
     const width = Math.max(1.5, scene.width[box]! * scale.x);
@@ -186,17 +188,17 @@ function drawBoxesSmall(
     if (scene.kind[box] === BOX_FOLD) {
       let x = at.x;
       context.globalAlpha = live.groupDone[ref] === 1 ? 0.85 : 0.35;
-      for (let family = 0; family < SHARES; family++) {
-        const length = live.shares[ref * SHARES + family]! * width;
+      for (const [colour, share] of stripOf(drawing, ref)) {
+        const length = share * width;
         if (length <= 0) continue;
-        context.fillStyle = familyColour(palette, FAMILIES[family]!);
+        context.fillStyle = colour;
         context.fillRect(x, at.y, length, tall);
         x += length;
       }
       context.globalAlpha = 1;
       continue;
     }
-    const colour = familyColour(palette, hierarchy.nodes[ref]!.family);
+    const colour = nodeColour(drawing, ref);
     context.fillStyle = mix(palette["bg-panel"], colour, live.done[ref] === 1 ? 0.85 : 0.35);
     context.fillRect(at.x, at.y, width, tall);
   }

@@ -8,6 +8,7 @@ import type { Drawing, Marks } from "@/render/draw";
 import { drawBoxes } from "@/render/draw_boxes";
 import { drawChangedEdges, drawChanges } from "@/render/draw_changes";
 import { drawEdges, drawLabels } from "@/render/draw_edges";
+import { drawScopeLabels } from "@/render/draw_far_labels";
 import { drawMarks } from "@/render/draw_marks";
 import { drawPath, drawPathEdges, drawPathSigns } from "@/render/draw_path";
 import { drawHeaders, drawScopes } from "@/render/draw_scopes";
@@ -25,6 +26,7 @@ export function drawStill(drawing: Drawing): void {
   drawHeaders(drawing, boxes);
   drawLabels(drawing);
   drawBoxes(drawing, boxes);
+  drawScopeLabels(drawing, boxes);
   drawChanges(drawing, boxes);
   drawPath(drawing, boxes);
 }

@@ -9,8 +9,8 @@ import { NestedLayout } from "@/layout/nested";
 import { sceneChanges } from "@/render/changes";
 import { scenePath } from "@/render/path";
 import {
-  covered,
   fitted,
+  fittedWhole,
   READABLE_ZOOM,
   revealing,
   seen,
@@ -122,21 +122,17 @@ describe("camera", () => {
     expect(focus.y + focus.height).toBeLessThan(sight.y + sight.height);
   });
 
-  it("keeps out of the corner that is taken", () => {
-    const corner = { width: 130, height: 200 };
-    const wide = { x: 0, y: 0, width: 900, height: 700 };
-    const bare = fitted(wide, undefined, view);
-    expect(covered(bare, wide, { ...view, corner })).toBe(true);
-    const kept = fitted(wide, undefined, { ...view, corner });
-    expect(covered(kept, wide, { ...view, corner })).toBe(false);
-    expect(toScreen(kept, { x: 900, y: 700 }).x).toBeLessThanOrEqual(view.width);
-    // What does not come near stays where it is without it.
-    const small = { x: 0, y: 0, width: 400, height: 300 };
-    expect(fitted(small, undefined, { ...view, corner })).toEqual(fitted(small, undefined, view));
-    const rect = { x: 20, y: 500, width: 60, height: 36 };
-    const shown = revealing({ x: 0, y: 0, zoom: 1 }, rect, { ...view, corner });
-    expect(covered(shown, rect, { ...view, corner })).toBe(false);
-    expect(shown.zoom).toBe(1);
+  it("shows all of a graph on demand, however small that makes it", () => {
+    for (const bounds of [
+      { x: -50, y: 0, width: 36_000, height: 900 },
+      { x: 0, y: 20, width: 1000, height: 100_000 },
+    ]) {
+      const sight = seen(fittedWhole(bounds, view), view);
+      expect(sight.x).toBeLessThan(bounds.x);
+      expect(sight.y).toBeLessThan(bounds.y);
+      expect(sight.x + sight.width).toBeGreaterThan(bounds.x + bounds.width);
+      expect(sight.y + sight.height).toBeGreaterThan(bounds.y + bounds.height);
+    }
   });
 
   it("moves no further than needed to reveal", () => {
@@ -212,8 +208,8 @@ describe("live state", () => {
     expect(live.groupFlags[group]).toBe(1);
     expect(live.groupNs[0]).toBe(70);
     expect(live.shares[group * SHARES + FAMILIES.indexOf("elementwise")]).toBe(1);
-    expect(heat(hierarchy, live, 2, "time")).toBe(1);
-    expect(heat(hierarchy, live, 3, "time")).toBeUndefined();
+    expect(heat(50, 50)).toBe(1);
+    expect(heat(0, 50)).toBeUndefined();
   });
 
   it("stands columns shorter than the graph: what they lack has not run", () => {

@@ -80,10 +80,40 @@ export class Tween {
       y: blend(this.fromY, scene.y),
       width: blend(this.fromWidth, scene.width),
       height: blend(this.fromHeight, scene.height),
+      points: this.points(1 - t),
     };
     return this.model.moved(moved);
   }
+
+  /** The edges go along: each end with its box, what lies between in proportion. */
+  private points(left: number): Float32Array {
+    const { scene } = this.model;
+    const points = scene.points.slice();
+    for (let edge = 0; edge < scene.edges; edge++) {
+      const begin = scene.start[edge]!;
+      const last = Math.max(1, scene.start[edge + 1]! - 1 - begin);
+      const [x0, y0] = this.offset(scene.source[edge]!);
+      const [x1, y1] = this.offset(scene.target[edge]!);
+      for (let k = 0; k <= last; k++) {
+        const part = k / last;
+        points[2 * (begin + k)]! += left * lerp(x0, x1, part);
+        points[2 * (begin + k) + 1]! += left * lerp(y0, y1, part);
+      }
+    }
+    return points;
+  }
+
+  private offset(box: number): Offset {
+    const { x, y, width, height } = this.model.scene;
+    return [
+      this.fromX[box]! + this.fromWidth[box]! / 2 - x[box]! - width[box]! / 2,
+      this.fromY[box]! + this.fromHeight[box]! / 2 - y[box]! - height[box]! / 2,
+    ];
+  }
 }
+
+/** How far a box's middle is from where it will stand, across and down. */
+type Offset = readonly [number, number];
 
 /** The same item's box in the scene before, whatever its indices were there. */
 function counterpart(model: SceneModel, before: SceneModel, box: number): number {

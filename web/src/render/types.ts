@@ -143,14 +143,10 @@ export interface GraphViewEvents {
   hover(item: GraphItem | undefined): void;
   /** The camera moved; `zoom` 1 = 100 %. */
   camera(zoom: number): void;
+  /** The top of the colour scale changed, in ns or bytes: the most that a drawn box stands for. */
+  scale(most: number): void;
   /** A layout is under way or done. */
   layout(busy: boolean, ms: number): void;
-}
-
-/** A part of the canvas, in CSS px. */
-export interface Corner {
-  readonly width: number;
-  readonly height: number;
 }
 
 /** The canvas as the page drives it. `createGraphView` in `graph_view.ts` makes one. */
@@ -177,11 +173,9 @@ export interface GraphView {
   setChanges(changes: GraphChanges | undefined): void;
   /** Marks a path; undefined = none. */
   setPath(path: GraphPath | undefined): void;
-  /** What lies over the left bottom corner of the canvas: a fit keeps nodes out of it. */
-  setCorner(corner: Corner): void;
   /** Re-reads the theme's CSS variables. */
   themeChanged(): void;
-  /** Shows the whole graph, or as much as is readable around the current node. */
+  /** Shows the whole graph, and goes on to while it grows, until the camera is moved. */
   fit(): void;
   reveal(item: GraphItem): void;
   zoomBy(factor: number): void;

@@ -3,7 +3,7 @@ import { NodeColumns } from "@/store/columns";
 import { type RunGraph, update } from "@/store/run_model";
 import { buildTree, firstMatch, firstOpen, parseQuery, search, visibleRows } from "@/store/tree";
 import { decodeExecutions } from "@/wire/decode";
-import { columns, node, snapshot } from "@/wire/fixtures";
+import { columns, node, produced, snapshot } from "@/wire/fixtures";
 
 function graphOf(...names: readonly string[]): RunGraph {
   const model = update(undefined, snapshot({ nodes: names.map((name, i) => node(i + 1, name)) }));
@@ -70,4 +70,29 @@ describe("search", () => {
   });
 
   test("an empty search is none", () => expect(parseQuery("  ")).toBeUndefined());
+});
+
+test("what a longer step adds stands where it flows, and what comes afterwards at the end", () => {
+  const names = ["x", "time_0/cell", "time_1/cell", "out/matmul", "backward/out/matmul", "eval/a"];
+  const late = ["time_2/cell", "time_3/cell"];
+  const inputs = [[], [1], [2], [8], [4], [], [3], [7]];
+  const model = update(
+    undefined,
+    snapshot({
+      nodes: [...names, ...late].map((name, i) => node(i + 1, name, { inputs: inputs[i] ?? [] })),
+      values: [...names, ...late].map((name, i) => produced(i + 1, name)),
+    }),
+  );
+  if (model === undefined) throw new Error("a snapshot gives a model");
+  const rows = visibleRows(buildTree(model.graph), new Set());
+  expect(rows.map((row) => row.label)).toEqual([
+    "x",
+    "time_0",
+    "time_1",
+    "time_2",
+    "time_3",
+    "out",
+    "backward",
+    "eval",
+  ]);
 });

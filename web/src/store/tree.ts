@@ -1,7 +1,7 @@
 /**
  * The outline: scopes and nodes as a tree, its visible rows, and searches over it.
  *
- * Invariant: pure; children stand in order of first execution; only open scopes cost rows.
+ * Invariant: pure; children stand in order of first execution, or of the flow where that differs; only open scopes cost rows.
  */
 
 import { printable } from "@/base/printable";
@@ -10,6 +10,7 @@ import type { Node } from "@/wire/types.gen";
 import { HAS_INF, HAS_NAN } from "@/wire/types.gen";
 import type { NodeColumns } from "@/store/columns";
 import type { RunGraph } from "@/store/run_model";
+import { orderByFlow } from "@/store/tree_order";
 
 export interface ScopeEntry {
   readonly kind: "scope";
@@ -56,6 +57,7 @@ export function buildTree(graph: RunGraph): Tree {
     root.members.push(node.id);
     for (const path of ancestors(node.scope)) scopeOf(path).members.push(node.id);
   }
+  orderByFlow(graph, scopes);
   return { root, scopes };
 }
 

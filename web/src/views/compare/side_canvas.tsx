@@ -53,6 +53,7 @@ export function SideCanvas(props: SideCanvasProps): JSX.Element {
       toggleBreakpoint: (id) => props.pick(item(id)),
       hover: (found) => props.hover(found?.kind === "node" ? item(found.id) : undefined),
       camera: () => undefined,
+      scale: () => undefined,
       layout: () => undefined,
     });
     made.setColourBy("tint");

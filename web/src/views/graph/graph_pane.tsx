@@ -74,6 +74,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
   let host!: HTMLDivElement;
   let strip!: HTMLDivElement;
   const [view, setView] = createSignal<GraphView | undefined>();
+  const [most, setMost] = createSignal(0);
   const [hovered, setHovered] = createSignal<number | undefined>();
   const marked = () =>
     props.ui.showChanges() || props.ui.peekChanges() ? props.changes : undefined;
@@ -84,6 +85,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
       toggleBreakpoint: (node) => props.toggleBreakpoint(node),
       hover: (item) => setHovered(item?.kind === "node" ? item.id : undefined),
       camera: (zoom) => props.ui.setZoom(zoom),
+      scale: setMost,
       layout: (busy) => props.ui.setLayoutBusy(busy),
     });
     strip.append(made.overview);
@@ -115,10 +117,27 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
         >
           {Math.round(props.ui.zoom() * 100)} %
         </button>
-        <IconButton icon="fit" label="Fit (F)" testid="fit" onClick={() => view()?.fit()} />
+        <IconButton
+          icon="fit"
+          label="Fit the whole graph (F)"
+          testid="fit"
+          onClick={() => view()?.fit()}
+        />
       </div>
       <div class="canvas-area">
-        <div class="graph-host" ref={host} data-testid="graph" />
+        <div class="graph-column">
+          <div class="graph-host" ref={host} data-testid="graph" />
+          <Show when={props.ui.legend()}>
+            <Legend
+              most={most()}
+              watched={props.marked.size > 0}
+              mode={props.ui.colourBy()}
+              store={props.store}
+              changes={marked()}
+              path={props.path}
+            />
+          </Show>
+        </div>
         <div class="overview" ref={strip}>
           <span class="overview-count mi t3">
             {formatCount(props.store.model()?.graph.count ?? 0)}
@@ -127,16 +146,6 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
         </div>
         <Show when={view()}>
           {(now) => <MarkTip view={now()} node={hovered()} marked={props.marked} />}
-        </Show>
-        <Show when={props.ui.legend()}>
-          <Legend
-            onSize={(size) => view()?.setCorner(size)}
-            watched={props.marked.size > 0}
-            mode={props.ui.colourBy()}
-            store={props.store}
-            changes={marked()}
-            path={props.path}
-          />
         </Show>
         <Show when={view()}>{(now) => <Feed {...props} changed={marked()} view={now()} />}</Show>
       </div>

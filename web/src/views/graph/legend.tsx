@@ -4,10 +4,9 @@
  * Invariant: names only what occurs.
  */
 
-import { createMemo, For, type JSX, onCleanup, Show } from "solid-js";
-import { tensorBytes } from "@/base/dtypes";
+import { createMemo, For, type JSX, Show } from "solid-js";
 import { formatBytes, formatDuration, plural } from "@/base/numbers";
-import type { ColourBy, Corner, GraphPath } from "@/render/types";
+import type { ColourBy, GraphPath } from "@/render/types";
 import type { StepChanges } from "@/store/changes";
 import { familyColour } from "@/store/node_words";
 import type { Store } from "@/store/store";
@@ -23,17 +22,9 @@ export function Legend(props: {
   readonly path: GraphPath | undefined;
   /** Whether watches have marked nodes. */
   readonly watched: boolean;
-  /** How much of the left bottom corner it takes, in CSS px; nothing when it goes. */
-  onSize(size: Corner): void;
+  /** The top of the scale of colours, in ns or bytes. */
+  readonly most: number;
 }): JSX.Element {
-  const measured = new ResizeObserver(([entry]) => {
-    const box = entry?.target as HTMLElement | undefined;
-    if (box !== undefined) props.onSize({ width: box.offsetWidth, height: box.offsetHeight });
-  });
-  onCleanup(() => {
-    measured.disconnect();
-    props.onSize({ width: 0, height: 0 });
-  });
   const families = createMemo(
     () => {
       const found = new Set<string>();
@@ -44,25 +35,6 @@ export function Legend(props: {
     { equals: (a, b) => a.join() === b.join() },
   );
   const beat = throttled(() => props.store.tick(), 500);
-  const most = createMemo(() => {
-    beat();
-    const graph = props.store.model()?.graph;
-    const columns = props.store.shown();
-    let found = 0;
-    for (const node of graph?.nodes ?? []) {
-      if (node === undefined || node.family === "leaf") continue;
-      const bytes = (value: number): number => {
-        const spec = graph?.values.get(value)?.value.spec;
-        return spec === undefined ? 0 : tensorBytes(spec.shape, spec.dtype);
-      };
-      const size =
-        props.mode === "time"
-          ? (columns.durationNs[node.id] ?? 0)
-          : node.outputs.reduce((sum, value) => sum + bytes(value), 0);
-      found = Math.max(found, size);
-    }
-    return found;
-  });
   const amount = (size: number) =>
     props.mode === "time" ? formatDuration(size) : formatBytes(Math.ceil(size));
   const counts = createMemo(() => {
@@ -77,12 +49,7 @@ export function Legend(props: {
   });
   return (
     <Show when={families().length > 0}>
-      <aside
-        class="legend"
-        data-testid="legend"
-        aria-label="Legend"
-        ref={(element) => measured.observe(element)}
-      >
+      <aside class="legend" data-testid="legend" aria-label="Legend">
         <Show when={props.mode === "family"}>
           <h4>Op family</h4>
           <For each={families()}>
@@ -96,12 +63,12 @@ export function Legend(props: {
         </Show>
         <Show when={props.mode === "time" || props.mode === "memory"}>
           <h4>{props.mode === "time" ? "Time of one execution" : "Memory of the outputs"}</h4>
-          <div class="legend-scale" />
-          <div class="legend-ends mi">
-            <span>≤ {amount(most() / 1000)}</span>
-            <span>{amount(most())}</span>
+          <div class="mi" data-testid="legend-scale">
+            ≤ {amount(props.most / 1000)}
+            <span class="legend-scale" />
+            {amount(props.most)}
           </div>
-          <div class="t3">logarithmic</div>
+          <div class="t3">logarithmic · a folded scope stands for all in it</div>
         </Show>
         <Show when={props.mode === "finite"}>
           <h4>Values</h4>
