@@ -50,6 +50,14 @@ def nothing_kept_beside_the_samples() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def a_state_folder_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Which recordings are ours is not noted in the folder of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 MODE = ns.get_mode()
 
 

@@ -101,6 +101,7 @@ class Link:
         if run.peer is not None:
             run.peer.close()
         run.peer = peer
+        run.vouch()
         peer.tell(messages.Welcome(__version__))
         peer.attend(run.followers)
         # A server that was started again finds what was recorded before.

@@ -25,6 +25,7 @@ from nodescope.errors import LinkError, NodescopeError, RecordingError, UsageErr
 from nodescope.events import Array
 from nodescope.protocol import Command, RunInfo, SessionInfo, SetBreakpoints
 from nodescope.record.folding import fold
+from nodescope.record.ours import Key, release, vouch
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Dropped
 from nodescope.record.step_times import StepTimes
@@ -90,7 +91,9 @@ class Reader:
             self._recording = None
 
     async def close(self) -> None:
-        """Close the file, after the question that is being answered."""
+        """Close the file; the question that is being answered is broken off."""
+        if self._recording is not None:
+            self._recording.interrupt()
         await asyncio.get_running_loop().run_in_executor(self.pool, self.end)
         self.pool.shutdown(wait=False)
 
@@ -126,6 +129,7 @@ class Run:
         self.times = StepTimes()
         self.held: tuple[int, int, Array] | None = None
         self._followers: set[Follower] = set()
+        self._vouched: Key | None = None
         self._batches: dict[tuple[int, int], asyncio.Task[bytes]] = {}
 
     @property
@@ -238,7 +242,17 @@ class Run:
 
     def _fold_alone(self) -> None:
         self.follow.end()
-        fold(Path(self.info.recording))
+        if fold(Path(self.info.recording)):
+            self._disown()
+
+    def vouch(self) -> None:
+        """The program that writes the recording is connected: the file is this user's own."""
+        if self.info.recording and self._vouched is None:
+            self._vouched = vouch(Path(self.info.recording))
+
+    def _disown(self) -> None:
+        release(self._vouched)
+        self._vouched = None
 
     async def close(self) -> None:
         """Close the files."""
@@ -247,6 +261,7 @@ class Run:
         await self.study.close()
         if self.info.recording:
             await asyncio.to_thread(fold, Path(self.info.recording))
+            self._disown()
 
 
 class Runs:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+import pytest
+
+from nodescope.errors import RecordingError
 from nodescope_server import wire
+from nodescope_server.runs import Runs
+from tests.core.record.runs import recorded
+from tests.core.record.test_opening import COUNT, hot_journal
 from tests.server.support import Page, Program
 
 
@@ -21,3 +28,42 @@ def test_the_last_reader_folds(program: Program, page: Page) -> None:
     page.wait(wire.RunChanged, lambda each: each.run.state == "finished")
     assert [each.name for each in path.parent.glob(path.name + "*")] == [path.name]
     assert page.ask(wire.GetState(program.run.id, seq)).executions.count == 1
+
+
+def test_a_journal_that_names_a_file_does_not_cost_it(tmp_path: Path) -> None:
+    sent = recorded(tmp_path / "sent.nscope")
+    canary = tmp_path / "thesis.tex"
+    canary.write_text("mine")
+    hot_journal(sent, canary)
+    names = sorted(each.name for each in tmp_path.iterdir())
+
+    async def opened() -> None:
+        runs = Runs()
+        with pytest.raises(RecordingError, match="names another file"):
+            await runs.open(sent)
+        sent.with_name("sent.nscope-journal").rename(tmp_path / "aside")
+        run = await runs.open(sent)
+        (tmp_path / "aside").rename(sent.with_name("sent.nscope-journal"))
+        with pytest.raises(RecordingError, match="names another file"):
+            await run.query.call(lambda recording: recording.last_seq())
+        await run.fold()
+        await runs.close()
+
+    asyncio.run(opened())
+    assert canary.read_text() == "mine"
+    assert sorted(each.name for each in tmp_path.iterdir()) == names
+
+
+def test_a_server_that_ends_waits_for_no_question(tmp_path: Path) -> None:
+    async def asked() -> None:
+        runs = Runs()
+        run = await runs.open(recorded(tmp_path / "r.nscope"))
+        question = asyncio.ensure_future(run.query.call(lambda each: each._all(COUNT)))
+        await run.follow.call(lambda recording: recording.last_seq())
+        while run.query._recording is None:
+            await asyncio.sleep(0)
+        await runs.close()
+        with pytest.raises(RecordingError, match="is closed"):
+            await question
+
+    asyncio.run(asked())

@@ -98,14 +98,16 @@ def _print(text: str, out: TextIO) -> None:
 
 def _is_recording(path: Path) -> bool:
     """Whether it is, or is meant to be: a recording that is empty or damaged is no script."""
-    if path.suffix == ".nscope" and path.is_file():
-        return True
+    if path.suffix == ".nscope" and path.exists():
+        return True  # and what is no plain file is refused there
+    if not path.is_file():
+        if path.suffix == ".nscope":
+            raise RecordingError(f"no recording {str(path)!r}")
+        return False
     try:
         with path.open("rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
     except OSError:
-        if path.suffix == ".nscope":
-            raise RecordingError(f"no recording {str(path)!r}") from None
         return False  # `load` says what is wrong with a script
 
 

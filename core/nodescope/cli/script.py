@@ -51,6 +51,8 @@ def load(path: Path) -> types.CodeType | Ending:
     if path.suffix == ".nscope" and path.is_file():
         raise UsageError(f"{str(path)!r} is a recording", hint=f"nodescope open {path}")
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise UsageError(f"{str(path)!r} is no script but a pipe or a device")
         source = path.read_bytes()
     except FileNotFoundError:
         near = sorted(each.name for each in path.absolute().parent.glob("*.py"))[:3]

@@ -1,5 +1,8 @@
 """Branches: what was tried on a run, kept in its recording as what it is.
 
+A recording that is not ours (`ours`) is not written: what is tried on it is kept in a file of our
+own, in this user's folder, by what the recording says which run it is.
+
 A branch is kept as its recipe: the edit, where it was made, and how far its dependents were run
 again. From that it is computed again whenever it is looked at; a digest says whether it came out
 as it did.
@@ -9,6 +12,8 @@ Invariant: nothing of what the run recorded is changed.
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sqlite3
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -17,8 +22,11 @@ from typing import TypeVar
 import msgspec
 
 from nodescope.errors import RecordingError
-from nodescope.protocol import SetValue
+from nodescope.protocol import RunInfo, SetValue
+from nodescope.record.exact import objection
+from nodescope.record.guard import guard
 from nodescope.record.opening import check_head
+from nodescope.record.ours import beside, in_place, remember, state_folder, written_here
 from nodescope.record.recording import Recording
 from nodescope.record.schema import BRANCH
 
@@ -73,18 +81,25 @@ def kept(recording: Recording) -> list[BranchRow]:
     Raises:
         RecordingError: The recording is damaged.
     """
+    rows: dict[int, BranchRow] = {}
     try:
-        return [
-            msgspec.structs.replace(_decode(data), name=name) for name, data in recording.branches()
-        ]
+        for name, data in recording.branches():
+            row = msgspec.structs.replace(_decode(data), name=name)
+            rows[row.id] = row
+        for number, name, data in _read(_own(recording.run())):
+            if data:
+                rows[number] = msgspec.structs.replace(_decode(data), name=name)
+            else:
+                rows.pop(number, None)
     except msgspec.MsgspecError as error:
         raise RecordingError(
             f"{recording.path}: a branch cannot be read ({error})", hint="the file is damaged"
         ) from error
+    return sorted(rows.values(), key=lambda row: row.id)
 
 
 def keep(path: Path, row: BranchRow) -> BranchRow:
-    """Keep a branch in a recording, whether its program still writes it or not.
+    """Keep a branch of a recording, whether its program still writes it or not.
 
     Whoever reads the file meanwhile is not disturbed: pages of other tables never move.
 
@@ -92,47 +107,117 @@ def keep(path: Path, row: BranchRow) -> BranchRow:
         The branch as it is kept: with a free id, if another server took its own meanwhile.
 
     Raises:
-        RecordingError: The file cannot be written.
+        RecordingError: It cannot be written.
     """
 
-    def insert(database: sqlite3.Connection) -> BranchRow:
-        taken = "SELECT max(id), max(id = ?) FROM branch"
-        last, there = database.execute(taken, (row.id,)).fetchone()
-        found = msgspec.structs.replace(row, id=last + 1) if there else row
-        columns = (found.id, found.parent, found.name, found.step, found.at_seq, found.how)
-        database.execute("INSERT INTO branch VALUES (?,?,?,?,?,?,?)", (*columns, _encode(found)))
-        return found
+    def insert(database: sqlite3.Connection, others: list[BranchRow]) -> BranchRow:
+        taken = {number for (number,) in database.execute("SELECT id FROM branch")}
+        taken.update(other.id for other in others)
+        free = msgspec.structs.replace(row, id=max(taken) + 1) if row.id in taken else row
+        _insert(database, free)
+        return free
 
     return _write(path, insert)
 
 
 def rename(path: Path, number: int, name: str) -> None:
     """Give a branch another name. Raises `RecordingError`."""
-    statement = "UPDATE branch SET name=? WHERE id=?"
-    _write(path, lambda database: database.execute(statement, (name, number)))
+
+    def change(database: sqlite3.Connection, others: list[BranchRow]) -> None:
+        statement = "UPDATE branch SET name=? WHERE id=?"
+        if not database.execute(statement, (name, number)).rowcount:
+            for other in others:
+                if other.id == number:
+                    _insert(database, msgspec.structs.replace(other, name=name))
+
+    _write(path, change)
 
 
 def drop(path: Path, numbers: Iterable[int]) -> None:
     """Throw branches away. Raises `RecordingError`."""
-    rows = [(each,) for each in numbers]
-    _write(path, lambda database: database.executemany("DELETE FROM branch WHERE id=?", rows))
+    gone = set(numbers)
+
+    def change(database: sqlite3.Connection, others: list[BranchRow]) -> None:
+        database.executemany("DELETE FROM branch WHERE id=?", [(number,) for number in gone])
+        for other in others:
+            if other.id in gone:
+                _insert(database, other, data=b"")
+
+    _write(path, change)
 
 
-def _write(path: Path, change: Callable[[sqlite3.Connection], T]) -> T:
-    check_head(path)
+def _insert(database: sqlite3.Connection, row: BranchRow, data: bytes | None = None) -> None:
+    columns = (row.id, row.parent, row.name, row.step, row.at_seq, row.how)
+    content = _encode(row) if data is None else data
+    database.execute("INSERT INTO branch VALUES (?,?,?,?,?,?,?)", (*columns, content))
+
+
+def _own(run: RunInfo) -> Path:
+    """The file of our own for a recording of this run; it may not be there."""
+    which = repr((run.id, run.name, run.pid, run.started_unix_ns)).encode("utf-8", "replace")
+    digest = hashlib.blake2b(which, digest_size=16).hexdigest()
+    return state_folder() / "branches" / f"{digest}.db"
+
+
+def _read(own: Path) -> list[tuple[int, str, bytes]]:
+    if not own.is_file():
+        return []
     try:
-        uri = f"{path.absolute().as_uri()}?mode=rw"
-        database = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_PATIENCE_S)
+        database = sqlite3.connect(f"{own.absolute().as_uri()}?mode=ro", uri=True, timeout=2.0)
         try:
-            database.execute("BEGIN IMMEDIATE")
-            database.execute(BRANCH)
-            found = change(database)
-            database.execute("COMMIT")
-            return found
+            guard(database)
+            rows: list[tuple[int, str, bytes]] = database.execute(
+                "SELECT id, name, data FROM branch ORDER BY id"
+            ).fetchall()
+            return rows
         finally:
             database.close()
     except sqlite3.Error as error:
+        raise RecordingError(f"{own} cannot be read ({error})") from error
+
+
+def _write(path: Path, change: Callable[[sqlite3.Connection, list[BranchRow]], T]) -> T:
+    """``change(database, others)``: of our own file, with the branches that the recording holds."""
+    real = Path(os.path.realpath(path))
+    others: list[BranchRow] = []
+    ours = in_place(real)
+    if not ours:
+        with Recording.open(path) as recording:
+            run = recording.run()
+            for name, data in recording.branches():
+                try:
+                    others.append(msgspec.structs.replace(_decode(data), name=name))
+                except msgspec.MsgspecError:
+                    continue  # `kept` says so
+        own = _own(run)
+        target, mode = own, "rwc"
+    else:
+        if not written_here(real):
+            check_head(real)
+        target, mode = real, "rw"
+    try:
+        if not ours:
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        uri = f"{target.absolute().as_uri()}?mode={mode}"
+        database = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_PATIENCE_S)
+        try:
+            guard(database)
+            said = objection(database)
+            if said:
+                raise RecordingError(f"{target} is no recording of nodescope's: {said}")
+            database.execute("BEGIN IMMEDIATE")
+            database.execute(BRANCH)
+            result = change(database, others)
+            database.execute("COMMIT")
+        finally:
+            database.close()
+    except (sqlite3.Error, OSError) as error:
         raise RecordingError(
-            f"{path} cannot be written ({error})",
-            hint="copy it to a place that can be written, and open the copy",
+            f"{target} cannot be written ({error})",
+            hint="copy the recording to a place that can be written, and open the copy"
+            if ours
+            else "what is tried on a recording from elsewhere is kept there",
         ) from error
+    if ours and not os.path.lexists(beside(real, "-wal")):
+        remember(real)
+    return result

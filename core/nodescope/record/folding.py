@@ -3,15 +3,20 @@
 A writer folds its recording itself, unless someone reads it at that moment. Then the last reader
 does, once it has let go of the file.
 
-Invariant: a file that anyone still has open, a living writer above all, is left as it is.
+Invariant: a file that anyone still has open, a living writer above all, is left as it is; so is
+one that is not ours.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
-from nodescope.record.schema import APPLICATION_ID, HEADER
+from nodescope.errors import RecordingError
+from nodescope.record.guard import guard
+from nodescope.record.opening import check_head
+from nodescope.record.ours import beside, in_place, remember, written_here
 
 
 def fold(path: Path) -> bool:
@@ -19,20 +24,24 @@ def fold(path: Path) -> bool:
 
     Call it only where nothing in this process has the file open.
     """
-    beside = [path.with_name(path.name + each) for each in ("-wal", "-shm")]
-    if not any(each.exists() for each in beside):
+    path = Path(os.path.realpath(path))
+    logs = [beside(path, each) for each in ("-wal", "-shm")]
+    if not any(os.path.lexists(each) for each in logs):
         return True
+    if written_here(path) or not in_place(path):
+        return False
     try:
-        with path.open("rb") as file:
-            head = file.read(72)
-        if head[:16] != HEADER or int.from_bytes(head[68:72], "big") != APPLICATION_ID:
-            return False
+        check_head(path)
         # SQLite gives this mode only to a connection that is alone.
-        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=0.0)
+        database = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=0.0)
         try:
+            guard(database)
             database.execute("PRAGMA journal_mode=DELETE").fetchall()
         finally:
             database.close()
-    except (sqlite3.Error, OSError, ValueError):
+    except (RecordingError, sqlite3.Error, OSError, ValueError):
         return False
-    return not any(each.exists() for each in beside)
+    folded = not any(os.path.lexists(each) for each in logs)
+    if folded:
+        remember(path)
+    return folded

@@ -1,22 +1,32 @@
 """Opening a recording for reading: what it is, whether it is whole, and how SQLite may look at it.
 
-Invariant: opening never changes the file, whatever state it is in, but to undo a change that its
-writer did not live to finish.
+Invariant: opening changes neither the file nor what lies beside it, and what a file says about
+other files is not believed: only the log of a recording that is ours is read where it lies, any
+other in a copy (`copies`).
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
-import tempfile
+import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from nodescope.errors import RecordingError
+from nodescope.record.copies import copied
+from nodescope.record.exact import objection
+from nodescope.record.guard import Guard, guard
+from nodescope.record.ours import beside, in_place, written_here
 from nodescope.record.schema import APPLICATION_ID, HEADER, SCHEMA_VERSION, SUFFIX
 
 # Larger files are not read through at opening; their faults show when the page is read.
 _CHECKED_BYTES = 48 << 20
+# The least that a row takes in a file, and the most rows that an answer may have.
+_ROW_BYTES = 6
+_FEW_ROWS = 1000
+_MOST_ROWS = 20_000_000
 _KINDS = (
     (b"PK\x03\x04", "a ZIP archive (such as .npz or .pt)"),
     (b"\x93NUMPY", "a NumPy .npy file"),
@@ -29,34 +39,72 @@ _KINDS = (
 )
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """Open a recording read-only.
+class Opened(NamedTuple):
+    """A recording that is open.
+
+    Attributes:
+        database: Reads it, within limits.
+        guard: Ends its questions.
+        most_rows: More than this no answer can have.
+        release: To be called when the connection is closed.
+    """
+
+    database: sqlite3.Connection
+    guard: Guard
+    most_rows: int
+    release: Callable[[], None]
+
+    def close(self) -> None:
+        """Close the connection, and let go of what it read."""
+        self.database.close()
+        self.release()
+
+
+def connect(path: Path) -> Opened:
+    """Open a recording read-only, wherever it comes from.
 
     Raises:
         RecordingError: There is none, or it is something else, too new or damaged.
     """
-    check_head(path)
-    database = _connect(path)
+    real = Path(os.path.realpath(path))
+    if not written_here(real):
+        check_head(path)
     try:
-        if path.stat().st_size <= _CHECKED_BYTES:
-            verdict = database.execute("PRAGMA quick_check(1)").fetchone()
-            if verdict is None or verdict[0] != "ok":
-                raise RecordingError(
-                    f"{path} is damaged: {verdict[0] if verdict else 'unreadable'}",
-                    hint="it was cut or changed after it was written; record again",
-                )
-        if not database.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
-            raise RecordingError(
-                f"{path} holds nothing yet", hint="its program has just started, or died there"
-            )
-        database.execute("SELECT seq FROM progress").fetchone()
+        opened = _connect(path, real)
+    except OSError as error:
+        raise RecordingError(f"cannot read {path}: {error.strerror or error}") from error
+    try:
+        _check(opened, path)
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        database.close()
+        opened.close()
         raise damaged(path, error) from error
-    except RecordingError:
-        database.close()
+    except BaseException:
+        opened.close()
         raise
-    return database
+    return opened
+
+
+def _check(opened: Opened, path: Path) -> None:
+    """Whether it is whole, and nothing but a recording."""
+    database = opened.database
+    said = objection(database)
+    if said:
+        raise RecordingError(
+            f"{path} is no recording of nodescope's: {said}",
+            hint="it was changed, or made by something else; it is not read",
+        )
+    if path.stat().st_size <= _CHECKED_BYTES:
+        verdict = database.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict is None or verdict[0] != "ok":
+            raise RecordingError(
+                f"{path} is damaged: {verdict[0] if verdict else 'unreadable'}",
+                hint="it was cut or changed after it was written; record again",
+            )
+    if not database.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
+        raise RecordingError(
+            f"{path} holds nothing yet", hint="its program has just started, or died there"
+        )
+    database.execute("SELECT seq FROM progress").fetchone()
 
 
 def damaged(path: Path, error: Exception) -> RecordingError:
@@ -69,8 +117,10 @@ def damaged(path: Path, error: Exception) -> RecordingError:
 def check_head(path: Path) -> None:
     """Refuse what is no recording. Raises `RecordingError`."""
     try:
-        if path.is_dir():
-            raise RecordingError(f"{path} is a directory", hint=f"name a {SUFFIX} file")
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            what = "a directory" if stat.S_ISDIR(mode) else "no file but a pipe or a device"
+            raise RecordingError(f"{path} is {what}", hint=f"name a {SUFFIX} file")
         with path.open("rb") as file:
             head = file.read(100)
     except RecordingError:
@@ -115,61 +165,48 @@ def _check_length(path: Path) -> None:
         )
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    wal = path.with_name(path.name + "-wal")
+def _connect(path: Path, real: Path) -> Opened:
+    if os.path.lexists(beside(real, "-journal")):
+        return _of_copy(path, real)  # a change was broken off, or so it seems
     try:
-        pending = wal.stat().st_size > 0
+        pending = os.lstat(beside(real, "-wal")).st_size > 0
     except OSError:
         pending = False
-    base = f"{path.absolute().as_uri()}?"
     # A live writer always has a log that is not empty. Without one the file is final, and saying
-    # so keeps SQLite from leaving files of its own beside it.
+    # so keeps SQLite from looking for files beside it, and from leaving files of its own there.
     if not pending:
-        _recover(path)
         _check_length(path)
-        return _try(f"{base}mode=ro&immutable=1", path)
-    try:
-        database = _try(f"{base}mode=ro", path)
-        database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        return database
-    except (sqlite3.OperationalError, RecordingError):
-        # The log of a dead program in a place where we may not write: read a copy.
-        return _try(f"{_copied(path, wal).as_uri()}?mode=ro", path)
-
-
-def _recover(path: Path) -> None:
-    """Undo the writing of a branch that was broken off, where its writer died and we may write."""
-    journal = path.with_name(path.name + "-journal")
-    if not journal.exists():
-        return
-    try:
-        # SQLite itself knows whether the writer still lives; then nothing is undone.
-        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=2.0)
+        return _open(f"{real.as_uri()}?mode=ro&immutable=1", path, real.stat().st_size)
+    if in_place(real):
+        opened = _open(f"{real.as_uri()}?mode=ro", path, _MOST_ROWS * _ROW_BYTES)
         try:
-            database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        finally:
-            database.close()
-    except sqlite3.Error:
-        return  # what is wrong is said by who reads it
+            opened.database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            return opened
+        except sqlite3.OperationalError:
+            opened.close()  # the log of a dead program in a place where we may not write
+    return _of_copy(path, real)
 
 
-def _try(uri: str, path: Path) -> sqlite3.Connection:
+def _of_copy(path: Path, real: Path) -> Opened:
+    copy = copied(real)
     try:
-        return sqlite3.connect(
+        size = copy.path.stat().st_size
+        return _open(f"{copy.path.as_uri()}?mode=ro&immutable=1", path, size, copy.release)
+    except BaseException:
+        copy.release()
+        raise
+
+
+def _open(uri: str, path: Path, size: int, release: Callable[[], None] = lambda: None) -> Opened:
+    try:
+        database = sqlite3.connect(
             uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5.0
         )
     except sqlite3.Error as error:
         raise damaged(path, error) from error
-
-
-def _copied(path: Path, wal: Path) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="nodescope-"))
-    copy = folder / path.name
     try:
-        shutil.copyfile(path, copy)
-        shutil.copyfile(wal, folder / wal.name)
-        os.chmod(copy, 0o600)
-    except OSError as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise RecordingError(f"cannot read {path}: {error.strerror or error}") from error
-    return copy
+        most = min(max(size // _ROW_BYTES, _FEW_ROWS), _MOST_ROWS)
+        return Opened(database, guard(database), most, release)
+    except sqlite3.Error as error:
+        database.close()
+        raise damaged(path, error) from error

@@ -20,7 +20,7 @@ from nodescope.events import LEVELS, Array
 from nodescope.ir.graph import Node, Value
 from nodescope.protocol import RunInfo
 from nodescope.record.blobs import BlobReader, Window
-from nodescope.record.opening import connect, damaged
+from nodescope.record.opening import Opened, connect, damaged
 from nodescope.record.rows import (
     Advice,
     Dropped,
@@ -51,9 +51,9 @@ _FAULTS = (sqlite3.Error, msgspec.MsgspecError, ValueError, TypeError, OverflowE
 class Recording:
     """An open recording. May be used from several threads; questions take turns."""
 
-    def __init__(self, path: Path, database: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, opened: Opened) -> None:
         self.path = path
-        self._database = database
+        self._opened = opened
         self._lock = threading.Lock()
         self._blobs = BlobReader(self._all)
         self._tables: frozenset[str] | None = None
@@ -77,7 +77,11 @@ class Recording:
     def close(self) -> None:
         """Close the file."""
         with self._lock:
-            self._database.close()
+            self._opened.close()
+
+    def interrupt(self) -> None:
+        """End the question that is being answered, from another thread; it is as if closed."""
+        self._opened.guard.stop()
 
     # ------------------------------------------------------------ the run
 
@@ -456,7 +460,8 @@ class Recording:
     def _all(self, question: str, *parameters: Any) -> list[tuple[Any, ...]]:
         try:
             with self._lock:
-                return self._database.execute(question, parameters).fetchall()
+                opened = self._opened
+                return opened.guard.ask(question, parameters, opened.most_rows)
         except sqlite3.ProgrammingError as error:
             raise RecordingError(f"the recording {self.path} is closed") from error
         except OverflowError:

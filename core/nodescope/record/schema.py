@@ -114,6 +114,12 @@ CREATE TABLE document (
 ) STRICT;
 """
 
+# Tables as releases before this one made them, where they were made otherwise.
+EARLIER = (
+    "CREATE TABLE step (step INTEGER PRIMARY KEY, start_seq INTEGER NOT NULL, "
+    "start_ns INTEGER NOT NULL, end_seq INTEGER, end_ns INTEGER) STRICT",
+)
+
 EXECUTION = "seq, node, step, thread, start_ns, duration_ns, flags"
 HOST = "kind, thread, step, start_ns, end_ns, file, line, function"
 SUMMARY = (

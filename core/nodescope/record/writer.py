@@ -20,6 +20,7 @@ import numpy as np
 
 from nodescope.errors import RecordingError
 from nodescope.events import Array
+from nodescope.record.ours import beside, end_writing, release, remember, vouch
 from nodescope.record.rows import Dropped
 from nodescope.record.schema import (
     APPLICATION_ID,
@@ -68,6 +69,7 @@ class Writer:
             self._db.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES}").fetchall()
             self._db.executescript(f"BEGIN;{SCHEMA}INSERT INTO progress VALUES (0,0,0,0,0);COMMIT;")
             self._inode = path.stat().st_ino
+            self._key = vouch(path, writing=True)
         except (sqlite3.Error, OSError) as error:
             raise RecordingError(
                 f"cannot write the recording {path}: {error}", hint=_HINT
@@ -185,6 +187,10 @@ class Writer:
             # A reader is looking on. The main file is complete; the log beside it is empty.
             pass
         self._db.close()
+        end_writing(self._key)
+        if not os.path.lexists(beside(self.path, "-wal")):
+            remember(self.path)
+            release(self._key)
 
 
 def _room(rows: int) -> int:

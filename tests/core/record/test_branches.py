@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from nodescope.errors import RecordingError
 from nodescope.protocol import SetValue
 from nodescope.record import branches
 from nodescope.record.branches import BranchRow, drop, keep, kept, rename
+from nodescope.record.ours import in_place, remember
 from nodescope.record.recording import Recording
 
 ROW = BranchRow(
@@ -100,6 +102,7 @@ def test_what_cannot_be_written_or_read_is_said(
     database.commit()
     with pytest.raises(RecordingError, match="a branch cannot be read"):
         read(path)
+    remember(path)
     database.execute("BEGIN IMMEDIATE")
     try:
         with pytest.raises(RecordingError, match=r"cannot be written \(database is locked\)"):
@@ -123,6 +126,41 @@ def test_a_server_that_dies_while_it_keeps_a_branch_damages_nothing(path: Path) 
     page = int.from_bytes(before[16:18], "big")
     path.write_bytes(path.read_bytes()[:page] + before[page:])
     journal.write_bytes(left)
+    cut = path.read_bytes()
     assert read(path) == []
-    assert not journal.exists()
-    assert path.read_bytes()[page:] == before[page:]
+    # Undone in a copy: SQLite would delete what a journal names.
+    assert journal.read_bytes() == left
+    assert path.read_bytes() == cut
+    assert keep(path, ROW) == ROW
+    assert read(path) == [ROW]
+    assert path.read_bytes() == cut
+
+
+def test_what_is_tried_on_a_recording_from_elsewhere_is_kept_in_a_file_of_our_own(
+    path: Path, tmp_path: Path
+) -> None:
+    child = msgspec.structs.replace(ROW, id=4, parent=3)
+    keep(path, ROW)
+    sent = tmp_path / "sent.nscope"
+    sent.write_bytes(path.read_bytes())  # nothing in the file can say that it is ours
+    before = sent.read_bytes()
+    assert keep(sent, ROW).id == 4
+    keep(sent, msgspec.structs.replace(child, id=5))
+    assert [row.id for row in read(sent)] == [3, 4, 5]
+    rename(sent, 3, "other")
+    drop(sent, [4])
+    assert [(row.id, row.name) for row in read(sent)] == [(3, "other"), (5, "half the rate")]
+    drop(sent, [3, 5])
+    assert read(sent) == []
+    assert sent.read_bytes() == before
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["r.nscope", "sent.nscope"]
+
+
+def test_a_recording_that_anybody_else_changed_is_not_ours(path: Path) -> None:
+    assert in_place(path)
+    os.utime(path, ns=(1, 1))
+    assert not in_place(path)
+    remember(path)
+    assert in_place(path)
+    os.link(path, path.with_name("other.nscope"))
+    assert not in_place(path)
