@@ -167,7 +167,7 @@ class Guard:
             return refusal(
                 scope,
                 403,
-                "This link was used already, or belongs to a server that has ended.",
+                "This link has been used already, or its server has ended.",
                 "Use the browser in which it was opened first, or start nodescope again: it prints"
                 " a new link.",
             )

@@ -96,7 +96,7 @@ class Branches:
         """One of them. Raises `ReplayError` if there is none."""
         found = self._kept.get(number)
         if found is None:
-            raise ReplayError("this branch was thrown away", hint="see the list of branches")
+            raise ReplayError("this branch was deleted", hint="see the list of branches")
         return found
 
     def next_id(self) -> int:
@@ -104,7 +104,7 @@ class Branches:
         if len(self._kept) >= MAX_BRANCHES:
             raise UsageError(
                 f"{MAX_BRANCHES} branches are kept, and no more",
-                hint="throw one away that is not needed",
+                hint="delete one that is not needed",
             )
         self._last += 1
         return self._last

@@ -192,4 +192,4 @@ def test_a_condition_that_cannot_be_asked_is_said(opened: Callable[..., Opened])
     breakpoints(run.page, run.id, Breakpoint("op", "multiply", condition="max(value) > 0"))
     found = run.page.ask(wire.Move(run.id, 0, Continue(), back=False))
     assert found.seq is None
-    assert "breakpoint 1 could not be asked 3 times" in found.text
+    assert "breakpoint 1 could not be evaluated 3 times" in found.text

@@ -65,9 +65,7 @@ def test_a_recording_is_asked(live: Live, page: Page, tmp_path: Path) -> None:
     assert isinstance(found, wire_watch.WatchAnswer)
     assert [each.name for each in found.hits][:1] == ["loss/log"]
     assert (found.total, found.fault) == (len(found.hits), "")
-    assert found.caveats == (
-        "nan on scope:nowhere: nothing in the recording is what it is asked of",
-    )
+    assert found.caveats == ("nan on scope:nowhere: nothing in the recording matches it",)
     state = page.ask(wire.GetState(run, found.hits[0].seq))
     assert state.step == found.hits[0].step
     wrong = page.ask(wire_watch.AskWatch(run, "nan on"))
@@ -82,5 +80,5 @@ def test_what_takes_too_long_is_left_and_said(
     run = open_run(live, page, recorded(tmp_path / "r.nscope", programs.log_of_a_negative))
     found = page.ask(wire_watch.AskWatch(run, "nan"))
     assert (found.total, found.caveats[-1]) == (
-        0, "not looked at from step 1 on: it took too long",
+        0, "not evaluated from step 1 on: it took too long",
     )  # fmt: skip

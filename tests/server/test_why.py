@@ -170,8 +170,8 @@ def test_branches_of_branches_named_and_thrown_away(opened: Callable[..., Opened
     assert again.changes == two.changes
     left = run.page.ask(wire_why.DropBranch(run.id, one.id)).branches
     assert [each.id for each in left] == [three.id]
-    assert "thrown away" in run.page.ask(wire_why.GetBranch(run.id, one.id)).message
-    assert "thrown away" in run.fork("a", parent=one.id).message
+    assert "deleted" in run.page.ask(wire_why.GetBranch(run.id, one.id)).message
+    assert "deleted" in run.fork("a", parent=one.id).message
 
 
 def test_a_branch_of_another_step_is_not_forked_from(opened: Callable[..., Opened]) -> None:

@@ -264,7 +264,7 @@ def _checking(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--strict",
         action="store_true",
-        help="a watch that could not be asked every time is a failure, too",
+        help="a watch that could not be evaluated every time is a failure, too",
     )
     command.add_argument(
         "--keep", action="store_true", help="keep the recording of a clean run, too"
@@ -336,7 +336,7 @@ def _comparing(command: argparse.ArgumentParser) -> None:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of steps, which is 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of steps: 1 or more")
     return int(text)
 
 
@@ -346,7 +346,7 @@ def _slowdown(text: str) -> float:
     except ValueError:
         factor = 0.0
     if not 1 < factor < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no slowdown, which is a number above 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a slowdown: a number above 1")
     return factor
 
 

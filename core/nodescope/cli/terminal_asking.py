@@ -45,7 +45,7 @@ _FIELD: Final = re.compile(r"(?P<name>.+)\.(?P<field>[A-Za-z_]\w*)")
 def whole(text: str) -> int:
     """A whole number that a person wrote."""
     if not text.isdecimal() or len(text) > 9:
-        raise UsageError(f"{text!r} is no whole number of 0 or more")
+        raise UsageError(f"{text!r} is not a whole number, 0 or more")
     return int(text)
 
 
@@ -53,7 +53,7 @@ def times(text: str) -> int:
     """How often something is to be done; once, if nothing is said."""
     count = whole(text) if text else 1
     if not count:
-        raise UsageError("a count begins at 1")
+        raise UsageError("a count starts at 1")
     return count
 
 
@@ -144,7 +144,9 @@ def part_of(controller: Controller, text: str) -> Any:
         raise UsageError("a gradient is that of a node's value", hint="grad, or NODE.grad")
     of_a_fact = field is not None and field["field"] in ("shape", "dtype")
     if of_a_fact or (rest and not indexed):
-        raise UsageError(f"{text!r} is no part of a value", hint="value[0, :3], or shape(value)[0]")
+        raise UsageError(
+            f"{text!r} is not a part of a value", hint="value[0, :3], or shape(value)[0]"
+        )
     seen = seen_named(controller, head)
     if not rest:
         return seen
@@ -152,7 +154,7 @@ def part_of(controller: Controller, text: str) -> Any:
         raise UsageError(f"{seen.name} is not there: {seen.missing}")
     index = parse_target(f"x{rest}").index
     if not isinstance(index, tuple):
-        raise UsageError(f"{rest} is no index", hint="numbers and slices, as in value[0, :3]")
+        raise UsageError(f"{rest} is not an index", hint="numbers and slices, as in value[0, :3]")
     try:
         return seen.array[index]
     except IndexError as error:
@@ -266,7 +268,7 @@ def diff_lines(controller: Controller, text: str) -> Iterator[str]:
     while words and words[-1].isdecimal():
         steps.insert(0, int(words.pop()))
     if len(steps) > 2 or len(words) > 1:
-        raise UsageError(f"{text!r} is no value and two steps", hint="diff loss/matmul 1 2")
+        raise UsageError(f"{text!r} is not a value and two steps", hint="diff loss/matmul 1 2")
     here = seen_named(controller, words[0] if words else "value")
     at = controller.moment
     if not steps:
@@ -325,7 +327,7 @@ def rule_lines(controller: Controller, text: str) -> Iterator[str]:
 def _recommended(controller: Controller) -> list[str]:
     """The watches that suit what the program has shown."""
     if controller.stop.step < 2:
-        raise UsageError("no training step has ended, so it is not known what suits",
+        raise UsageError("no training step has ended, so no rules can be recommended yet",
                          hint="step, then rule recommended")  # fmt: skip
     return [describe(each.watch) for each in recommend_for(controller.history.recording)]
 

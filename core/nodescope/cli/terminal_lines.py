@@ -60,7 +60,7 @@ class FileLines:
         try:
             text = sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no text"
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
             raise UsageError(f"cannot read the commands in {str(path)!r}: {why}") from None
         self.complete: Complete = _nothing
         self.name = str(path)

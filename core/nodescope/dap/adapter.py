@@ -51,7 +51,7 @@ class Adapter:
         handler = _REQUESTS.get(command)
         try:
             if not isinstance(request.get("arguments"), dict | None):
-                raise UsageError(f"{command}: the arguments are no object")
+                raise UsageError(f"{command}: the arguments are not an object")
             if handler is not None:
                 handler(self, request)
             else:

@@ -242,7 +242,7 @@ class Variables:
         """
         held = self._of(reference)
         if not isinstance(held, Held) or name not in held.seen:
-            raise UsageError(f"{name} is no value of a node")
+            raise UsageError(f"{name} is not a value of a node")
         node = self._controller.find(held.seen[name].name.partition(":")[0])
         if is_leaf(node):
             raise UsageError(f"{node.name} only holds data, it never runs")

@@ -36,7 +36,7 @@ def replaced(
         BreakpointError, ConditionError: One of them makes no sense; nothing is changed.
     """
     if len(wanted) > MAX_BREAKPOINTS:
-        raise BreakpointError(f"{len(wanted)} breakpoints are too many, at most {MAX_BREAKPOINTS}")
+        raise BreakpointError(f"{len(wanted)} breakpoints, at most {MAX_BREAKPOINTS} are possible")
     by_id = {status.breakpoint.id: status for status in old}
     statuses: list[BreakpointStatus] = []
     for each in wanted:

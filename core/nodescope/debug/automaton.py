@@ -91,12 +91,12 @@ class _Reader:
             )
         build = self.either()
         if self.at < len(self.text):
-            raise self.error("this parenthesis was never opened")
+            raise self.error("this closing parenthesis has no opening one")
         return build
 
     def error(self, message: str, hint: str = "") -> BreakpointError:
         return BreakpointError(
-            f"{self.text!r} is no regular expression at character {self.at + 1}: {message}",
+            f"{self.text!r} is not a regular expression, character {self.at + 1}: {message}",
             column=self.at, hint=hint,
         )  # fmt: skip
 
@@ -140,7 +140,7 @@ class _Reader:
         if counts is None:
             return one
         if self.text[start] in "^$":
-            raise self.error("an end of the name cannot be repeated")
+            raise self.error("^ and $ cannot be repeated")
         if self.text.startswith("+", self.at):
             raise self.error("possessive repetitions are not part of the language")
         self.next("?")  # Lazy or not, the whole name matches or does not.
@@ -198,7 +198,9 @@ class _Reader:
         start = self.at
         self.at += 1
         if not self.next("?:") and self.text.startswith("?", self.at):
-            raise self.error("a group neither looks around nor has a name or flags", "write (...)")
+            raise self.error(
+                "look-arounds, group names and flags are not part of the language", "write (...)"
+            )
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise self.error(f"groups are nested more than {MAX_DEPTH} deep")
@@ -206,7 +208,7 @@ class _Reader:
         self.depth -= 1
         if not self.next(")"):
             self.at = start
-            raise self.error("this parenthesis is never closed")
+            raise self.error("this parenthesis is not closed")
         return build
 
     def test(self, char: str) -> Test:
@@ -240,11 +242,14 @@ class _Reader:
         while self.text[self.at : self.at + 1] != "]":
             if self.at >= len(self.text):
                 self.at = start
-                raise self.error("this bracket is never closed")
+                raise self.error("this bracket is not closed")
             if self.text[self.at] == "\\":
                 self.escape()
             elif self.text.startswith(_SETS, self.at):
-                raise self.error("a class is no set of sets", "write a backslash before the sign")
+                raise self.error(
+                    "sets inside a set are not part of the language",
+                    "write a backslash before the sign",
+                )
             else:
                 self.at += 1
         self.at += 1

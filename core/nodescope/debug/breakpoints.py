@@ -78,7 +78,7 @@ def line_of(target: str) -> tuple[str, int]:
     """
     found = _LINE.fullmatch(target.strip())
     if found is None:
-        raise BreakpointError(f"{target!r} is no line of a file", hint="source:model.py:42")
+        raise BreakpointError(f"{target!r} is not a line of a file", hint="source:model.py:42")
     return found["file"], int(found["line"])
 
 
@@ -107,7 +107,7 @@ def hits_of(text: str) -> tuple[str, int] | None:
     found = _HITS.fullmatch(f"== {text}" if text.isdecimal() else text)
     if found is None:
         raise BreakpointError(
-            f"{text!r} is no hit count", hint="== 3, >= 3, or % 5 for every fifth"
+            f"{text!r} is not a hit count", hint="== 3, >= 3, or % 5 for every fifth"
         )
     return found["test"], int(found["count"])
 
@@ -169,7 +169,7 @@ def validate(breakpoint: Breakpoint) -> None:
         line_of(breakpoint.target)
     first, last = breakpoint.first_step, breakpoint.last_step
     if first < 0 or (last is not None and last < first):
-        raise BreakpointError(f"steps {first} to {last} are none", hint="step 3..7")
+        raise BreakpointError(f"the range of steps is empty: {first} to {last}", hint="step 3..7")
     hits_of(breakpoint.hits)
     condition_of(breakpoint)
     message = message_of(breakpoint)

@@ -86,11 +86,11 @@ class Verdict(msgspec.Struct, frozen=True):
         if self.fault:
             return f"it was disabled {self.fault}"
         if not self.values:
-            return "nothing in the program is what it is asked of"
+            return "nothing in the program matches it"
         if not self.looked:
-            return "none of what it is asked of was computed"
+            return "nothing that it applies to was computed"
         missing = (
-            f"not asked {times} of {self.looked} times: {why}"
+            f"not evaluated {times} of {self.looked} times: {why}"
             for why, times in self.unasked.items()
         )
         return "; ".join((*self.short, *missing))

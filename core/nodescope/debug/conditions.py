@@ -166,7 +166,7 @@ def _compiled(text: str) -> tuple[str, frozenset[str], _Part]:
     for found in _NUMBER.finditer(body):
         if found[0].endswith(_WORDS):
             raise ConditionError(
-                f"{found[0]!r} is no number", column=indent + found.start(),
+                f"{found[0]!r} is not a number", column=indent + found.start(),
                 hint="a space is missing after the number",
             )  # fmt: skip
     try:
@@ -366,9 +366,9 @@ class _Compiler:
                 hint = f"write {name}(...)" if name in FUNCTIONS else ""
                 return self.error(node, f"attributes such as .{name} cannot be read", hint)
             case ast.Call(keywords=[_, *_]):
-                return self.error(node, "functions take no keywords here")
+                return self.error(node, "functions take no keyword arguments here")
             case ast.Call():
                 return self.error(node, "only the functions of the language can be called")
             case ast.Constant(value=other):
-                return self.error(node, f"{type(other).__name__} constants have no use here")
+                return self.error(node, f"{type(other).__name__} constants cannot be used here")
         return self.error(node, f"{type(node).__name__} is not part of the condition language")

@@ -175,8 +175,8 @@ class Controller:
             return self.back(command)
         if self._cursor is not None:
             if isinstance(command, SetValue):
-                raise UsageError("what has happened cannot be changed",
-                                 hint="go to where the program stands first: now")  # fmt: skip
+                raise UsageError("the past cannot be changed",
+                                 hint="go back to the present first: now")  # fmt: skip
             if isinstance(command, Continue):
                 return self._continue_forward(self._cursor)
             goal = goal_of(command, self._cursor)
@@ -389,7 +389,7 @@ class Controller:
             found = list(self.outputs(at)[:1])
         if not found:
             raise EditError(
-                f"{target!r} is no value of {at.node.name}",
+                f"{target!r} is not a value of {at.node.name}",
                 hint="value, inputs[0], or the name of one of them",
             )
         meant = found[0]
@@ -397,8 +397,8 @@ class Controller:
             made = (each.array for each in self.outputs(at) if each.value == meant.value)
             if any(each is not meant.array for each in made):
                 raise EditError(
-                    f"{meant.role} is an older value of {meant.name}, which is another one by now",
-                    hint="value is what it is now; stop before the node to change what it takes",
+                    f"{meant.role} is an older value of {meant.name}, which has changed since",
+                    hint="value is its current value; stop before the node to change its input",
                 )
         self._gate.command(msgspec.structs.replace(command, value=meant.value))
         edits = self._gate.info.stop.edits if self._gate.info.stop is not None else ()
@@ -442,7 +442,7 @@ class Controller:
         if found.last is None:
             raise UsageError(self._nothing("before"))
         name = found.last.node.name
-        return self._at(found.last, f"No breakpoint before; back at {name}{found.note}", False)
+        return self._at(found.last, f"No earlier breakpoint; back at {name}{found.note}", False)
 
     def _continue_forward(self, at: Moment) -> Moved:
         found = rewind.to_breakpoint(
@@ -460,7 +460,7 @@ class Controller:
 
     def _arrive(self) -> Moved:
         moved = self.now()
-        return Moved(moved.moment, f"Where the program stands: {moved.text}")
+        return Moved(moved.moment, f"At the present: {moved.text}")
 
     def _at(self, moment: Moment, text: str, found: bool = True) -> Moved:
         self._cursor = moment

@@ -41,7 +41,7 @@ def parse_edit(text: str) -> tuple[str, SetValue]:
         raise EditError(f"the change is longer than {MAX_LENGTH} characters", column=MAX_LENGTH)
     found = _EDIT.fullmatch(text.strip())
     if found is None:
-        raise EditError(f"{_short(text.strip())} is no change of a value", hint=_HINT)
+        raise EditError(f"{_short(text.strip())} is not a change of a value", hint=_HINT)
     try:
         return found["target"], _command(found)
     except EditError as error:
@@ -83,7 +83,7 @@ def _short(text: str) -> str:
 def _words(rest: str, least: int, most: int) -> list[str]:
     words = rest.split()
     if not least <= len(words) <= most:
-        raise EditError(f"{_short(rest)} is not what is needed here", hint=_HINT)
+        raise EditError(f"{_short(rest)} is not expected here", hint=_HINT)
     return words
 
 
@@ -93,7 +93,7 @@ def _number(text: str) -> complex:
     try:
         return complex(text.replace(" ", ""))
     except (ValueError, OverflowError):
-        raise EditError(f"{_short(text)} is no number", hint=_HINT) from None
+        raise EditError(f"{_short(text)} is not a number", hint=_HINT) from None
 
 
 def _bound(text: str) -> float | None:
@@ -102,7 +102,7 @@ def _bound(text: str) -> float | None:
 
 def _seed(text: str) -> int:
     if not text.isdecimal() or len(text) > 18:
-        raise EditError(f"{_short(text)} is no seed, which is a whole number of up to 18 digits")
+        raise EditError(f"{_short(text)} is not a seed: a whole number of up to 18 digits")
     return int(text)
 
 
@@ -111,7 +111,7 @@ def _file(path: str) -> bytes:
         file = Path(path).expanduser()
         found = file.stat()
         if not stat.S_ISREG(found.st_mode):
-            raise EditError(f"{_short(path)} is no file")
+            raise EditError(f"{_short(path)} is not a file")
         if found.st_size > MAX_FILE:
             raise EditError(f"{_short(path)} is larger than {MAX_FILE >> 20} MiB")
         return file.read_bytes()

@@ -135,13 +135,13 @@ def _fitting(number: Any, dtype: np.dtype[Any]) -> Any:
     """The number in a dtype, if that can hold it."""
     if dtype.kind == "b":
         if number not in (0, 1):
-            raise EditError(f"{number:g} is no truth value", hint="0 or 1")
+            raise EditError(f"{number:g} is not a truth value", hint="0 or 1")
         return np.bool_(number)
     if isinstance(number, complex) and dtype.kind != "c":
         raise EditError(f"{number} does not fit into {dtype}")
     if dtype.kind in "iu":
         if float(number) != number or not float(number).is_integer():
-            raise EditError(f"{number:g} is no whole number, as {dtype} needs it")
+            raise EditError(f"{number:g} is not a whole number, which {dtype} needs")
         limits = np.iinfo(dtype)
         if not limits.min <= int(number) <= limits.max:
             raise EditError(f"{number:g} does not fit into {dtype}, {limits.min} to {limits.max}")
@@ -166,7 +166,7 @@ def _whole(found: Array, dtype: np.dtype[Any]) -> Array:
     ):
         raise EditError(f"the result does not fit into {dtype}")
     if (found != np.trunc(found)).any():
-        raise EditError(f"the result has fractions, which {dtype} cannot hold")
+        raise EditError(f"the result has a fractional part, which {dtype} cannot hold")
     return found.astype(dtype)
 
 
@@ -174,7 +174,7 @@ def _loaded(content: bytes, part: Array) -> Array:
     try:
         found = np.load(io.BytesIO(content), allow_pickle=False)
     except (ValueError, EOFError, OSError, MemoryError) as error:
-        raise EditError(f"the file is no .npy array: {error}") from None
+        raise EditError(f"the file is not a .npy array: {error}") from None
     if not isinstance(found, np.ndarray):
         raise EditError("the file holds several arrays", hint="save one with np.save")
     if found.shape != part.shape:
@@ -184,7 +184,7 @@ def _loaded(content: bytes, part: Array) -> Array:
                         hint=f"save it with .astype({part.dtype.name!r})")  # fmt: skip
     result = found.astype(part.dtype)
     if found.dtype.kind in "iu" and (result != found).any():
-        raise EditError(f"numbers of the file do not fit into {part.dtype}")
+        raise EditError(f"numbers in the file do not fit into {part.dtype}")
     return result
 
 
@@ -202,19 +202,19 @@ def index_of(text: str, array: Array) -> Any:
     if text.isidentifier():
         if text not in _CHOICES:
             near = did_you_mean(text, _CHOICES) or f"known are {', '.join(_CHOICES)}"
-            raise EditError(f"no choice of elements is named {text!r}", hint=near)
+            raise EditError(f"no selection of elements is named {text!r}", hint=near)
         if array.dtype.kind == "c" and text in ("negative", "positive"):
             raise EditError(f"complex numbers are not {text}")
         return _CHOICES[text](array)
     if not _PLAIN.fullmatch(text):
         at = next(each for each, char in enumerate(text) if not _PLAIN.fullmatch(char))
-        raise EditError(f"{text!r} is no index: {text[at]!r}", column=at, hint=_INDEX_HINT)
+        raise EditError(f"{text!r} is not an index: {text[at]!r}", column=at, hint=_INDEX_HINT)
     try:
         tree = ast.parse(f"x[{text}]", mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise EditError(f"{text!r} is no index", hint=_INDEX_HINT) from None
+        raise EditError(f"{text!r} is not an index", hint=_INDEX_HINT) from None
     if not isinstance(tree, ast.Subscript) or not isinstance(tree.value, ast.Name):
-        raise EditError(f"{text!r} is no index", hint=_INDEX_HINT)
+        raise EditError(f"{text!r} is not an index", hint=_INDEX_HINT)
     parts = tree.slice.elts if isinstance(tree.slice, ast.Tuple) else [tree.slice]
     place = tuple(_part(each, text) for each in parts)
     try:
@@ -242,4 +242,4 @@ def _number(node: ast.expr, text: str) -> int:
             return number
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(number))):
             return -number
-    raise EditError(f"{text!r} is no index", hint=_INDEX_HINT)
+    raise EditError(f"{text!r} is not an index", hint=_INDEX_HINT)

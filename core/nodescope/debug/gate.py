@@ -386,7 +386,7 @@ class Gate:
             NodescopeError: It cannot be carried out; nothing has changed.
         """
         if self._turn.mine:
-            raise UsageError("no command while a change is told", hint="from another thread")
+            raise UsageError("no command from inside a notification", hint="from another thread")
         event: Event | None = None
         with self._turn.lock:
             if isinstance(command, SetValue):
@@ -403,7 +403,7 @@ class Gate:
         stop, array = self._state.stop, self._live.get(command.value)
         if stop is None or array is None:
             self._give(Commanded(command, self._catalog))  # says what is wrong
-            raise EditError("this value is not at the node at which the program stands",
+            raise EditError("this value does not belong to the node where the program is stopped",
                             hint="its inputs and outputs can be changed here")  # fmt: skip
         found = edited(array, command)
         maker = self._makers.get(command.value)

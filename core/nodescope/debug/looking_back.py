@@ -116,7 +116,7 @@ class Search:
             inner = None if covers(breakpoint, at.node) else self._inside(breakpoint, at)
             if inner is not None and not condition.names.isdisjoint(("value", "inputs", "grad")):
                 raise ConditionError(
-                    f"what {inner.name} gave inside {at.node.name} is not recorded",
+                    f"the value of {inner.name} inside {at.node.name} is not recorded",
                     hint="open the kernel when the program runs: --open",
                 )
             return condition(self._scene(condition, at))
@@ -127,7 +127,7 @@ class Search:
 
     def __str__(self) -> str:
         said = (
-            f"; breakpoint {number} could not be asked {count} times: {why}"
+            f"; breakpoint {number} could not be evaluated {count} times: {why}"
             for number, (count, why) in self._unasked.items()
         )
         return "".join(said)

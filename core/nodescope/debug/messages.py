@@ -72,7 +72,7 @@ def compile_message(text: str) -> Message:
             parts.append(_literal(whole[0]))
         elif inside is None:
             raise ConditionError(f"{whole!r} has no twin", column=found.start(),
-                                 hint="a brace itself is written twice")  # fmt: skip
+                                 hint="write {{ for a literal brace")  # fmt: skip
         else:
             part, used = _part(inside, found.start() + 1)
             parts.append(part)

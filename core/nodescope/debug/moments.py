@@ -316,7 +316,7 @@ class History:
             return f"level {self.level} keeps no elements"
         dropped = self.recording.dropped()
         if dropped.blobs:
-            return "its elements were dropped to keep within the budget"
+            return "its elements were dropped to stay within the byte budget"
         if dropped.executions or dropped.summaries:
             return "it was dropped: the program was faster than the recorder"
         return "its elements are not recorded"

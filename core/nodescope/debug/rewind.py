@@ -194,7 +194,7 @@ def moved(
         raise UsageError(f"{type(command).__name__} does not move through a recording")
     stepped = step(history, at, goal, back=back)
     if stepped is None:
-        return None, f"there is no such moment {side} this"
+        return None, f"there is no such moment {side} this one"
     return stepped, f"{direction} {stepped.node.name}, step {stepped.step}"
 
 

@@ -108,7 +108,7 @@ class Saved:
         none: _Known = {kind: {} for kind in _KINDS}
         try:
             if not stat.S_ISREG(self.path.stat().st_mode):
-                return none, f"{self.path} is no file"
+                return none, f"{self.path} is not a file"
             with self.path.open("rb") as file:
                 text = file.read(_MAX_BYTES + 1)
             if len(text) > _MAX_BYTES:
@@ -126,7 +126,7 @@ class Saved:
         except OSError as error:
             return none, f"{self.path} cannot be read: {error.strerror or error}"
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            return none, f"{self.path} holds no breakpoints of this version"
+            return none, f"{self.path} holds no breakpoints that this version can read"
 
     def _write(self, known: _Known) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)

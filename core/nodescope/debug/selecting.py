@@ -86,7 +86,7 @@ def parse_selection(spec: str) -> Selection:
     plain = Breakpoint(kind=which.kind, target=which.target, phase=which.phase)
     if which != plain:
         raise UsageError(
-            f"{spec!r}: a level holds at all times, so only the nodes can be named",
+            f"{spec!r}: a level applies always, so only nodes can be selected",
             hint="scope:encoder=values",
         )
     return lambda node: _about(plain, node), found

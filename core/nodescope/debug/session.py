@@ -311,7 +311,7 @@ def _count(
                     stops.append(each)
                 if each.once:
                     each = msgspec.structs.replace(each, enabled=False)
-                    message = "done: it was to count once"
+                    message = "done: it was set to stop once"
             status = msgspec.structs.replace(
                 status, breakpoint=each, hits=hits, verified=True, message=message
             )
@@ -350,7 +350,7 @@ def _command(
     if isinstance(command, SetExceptions):
         return msgspec.structs.replace(state, stop_on_exception=command.stop), ()
     if isinstance(command, SetWatches):
-        raise UsageError("this run watches for nothing", hint="start it with nodescope run")
+        raise UsageError("this run has no watches", hint="start it with nodescope run")
     if state.phase == "finished":
         raise UsageError("the program has ended")
     if isinstance(command, Detach):
@@ -377,7 +377,7 @@ def _command(
         goal = Goal("run_to", node=command.node)
         target = Breakpoint(kind="node", target=command.node)
         known = not catalog.nodes or catalog.matches(target)
-        said = f"run to: {catalog.near(target)}; it may still come"
+        said = f"run to: {catalog.near(target)}; it may still run"
         effects: tuple[Effect, ...] = () if known else (Log(said),)
         after, resumed = _resume(state, goal)
         return after, (*effects, *resumed)
@@ -388,7 +388,7 @@ def _command(
     if isinstance(command, StepTwin):
         node = catalog.nodes.get(stop.node)
         if node is None:
-            raise UsageError(f"{stop.node_name} is not known yet: it has no twin")
+            raise UsageError(f"{stop.node_name} is not known yet: it has no counterpart")
         goal = twin_goal(node)
         if goal.kind == "forward":
             forward = catalog.nodes.get(goal.of)
@@ -397,7 +397,9 @@ def _command(
                              hint="go back to it in the recording")  # fmt: skip
         after, resumed = _resume(state, goal)
         if not catalog.has_twin(stop.node):
-            said = f"no backward node of {stop.node_name} so far: it runs until one comes"
+            said = (
+                f"no backward node of {stop.node_name} so far: the program runs until there is one"
+            )
             return after, (Log(said), *resumed)
         return after, resumed
     return _resume(state, step_goal(command, seen_from(command, stop, standing)),

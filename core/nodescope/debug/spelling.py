@@ -132,7 +132,9 @@ def _options(spec: str, head: str) -> tuple[str, dict[str, Any]]:
     found = _OPTIONS.search(head)
     if found is None:
         if _ONLY_OPTIONS.fullmatch(head):
-            raise BreakpointError(f"{spec!r} does not say which nodes", hint=f"glob:* {head}")
+            raise BreakpointError(
+                f"{spec!r} does not say which nodes to stop at", hint=f"glob:* {head}"
+            )
         return head, {}
     options: dict[str, Any] = {}
     for each in found["inside"].split(","):

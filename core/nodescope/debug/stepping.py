@@ -87,7 +87,7 @@ def seen_from(command: Command, stop: Stop, standing: Mapping[int, str]) -> Stop
     if thread is None or thread == stop.thread:
         return stop
     if thread not in standing and not isinstance(command, StepNode):
-        raise UsageError("this thread has not come to a node, so it is in no scope",
+        raise UsageError("this thread has not reached a node, so it is in no scope",
                          hint="step to its next node")  # fmt: skip
     return msgspec.structs.replace(stop, thread=thread, scope=standing.get(thread, ""))
 
@@ -104,7 +104,7 @@ def twin_goal(node: Node) -> Goal:
     if node.forward is not None:
         return Goal("forward", node=node.name, of=node.forward)
     if node.phase != "forward":
-        raise UsageError(f"{node.name} belongs to phase {node.phase}: it has no twin")
+        raise UsageError(f"{node.name} belongs to phase {node.phase}: it has no counterpart")
     return Goal("twin", node=node.name, of=node.id)
 
 

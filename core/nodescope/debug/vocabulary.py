@@ -64,11 +64,11 @@ def truth(result: Any) -> bool:
         return bool(result)
     if isinstance(result, np.ndarray) and result.size != 1:
         raise ConditionError(
-            f"the condition gives {result.size} truth values (shape {result.shape}), not one",
+            f"the condition yields {result.size} truth values (shape {result.shape}), not one",
             hint="use any() or all()",
         )
     if isinstance(result, tuple):
-        raise ConditionError("a tuple is no truth value", hint="compare it, or index it")
+        raise ConditionError("a tuple is not a truth value", hint="compare it, or index it")
     return bool(result)
 
 
@@ -95,7 +95,7 @@ def bounded(result: Any) -> Any:
 def operand(x: Any) -> Any:
     """``x`` itself, which must not be a tuple."""
     if isinstance(x, tuple):
-        raise ConditionError("a tuple is no number", hint="index it, as in inputs[0]")
+        raise ConditionError("a tuple is not a number", hint="index it, as in inputs[0]")
     return x
 
 

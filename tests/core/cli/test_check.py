@@ -85,7 +85,7 @@ def test_a_hit_is_status_1_with_reports_and_the_recording(tmp_path: Path) -> Non
     assert done.returncode == 1
     assert "HIT  nan on op:log: 2 hits" in done.stdout
     assert "loss/log in step 2 (script.py:9): " in done.stdout
-    assert "-    nan on scope:lost: nothing in the program is what it is asked of" in done.stdout
+    assert "-    nan on scope:lost: nothing in the program matches it" in done.stdout
     (path,) = runs(tmp_path)
     shown = path.relative_to(tmp_path)
     assert done.stdout.endswith(f"next: nodescope why {shown} loss/log@2\n")
@@ -136,7 +136,7 @@ def test_a_recording_is_asked_later(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["check", str(path)]) == 1
     assert "operator_overflow: 1 hit" in capsys.readouterr().out
     assert main(["check", "--watch", "unchanged_tensor", str(path)]) == 1
-    assert "not asked 2 of 4 times: the full array is not kept" in capsys.readouterr().out
+    assert "not evaluated 2 of 4 times: the full array is not kept" in capsys.readouterr().out
     assert main(["check", "--watch", "inf", "--watch", "unchanged_tensor", str(path)]) == 0
     assert main(["check", "--strict", "--watch", "inf; unchanged_tensor", str(path)]) == 1
     assert main(["check", "--watch", "off nan; inf", str(path)]) == 0

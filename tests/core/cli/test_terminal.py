@@ -120,7 +120,7 @@ q
     assert told["w step * 2"] == ["w1 step * 2 = 4"]
     assert told["rb"][0] == "Back at loss/matmul, step 2"
     assert told["rb"][-1] == "  w1 step * 2 = 4"
-    assert told["rc"][0].startswith("No breakpoint before; back at loss/matmul, step 1")
+    assert told["rc"][0].startswith("No earlier breakpoint; back at loss/matmul, step 1")
     assert told["now"][0] == "Breakpoint 1: loss/square"
     assert told["b"] == ["no breakpoints"]
     assert told["q"][0] == "detached: the program runs on, and is recorded"
@@ -135,12 +135,12 @@ def test_values_are_changed(tmp_path):
         "  value loss/matmul: float64 4×2, 3 … 100, mean 27.25",
     ]
     assert told["p max(value)"] == ["100"]
-    assert "is no number" in told["set value = x"][0]
+    assert "is not a number" in told["set value = x"][0]
     assert told["set value *= 0"][1] == "  value loss/matmul: float64 4×2, 0 … 0, mean 0"
     assert told["p sum(value)"] == ["0"]
     assert told["info"][-1] == ("  changed here: loss/matmul[0, :] set to 100; loss/matmul times 0")
     assert told["n"][-1] == "  value loss/square: float64 4×2, 0 … 0, mean 0"
-    assert "what has happened cannot be changed" in told["set value = 1"][0]
+    assert "the past cannot be changed" in told["set value = 1"][0]
     assert done.returncode == 0
 
 
@@ -153,7 +153,7 @@ def test_several_steps_are_told_once(tmp_path):
     assert len([line for line in done.stderr.splitlines() if line.startswith("Stepped")]) == 2
     assert told[3][1][0] == "Back at loss/matmul, step 1"
     assert told[4][1][0] == "At loss/mean, step 1"
-    assert told[5][1][0].startswith("Where the program stands: Stepped to")
+    assert told[5][1][0].startswith("At the present: Stepped to")
 
 
 def test_back_beyond_the_beginning_shows_where_it_came_to(tmp_path):
@@ -169,7 +169,7 @@ def test_a_breakpoint_that_counts_once_and_logs(tmp_path):
     assert told[2][1][0].startswith("nodescope: squared 9")
     assert (
         told[3][1][0]
-        == "breakpoint 1: op:mean [once, off], held 1 time; done: it was to count once"
+        == "breakpoint 1: op:mean [once, off], held 1 time; done: it was set to stop once"
     )
     assert done.stderr.count("squared") >= 4
     assert done.stdout == "trained 81.0\n"
@@ -186,14 +186,14 @@ MISTAKES = {
     "off": "no breakpoints are named",
     "w off 1": "there is no watch 1",
     "l 99": "frames; bt shows them",
-    "rb x": "'x' is no whole number of 0 or more",
-    "n 0": "a count begins at 1",
+    "rb x": "'x' is not a whole number, 0 or more",
+    "n 0": "a count starts at 1",
     "o optimizer": "loss/mean is not in scope 'optimizer'; it is in loss",
-    "b [backward]": "'[backward]' does not say which nodes; glob:* [backward]",
+    "b [backward]": "'[backward]' does not say which nodes to stop at; glob:* [backward]",
     "p inputs[9]": "loss/mean has no inputs[9]; it has inputs[0], outputs[0]",
     "until": "until which node?",
     "help nothing": "no command 'nothing'",
-    "set value": "is no change of a value",
+    "set value": "is not a change of a value",
 }
 
 

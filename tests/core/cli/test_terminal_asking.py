@@ -65,7 +65,7 @@ def test_why_fork_and_diff(tmp_path):
     ]
     assert told["diff w 1 2"] == told["diff"] == told["diff w"]
     assert told["why w[0]"][0].startswith("assign at (0,) is 0.25 in step 2")
-    assert told["why nan"] == ["step 2: nothing but finite values"]
+    assert told["why nan"] == ["step 2: only finite values"]
     assert told["fork w *= 2"][0].startswith("had w been so in step 2: 8 values")
     assert "  sum: 1.25 became 5" in told["fork w *= 2"]
     assert "nothing that has run so far depends on it" in told["fork w = 0"][1]
@@ -144,7 +144,7 @@ def test_rules_that_suit_the_program(tmp_path):
         told for _, told in answers(scripted(tmp_path, commands, text=ASSIGN))
     )
     assert said == [
-        "commands.txt:1: no training step has ended, so it is not known what suits; "
+        "commands.txt:1: no training step has ended, so no rules can be recommended yet; "
         "step, then rule recommended"
     ]
     assert rules[0] == "rule 1: operator_overflow -> stop"
@@ -173,13 +173,13 @@ MISTAKES = {
     "p w.foo": "w has no 'foo'; it has shape, dtype, grad, op",
     "p w: value[9]": "the index is out of range",
     "p nobody[0]": "no node named 'nobody'",
-    "p value[": "was never closed",
-    "p value[x]": "'x' is no index",
+    "p value[": "was not closed",
+    "p value[x]": "'x' is not an index",
     "why w[5]": "out of bounds",
     "fork": "fork takes a value",
-    "fork w": "is no change of a value",
+    "fork w": "is not a change of a value",
     "diff w 7": "was not computed in step 7",
-    "diff a b c": "is no value and two steps",
+    "diff a b c": "is not a value and two steps",
     "rule nosuch": "no watch rule named 'nosuch'",
     "rule off 3": "there is no rule 3",
 }
@@ -301,9 +301,9 @@ def test_a_part_of_a_fact_is_no_part_of_the_value(tmp_path):
     commands = ("n", "p value[0].shape", *(f"p {each}" for each in asked))
     told = dict(answers(scripted(tmp_path, "\n".join(commands))))
     for text in asked:
-        said = f"{text!r} is no part of a value; value[0, :3], or shape(value)[0]"
+        said = f"{text!r} is not a part of a value; value[0, :3], or shape(value)[0]"
         assert told[f"p {text}"][0].endswith(said)
-    assert "names no element" in told["p value[0].shape"][0]
+    assert "does not name an element" in told["p value[0].shape"][0]
 
 
 def test_what_a_command_does_not_take_is_no_reason_to_run_on(tmp_path):

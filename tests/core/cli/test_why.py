@@ -57,7 +57,7 @@ def test_the_first_step_that_has_any(path: Path, capsys: pytest.CaptureFixture[s
     assert main(["why", str(path)]) == 0
     assert capsys.readouterr().out.startswith("step 2: 2 of 3 nodes gave NaN or Inf\n")
     assert main(["why", str(path), "--step", "3"]) == 0
-    assert "nothing but finite values" in capsys.readouterr().out
+    assert "only finite values" in capsys.readouterr().out
 
 
 def test_none_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,7 +86,7 @@ def test_what_was_not_recorded_is_not_called_finite(
     ("arguments", "said"),
     [
         (["loss/lug"], "did you mean 'loss/log'"),
-        (["loss/log[x]"], "is no index"),
+        (["loss/log[x]"], "is not an index"),
         (["loss/log@9"], "step 9"),
     ],
 )

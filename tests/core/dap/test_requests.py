@@ -77,7 +77,7 @@ def test_expressions_are_set_and_memory_is_read(tmp_path):
         assert editor.ask("setExpression", expression="value[0]", value="*= 2")["value"].startswith(
             "float64 2 [6, 6]"
         )
-        assert "no number" in editor.refused("setExpression", expression="value", value="x")
+        assert "not a number" in editor.refused("setExpression", expression="value", value="x")
         whole = editor.ask("evaluate", expression="value", context="watch")
         memory = editor.ask("readMemory", memoryReference=whole["memoryReference"], count=1000)
         numbers = np.frombuffer(base64.b64decode(memory["data"]))

@@ -147,7 +147,7 @@ def test_variables_are_set(tmp_path):
         row = editor.variables(reference, start=1, count=1)["[1]"]["variablesReference"]
         assert editor.ask("setVariable", variablesReference=row, name="[0]",
                           value="8")["value"] == "8"  # fmt: skip
-        assert "no number" in editor.refused("setVariable", variablesReference=row, name="[0]",
+        assert "not a number" in editor.refused("setVariable", variablesReference=row, name="[0]",
                                              value="eight")  # fmt: skip
         facts = editor.scope("Node")
         assert "cannot be changed" in editor.refused("setVariable", variablesReference=facts,
@@ -183,7 +183,7 @@ def test_backwards_and_forwards_again(tmp_path):
         assert "breakpoint 2" in editor.event("stopped")["description"]
         assert editor.top()["name"] == "loss/square, step 2 (recorded)"
         editor.ask("continue", threadId=1)
-        assert "Where the program stands" in editor.event("stopped")["description"]
+        assert "At the present" in editor.event("stopped")["description"]
         assert editor.top()["name"] == "loss/mean, step 3"
         for _ in range(3):
             editor.ask("reverseContinue", threadId=1)
@@ -256,7 +256,7 @@ def test_functions_that_make_no_sense_are_unverified(tmp_path):
         ])["breakpoints"]  # fmt: skip
         assert "no kind of breakpoint" in answers[0]["message"]
         assert "id" in answers[1]
-        assert "are none" in answers[3]["message"]
+        assert "is empty" in answers[3]["message"]
         editor.configured()
         assert editor.event("stopped")["hitBreakpointIds"] == [answers[2]["id"]]
 
@@ -381,7 +381,7 @@ def test_programs_that_do_not_start(tmp_path):
         refused = editor.refused("launch", program="wrong.py", cwd=str(tmp_path))
         assert "ended with status 1" in refused
         editor.event("terminated")
-        assert "was never closed" in editor.output("stderr")
+        assert "was not closed" in editor.output("stderr")
 
 
 def test_without_debugging_nothing_stops(tmp_path):
@@ -413,7 +413,11 @@ def test_a_web_page_that_posts_to_the_port_gets_nowhere(tmp_path):
             body = b'{"seq":1,"type":"request","command":"initialize","arguments":{}}'
             page.sendall(b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
             page.shutdown(socket.SHUT_WR)
-            assert page.makefile("rb").read() == b""
+            try:
+                answered = page.makefile("rb").read()
+            except ConnectionResetError:  # closed on what it had not read
+                answered = b""
+            assert answered == b""
     finally:
         adapter.terminate()
         adapter.communicate(timeout=WAIT_S)

@@ -66,7 +66,7 @@ def test_nan_compares_as_ieee_says(text):
         ("value.__class__", 0, r"attributes such as \.__class__"),
         ("value.shape == (2, 2)", 0, r"write shape\(\.\.\.\)"),
         ("value.tofile('x')", 0, "only the functions"),
-        ("value.max(axis=0)", 0, "keywords"),
+        ("value.max(axis=0)", 0, "keyword arguments"),
         ("9**9**9", 0, "too large"),
         ("1e308 * 10 ** 400 > 1", 8, "too large"),
         ("9999999999999999999999 > 1", 0, "too large"),
@@ -148,9 +148,9 @@ def test_length_is_counted_in_characters():
         ("inputs[5] > 1", "out of range"),
         ("inputs > 1", "compares only with a tuple"),
         ("inputs == inputs", "arrays in tuples"),
-        ("inputs + inputs", "a tuple is no number"),
-        ("-inputs", "a tuple is no number"),
-        ("inputs", "no truth value"),
+        ("inputs + inputs", "a tuple is not a number"),
+        ("-inputs", "a tuple is not a number"),
+        ("inputs", "not a truth value"),
         ("inputs[step / 2]", "TypeError"),
         ("step[0]", "can be indexed"),
         ("(-step) ** 0.5 > 1", "not real"),
@@ -202,5 +202,5 @@ def test_names_are_known():
 
 
 def test_what_is_said_is_said_once():
-    with pytest.raises(ConditionError, match=r"^the condition gives 2 truth values"):
+    with pytest.raises(ConditionError, match=r"^the condition yields 2 truth values"):
         compile_condition("value > 1")(Scene(np.array([1.0, 2.0])))

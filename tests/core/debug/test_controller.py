@@ -269,13 +269,13 @@ def test_reverse_continue_asks_conditions_of_recorded_values(tmp_path):
         moved = controller.reverse_continue()  # in step 1 the condition does not hold
         assert not moved.found
         assert moved.moment.step == 1
-        assert "No breakpoint before" in moved.text
+        assert "No earlier breakpoint" in moved.text
         moved = controller.command(Continue())
         assert (moved.moment.node.name, moved.moment.step) == ("loss/square", 2)
         controller.command(Continue())
         moved = controller.command(Continue())
         assert moved.moment.live
-        assert "Where the program stands" in moved.text
+        assert "At the present" in moved.text
         controller.back()
         assert controller.now().moment.node.name == "loss/mean"
 
@@ -303,7 +303,9 @@ def test_what_was_not_recorded_is_said(tmp_path):
         )
         moved = controller.reverse_continue()
         assert not moved.found
-        assert "could not be asked 3 times: loss/square is not there: level summary" in moved.text
+        assert (
+            "could not be evaluated 3 times: loss/square is not there: level summary" in moved.text
+        )
         controller.command(RunTo("loss/square"))
         (square,) = controller.outputs()
         assert square.array is None
@@ -325,7 +327,7 @@ def test_edits_at_a_stop(tmp_path):
         assert controller.edit("value[0, :] = 3") == "exp[0, :] set to 3"
         assert controller.edit("exp[1, 0] *= 0") == "exp[1, 0] times 0"
         assert controller.evaluate("value[0, 1]") == 3
-        with pytest.raises(EditError, match="no value of exp"):
+        with pytest.raises(EditError, match="not a value of exp"):
             controller.edit("inputs[3] = 1")
         with pytest.raises(EditError, match="points outside"):
             controller.edit("value[7] = 1")

@@ -64,10 +64,10 @@ def test_what_is_stored(array: Any, command: SetValue, wanted: Any) -> None:
     [
         (F, SetValue(1, index="5"), r"\[5\] points outside of shape \(2, 3\)"),
         (F, SetValue(1, index="0, 0, 0"), "points outside"),
-        (F, SetValue(1, index="x.y"), "is no index"),
-        (F, SetValue(1, index="__import__('os')"), "is no index"),
-        (F, SetValue(1, index="0]; import os; x[0"), "is no index"),
-        (F, SetValue(1, index="True"), "no choice of elements"),
+        (F, SetValue(1, index="x.y"), "is not an index"),
+        (F, SetValue(1, index="__import__('os')"), "is not an index"),
+        (F, SetValue(1, index="0]; import os; x[0"), "is not an index"),
+        (F, SetValue(1, index="True"), "no selection of elements"),
         (F, SetValue(1, index="isnam"), "did you mean 'isnan'"),
         (F, SetValue(1, index="::0"), "step of a slice"),
         (F, SetValue(1, index="1" * 201), "longer than 200"),
@@ -77,18 +77,18 @@ def test_what_is_stored(array: Any, command: SetValue, wanted: Any) -> None:
         (F, SetValue(1, "clip", low=2.0, high=1.0), "wrong way round"),
         (F, SetValue(1, "noise", -1.0), "is not positive"),
         (np.array([1], np.int8), SetValue(1, "set", 1000.0), "-128 to 127"),
-        (np.array([1], np.int8), SetValue(1, "set", 0.5), "no whole number"),
-        (np.array([1], np.int8), SetValue(1, "set", float("nan")), "no whole number"),
-        (np.array([3], np.int8), SetValue(1, "scale", 0.5), "has fractions"),
+        (np.array([1], np.int8), SetValue(1, "set", 0.5), "not a whole number"),
+        (np.array([1], np.int8), SetValue(1, "set", float("nan")), "not a whole number"),
+        (np.array([3], np.int8), SetValue(1, "scale", 0.5), "has a fractional part"),
         (np.array([100], np.int8), SetValue(1, "scale", 2.0), "does not fit"),
         (np.array([1], np.int8), SetValue(1, "noise", 1.0), "noise is for floating-point"),
         (np.array([True]), SetValue(1, "add", 1.0), "truth values cannot be added"),
-        (np.array([True]), SetValue(1, "set", 3.0), "no truth value"),
+        (np.array([True]), SetValue(1, "set", 3.0), "not a truth value"),
         (np.array(["a"]), SetValue(1, "set", 3.0), "cannot be edited"),
-        (F, SetValue(1, "npy", npy=b"nothing"), "no .npy array"),
+        (F, SetValue(1, "npy", npy=b"nothing"), "not a .npy array"),
         (F, SetValue(1, "npy", npy=npy(np.ones(3))), r"shape \(3,\), what it replaces \(2, 3\)"),
         (F, SetValue(1, "npy", npy=npy(np.ones((2, 3), complex))), "does not go into float32"),
-        (F, SetValue(1, "npy", npy=npy(np.array([None] * 6, object))), "no .npy array"),
+        (F, SetValue(1, "npy", npy=npy(np.array([None] * 6, object))), "not a .npy array"),
     ],
 )
 def test_what_is_refused(array: Any, command: SetValue, said: str) -> None:
@@ -210,7 +210,7 @@ def test_a_value_elsewhere_is_refused_and_nothing_changes() -> None:
     with debugged("op:exp", then=then) as seen:
         found = np.exp(ns.tensor(np.zeros(2)))
     assert found.tolist() == [1.0, 1.0]
-    assert "not at the node" in refused[0]
+    assert "does not belong to the node" in refused[0]
     assert "points outside" in refused[1]
     assert seen.edits == []
 

@@ -239,4 +239,4 @@ def test_a_file_of_breakpoints_without_end(tmp_path: Path, monkeypatch: pytest.M
     saved = Saved(tmp_path / "s.py")
     saved.path.parent.mkdir()
     saved.path.symlink_to("/dev/zero")
-    assert saved.load() == ((), [f"{saved.path} is no file"])
+    assert saved.load() == ((), [f"{saved.path} is not a file"])

@@ -155,7 +155,7 @@ def sets_a_value() -> None:
 
 
 def sets_watches() -> None:
-    refused(at(), SetWatches(("nan",)), "watches for nothing")
+    refused(at(), SetWatches(("nan",)), "has no watches")
 
 
 def lets_exceptions_pass() -> None:
@@ -176,7 +176,7 @@ def goes_to_the_twin() -> None:
     assert not [each for each in played.effects if isinstance(each, Log)]
     unknown = Commanded(StepTwin(), Catalog(STEP[:-1]))
     at(LOG).give(unknown).expect(
-        effect(Log, "no backward node of loss/log so far: it runs until one comes")
+        effect(Log, "no backward node of loss/log so far: the program runs until there is one")
     )
 
 

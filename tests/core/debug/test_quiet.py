@@ -184,7 +184,7 @@ def test_signalling_nans_warn_nobody(dtype, count, text):
 def test_what_python_would_warn_of_is_refused(text):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(ConditionError, match=r"is no number; a space is missing"):
+        with pytest.raises(ConditionError, match=r"is not a number; a space is missing"):
             compile_condition(text)
 
 

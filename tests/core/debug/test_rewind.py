@@ -131,7 +131,7 @@ def test_a_condition_is_asked_of_what_was_recorded(history) -> None:
         assert (found.node.name, found.step) == ("net/tanh", 3)
     else:
         assert found is None
-        assert "could not be asked 3 times" in text
+        assert "could not be evaluated 3 times" in text
         assert "level summary keeps no elements" in text
 
 

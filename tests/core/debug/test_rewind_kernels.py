@@ -107,7 +107,7 @@ def test_a_condition_is_asked_of_what_the_kernel_held_if_that_was_recorded(
         assert place == ("m/net/tanh", 3)  # tanh(exp(1) + 1)
     else:
         assert place is None
-        assert f"could not be asked {STEPS} times: what m/net/tanh gave inside" in text
+        assert f"could not be evaluated {STEPS} times: the value of m/net/tanh inside" in text
     place, text, _ = go(history, "m/net/tanh if step > 2", back=False)
     assert place is not None, text
     assert place[1] == 3

@@ -109,7 +109,7 @@ def test_another_thread_steps_from_where_it_is_held():
     played = stepped(StepOut(thread=2), t2="hidden_1/act")
     assert played.give(reach(RELU, thread=2)).state.stop is None
     assert played.give(reach(ADD, thread=2)).state.stop is not None
-    with pytest.raises(UsageError, match="has not come to a node"):
+    with pytest.raises(UsageError, match="has not reached a node"):
         stepped(StepOver(thread=2))
 
 

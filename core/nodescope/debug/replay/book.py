@@ -170,7 +170,7 @@ class Book:
             if source is None:
                 name = self.values.get(value, f"value {value}")
                 raise ReplayError(
-                    f"{node.name}: its input {name} was not recorded as computed before",
+                    f"{node.name}: its input {name} was not recorded earlier",
                     hint="executions were dropped, or level graph keeps only the latest one",
                 )
             found.append(source)

@@ -218,7 +218,7 @@ class _Growth:
         if (edit.value, before.seq) in self._changed:
             name = replay.book.values.get(edit.value, f"value {edit.value}")
             done = f"changed by hand there ({edit.how})"
-            reason = f"{done}; of another value that makes what is not known"
+            reason = f"{done}; with another value its result is unknown"
             self._block(name, edit.seq, reason, {key: f"{name} was changed by hand before"})
 
     def run(self, execution: Execution) -> None:
@@ -236,13 +236,13 @@ class _Growth:
             if not self._changed.intersection(taken) and not doubted:
                 return
             if doubted:
-                raise ReplayError("what it took is not known: nothing recorded gives what it gave")
+                raise ReplayError("its inputs are unknown: no recorded values reproduce its result")
             for key in taken:
                 if key in self.stuck:
                     raise ReplayError(self.stuck[key])
             if self._made > MOST_CHANGED_BYTES:
                 raise ReplayError(
-                    f"the changed values before it take {MOST_CHANGED_BYTES >> 20} MiB already"
+                    f"the changed values upstream take {MOST_CHANGED_BYTES >> 20} MiB already"
                 )
             if node.family == "leaf":
                 self._left_alone(sources[0], outputs[0])
@@ -306,7 +306,7 @@ class _Growth:
         replay = self._replay
         if not same(replay.written(leaf).array, replay.written(given).array):
             name = self._node(leaf.execution).name
-            raise ReplayError(f"the program changed {name} since, by what is not recorded")
+            raise ReplayError(f"the program changed {name} since, in a way that was not recorded")
 
 
 def _happened(replay: Replay, start: int, until: int) -> Iterator[Execution | EditRow]:

@@ -244,7 +244,7 @@ class Replay:
         node = self.book.node(execution.node, execution.seq)
         if not sources and node.family == "leaf":
             raise ReplayError(
-                f"{node.name} (a {node.op}) enters here, and its elements were not kept",
+                f"{node.name} (a {node.op}) is an input here, and its elements were not kept",
                 hint="record with level values, or raise the budget",
             )
         for each in sources:
@@ -438,7 +438,7 @@ def _looped(call: Call, args: list[Any]) -> tuple[Array, ...]:
         if time.monotonic() > end:
             raise ReplayError(
                 f"{call.node.name}: its loop was given up after {LONGEST_LOOP_S:g} s",
-                hint="on these numbers it may have no end",
+                hint="with these numbers it may never end",
             )
         carry = run_body(body, (*carry, *around))
     return carry

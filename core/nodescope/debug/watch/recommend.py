@@ -118,7 +118,7 @@ def _about_losses(
             "loss_not_falling",
             {"num_steps": 100},
             "",
-            f"{which}; 100 steps without a new minimum are no progress",
+            f"{which}; 100 steps without a new minimum mean no progress",
         )
     ]
     if any("val" in name for name in losses) and len(losses) > 1:

@@ -171,15 +171,15 @@ class Coverage(msgspec.Struct, frozen=True):
             if each.fault:
                 lines.append(f"{name} was disabled, {each.fault}")
             elif not each.values and each.watch.enabled:
-                lines.append(f"{name}: nothing in the recording is what it is asked of")
+                lines.append(f"{name}: nothing in the recording matches it")
             lines += (f"{name}: {text}" for text in each.shortcomings())
             for reason, times in sorted(each.unasked.items()):
                 lines.append(
-                    f"{name}: not asked {times} of {each.looked} times: {reason} "
+                    f"{name}: not evaluated {times} of {each.looked} times: {reason} "
                     f"(recorded at level {self.level})"
                 )
         if self.left:
-            lines.append(f"not looked at from step {self.left} on: it took too long")
+            lines.append(f"not evaluated from step {self.left} on: it took too long")
         lost = msgspec.structs.asdict(self.dropped)
         if any(lost.values()):
             said = ", ".join(f"{many} {what}" for what, many in lost.items() if many)

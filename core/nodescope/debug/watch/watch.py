@@ -269,7 +269,7 @@ class _Reader:
             if not clause or clause in seen or (bracket and clause == "on"):
                 raise self.error(
                     begin, f"not understood: {self.text[begin : begin + 20]!r}",
-                    "after the rule come: on SELECTION, patience N, -> ACTIONS",
+                    "after the rule: on SELECTION, patience N, -> ACTIONS",
                 )  # fmt: skip
             seen.add(clause)
             if clause == "on":
@@ -295,7 +295,7 @@ class _Reader:
         params: dict[str, Setting] = {}
         while not self.sign(")"):
             if params and not self.sign(","):
-                raise self.error(self.past_blanks(), "here a comma or a parenthesis is missing")
+                raise self.error(self.past_blanks(), "a comma or a parenthesis is missing here")
             start = self.past_blanks()
             name = self.take(_NAME, f"a parameter of {rule.name}")
             try:
@@ -335,7 +335,7 @@ class _Reader:
         if not 1 <= int(found[:20]) < 1 << 31:
             raise self.error(start, f"patience is at least 1, not {found[:20]}")
         if bracket and not self.sign("]"):
-            raise self.error(self.past_blanks(), "here ] is missing")
+            raise self.error(self.past_blanks(), "a ] is missing here")
         return int(found)
 
     def actions(self) -> tuple[str, ...]:
@@ -348,7 +348,7 @@ class _Reader:
                 raise self.error(start, f"no action named {name!r}", near)
             found.append(name)
         if self.past_blanks() < len(self.text):
-            raise self.error(self.at, "after the actions nothing follows")
+            raise self.error(self.at, "nothing may follow the actions")
         return tuple(found)
 
     # What the text is made of.
@@ -361,7 +361,7 @@ class _Reader:
         try:
             return str(json.loads(quoted))
         except ValueError:
-            raise self.error(start, "the quoted text is not well formed") from None
+            raise self.error(start, "the quoted text is malformed") from None
 
     def past_blanks(self) -> int:
         while self.text[self.at : self.at + 1].isspace():
@@ -383,7 +383,7 @@ class _Reader:
     def take(self, pattern: re.Pattern[str], what: str) -> str:
         match = pattern.match(self.text, self.past_blanks())
         if match is None:
-            raise self.error(self.at, f"here {what} is missing")
+            raise self.error(self.at, f"{what} is missing here")
         self.at = match.end()
         return match[0]
 

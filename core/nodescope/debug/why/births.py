@@ -156,7 +156,7 @@ def _row(op: str, numbers: Numbers, states: list[str]) -> Birth:
     at = states.index("inf")
     if all(state == "inf" and _real(n) < 0 for state, n in zip(states, numbers, strict=True)):
         words = f"{op} of a row of {len(numbers)} elements that are all -inf"
-        return Birth("softmax of nothing but -inf", words, at, "infinite")
+        return Birth("softmax of only -inf", words, at, "infinite")
     return Birth("inf-inf", f"{op} of a row that holds {told(numbers[at])}", at, "infinite")
 
 

@@ -231,7 +231,7 @@ class Follower:
         )  # fmt: skip
         operands += tuple(self._selectors(opened, made))
         if opened.doubt:
-            words += "; but these operands do not give it: one may be of another step"
+            words += "; but these operands do not reproduce it: one may be from another step"
         cause = replace(cause, words=words, operands=operands, others=max(total - MOST_OPERANDS, 0))
         following = [
             (source, each.position)
@@ -256,7 +256,7 @@ class Follower:
             weighing.element(known, position) == cause.number or state_of(cause.number) == "nan"
         )
         if not same:
-            words = "it was changed by the program since a node gave it"
+            words = "the program changed it after a node computed it"
             return replace(cause, kind="leaf", words=words), []
         words = f"as {node.name} left it in step {step}"
         return replace(cause, kind="passed", words=words), [(before, position)]

@@ -258,4 +258,4 @@ def _how(op: str) -> str:
         return f"{op} gives no numbers of that kind"
     if op in ("maximum", "minimum", "fmax", "fmin", "clip"):
         return f"{op} takes the other operand"
-    return f"{op} gives finite numbers of them"
+    return f"{op} makes finite numbers of them"

@@ -54,12 +54,12 @@ def parse_target(text: str) -> Target:
         ReplayError: It is not of that form; the message says which part.
     """
     if len(text) > MAX_LENGTH:
-        raise ReplayError(
-            f"what is asked about is longer than {MAX_LENGTH} characters", column=MAX_LENGTH
-        )
+        raise ReplayError(f"the question is longer than {MAX_LENGTH} characters", column=MAX_LENGTH)
     found = _TARGET.fullmatch(text.strip())
     if found is None:
-        raise ReplayError(f"{text!r} names no element", hint="write it as loss[0] or loss[0]@12")
+        raise ReplayError(
+            f"{text!r} does not name an element", hint="write it as loss[0] or loss[0]@12"
+        )
     name, inside, step = found["name"].strip(), found["index"], found["step"]
     index: tuple[int | slice, ...] | Which | None = None
     if inside is not None:
@@ -85,7 +85,7 @@ def _part(part: str, text: str) -> int | slice:
         pass
     words = ", ".join(WHICH)
     raise ReplayError(
-        f"{text!r}: {part!r} is no index",
+        f"{text!r}: {part!r} is not an index",
         column=text.find(part),
         hint=f"numbers, slices, or one of {words}",
     )
@@ -141,7 +141,7 @@ def positions(array: Array, index: Any, name: str) -> list[int]:
         return [_choice(array)]
     if isinstance(index, np.ndarray) and index.dtype == bool:
         if index.shape != array.shape or not index.any():
-            raise ReplayError(f"the mask does not choose elements of {name}, {array.shape}")
+            raise ReplayError(f"the mask does not select elements of {name}, {array.shape}")
         return [int(each) for each in np.flatnonzero(index)]
     taken: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
     if taken == (0,) and not array.ndim:
@@ -151,7 +151,7 @@ def positions(array: Array, index: Any, name: str) -> list[int]:
     except (IndexError, TypeError) as error:
         raise ReplayError(f"{name} has shape {array.shape}: {error}") from None
     if not places.size:
-        raise ReplayError(f"{name} has shape {array.shape}: the index names no element")
+        raise ReplayError(f"{name} has shape {array.shape}: the index does not name an element")
     return [int(each) for each in np.ravel(places)]
 
 

@@ -237,7 +237,7 @@ def range_of(array: Array) -> str:
         return "is empty"
     with np.errstate(all="ignore"):
         finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array.reshape(-1)
-    words = "has nothing finite"
+    words = "has no finite elements"
     if finite.size:
         low, high = finite.min(), finite.max()
         words = f"ranges from {told(low)} to {told(high)}" if low != high else f"is {told(low)}"

@@ -115,7 +115,7 @@ def render_spread(found: Spread) -> str:
     if not found.births and not found.passed:
         if not found.known:
             return f"step {found.step}: no statistics were recorded, so NaN and Inf are not known\n"
-        return f"step {found.step}: nothing but finite values\n"
+        return f"step {found.step}: only finite values\n"
     lines = [f"step {found.step}: {found.touched:,} of {found.executions:,} nodes gave NaN or Inf"]
     for i, each in enumerate(found.births[:_MOST_LINES]):
         first = "first culprit" if i == 0 else "also born"
@@ -125,7 +125,7 @@ def render_spread(found: Spread) -> str:
         plural = "" if each.reached == 1 else "s"
         lines.append(f"    it reached {each.reached:,} node{plural}")
     if len(found.births) > _MOST_LINES:
-        lines.append(f"and born in {len(found.births) - _MOST_LINES:,} more nodes")
+        lines.append(f"and arose in {len(found.births) - _MOST_LINES:,} more nodes")
     for one in found.passed[:_MOST_LINES]:
         lines.append(f"  spread to {one.node} from {', '.join(one.sources)}")
     if len(found.passed) > _MOST_LINES:

@@ -81,7 +81,7 @@ def test_without_any_array_it_says_what_is_missing(tmp_path: Path) -> None:
     path = recorded(tmp_path / "r.nscope", training, level="summary")
     with Recording.open(path) as recording:
         replay = Replay(recording, 2)
-        with pytest.raises(ReplayError, match=r"enters here, and its elements were not kept"):
+        with pytest.raises(ReplayError, match=r"is an input here, and its elements were not kept"):
             replay.value(value_of(recording, "loss/mean"))
         assert replay.check().missing
 

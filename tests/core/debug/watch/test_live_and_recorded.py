@@ -140,7 +140,8 @@ def test_what_was_not_recorded_is_said_and_counted(tmp_path: Path) -> None:
     )  # a bias is written before
     lines = coverage.words()
     assert lines[0] == (
-        "dead_relu: not asked 6 of 6 times: the full array is not kept (recorded at level summary)"
+        "dead_relu: not evaluated 6 of 6 times: "
+        "the full array is not kept (recorded at level summary)"
     )
 
 
@@ -173,7 +174,7 @@ def test_a_part_of_a_recording(tmp_path: Path) -> None:
     none, asking = watched.asked(parse_watch("dead_relu"))
     assert none == []
     (line,) = asking.coverage().words()
-    assert line == "dead_relu: nothing in the recording is what it is asked of"
+    assert line == "dead_relu: nothing in the recording matches it"
 
 
 def test_the_first_hit_is_found_without_reading_on(tmp_path: Path) -> None:
@@ -252,7 +253,7 @@ def test_a_rule_that_fails_is_disabled_and_said(monkeypatch: pytest.MonkeyPatch)
     assert fault.startswith(
         'watch condition(condition="value > 1") -> log was disabled, on a in step 1: '
     )
-    assert "gives 2 truth values (shape (2,)), not one" in fault
+    assert "yields 2 truth values (shape (2,)), not one" in fault
     assert [hit.rule for hit in hits] == ["max_gt"] * 3
     assert bus.probes == (watcher,)
     first, second = watcher.asked

@@ -109,7 +109,7 @@ def test_what_a_text_means(text: str, watch: Watch) -> None:
         ("nan [patience 3", 15, "] is missing"),
         ("nan -> stopp", 7, "did you mean 'stop'"),
         ("nan -> ", 7, "an action"),
-        ("nan -> stop log", 12, "nothing follows"),
+        ("nan -> stop log", 12, "nothing may follow"),
         ('condition(condition="isnan(value)', 20, "a closing quote is missing"),
         ('condition(condition="valu > 3")', 0, "unknown name 'valu'"),
         ('condition(condition="__import__(1)")', 0, "unknown function"),

@@ -60,7 +60,7 @@ def test_a_number_of_the_program_is_not_the_first_culprit(tmp_path: Path) -> Non
     with Recording.open(recorded(tmp_path / "r.nscope", broken.masked_softmax)) as recording:
         found = spread(recording)
     assert [(each.node, each.kind) for each in found.births] == [
-        ("attention/softmax", "softmax of nothing but -inf"),
+        ("attention/softmax", "softmax of only -inf"),
         ("attention/where", "number"),
     ]
 

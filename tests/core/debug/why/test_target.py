@@ -33,13 +33,13 @@ def test_targets(text: str, target: Target) -> None:
 
 @pytest.mark.parametrize("text", ["", "loss[", "loss]0[", "a@b", "[0]", "loss[0][1]", "loss@-1"])
 def test_what_names_no_element(text: str) -> None:
-    with pytest.raises(ReplayError, match="names no element"):
+    with pytest.raises(ReplayError, match="does not name an element"):
         parse_target(text)
 
 
 @pytest.mark.parametrize("text", ["loss[a]", "loss[1.5]", "loss[1:2:3:4]", "loss[__import__]"])
 def test_what_is_no_index(text: str) -> None:
-    with pytest.raises(ReplayError, match="is no index"):
+    with pytest.raises(ReplayError, match="is not an index"):
         parse_target(text)
 
 
@@ -73,9 +73,9 @@ def test_positions() -> None:
         ((5, 0), "out of bounds"),
         ((0, 0, 0), "too many indices"),
         ("nan", "no element that is nan"),
-        (np.zeros((2, 2), bool), "does not choose"),
-        (np.ones(3, bool), "does not choose"),
-        ((slice(0, 0),), "names no element"),
+        (np.zeros((2, 2), bool), "does not select"),
+        (np.ones(3, bool), "does not select"),
+        ((slice(0, 0),), "does not name an element"),
     ],
 )
 def test_positions_that_are_not_there(index: object, said: str) -> None:

@@ -373,7 +373,7 @@ def test_the_operand_is_of_the_step_that_gives_the_result(tmp_path: Path) -> Non
 def test_operands_that_do_not_give_the_result_are_told(tmp_path: Path) -> None:
     with run(kept(9), tmp_path) as recording:
         found = why(recording, "subtract")
-        assert "these operands do not give it" in found.root.words
+        assert "these operands do not reproduce it" in found.root.words
         assert "these operands" not in why(recording, "exp").root.words
         (checked,) = Replay(recording).check().differences
         assert checked.node == "subtract"

@@ -47,7 +47,7 @@ def _saturated(sight: Sight, settings: Settings) -> Finding | None:
 register(
     Rule(
         "dead_activations",
-        "too many units of an activation give the same for every example of the batch",
+        "too many units of an activation give the same value for every example of the batch",
         plain(_dead),
         ("activations",),
         needs=frozenset({"summary", "values"}),
@@ -66,7 +66,11 @@ register(
         needs=frozenset({"summary", "values"}),
         parameters=(
             percent("margin", 0.1, "how near to a bound counts, as a share of the span"),
-            percent("threshold_unit", 99.0, "a unit there for so large a share counts"),
+            percent(
+                "threshold_unit",
+                99.0,
+                "a unit that is there for at least this share of examples counts",
+            ),
             _LAYER,
         ),
         examples=(

@@ -102,9 +102,9 @@ def _sides(settings: Settings) -> tuple[str, ...]:
 _PAIR = (
     text("first", None, "the condition that comes first", required=True),
     text("second", None, "the condition that comes after it", required=True),
-    text("first_on", None, "where the first is asked, such as node:loss/mean", required=True),
-    text("second_on", None, "where the second is asked", required=True),
-    count("steps", 1, "so many steps later at most", unit="steps"),
+    text("first_on", None, "where the first is evaluated, such as node:loss/mean", required=True),
+    text("second_on", None, "where the second is evaluated", required=True),
+    count("steps", 1, "at most this many steps later", unit="steps"),
 )
 _A_THEN_B = {
     "first": "value > 1", "first_on": "node:a", "second": "value < 0", "second_on": "node:b",
@@ -143,7 +143,7 @@ register(
     ),
     Rule(
         "within",
-        "one condition is true, and another on the same or another node within so many steps",
+        "one condition is true, and another on the same or another node within this many steps",
         _within,
         (),
         needs=_NEEDS,
@@ -169,7 +169,7 @@ register(
     ),
     Rule(
         "without",
-        "one condition is true, and another is not within so many steps after it",
+        "one condition is true, and another is not within this many steps after it",
         _without,
         (),
         needs=_NEEDS,

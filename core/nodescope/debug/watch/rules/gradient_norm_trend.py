@@ -57,14 +57,14 @@ register(
         ("weight_gradients",),
         needs=frozenset({"summary", "history"}),
         parameters=(
-            count("num_steps", 5, "compare with so many steps", unit="steps", low=1),
+            count("num_steps", 5, "compare with this many steps", unit="steps", low=1),
             number("factor_gt", 10.0, "hit above this multiple", low=1),
             number("factor_lt", 0.1, "hit below this fraction", low=0, high=1),
         ),
         examples=(
             Example([[1.0], [1.0], [10.0], [100.0], [0.1]], (4, 5), {"num_steps": 2}),
             Example([[3.0, 4.0]] * 5 + [[30.0, 40.0], [33.0, 44.0]], ()),
-            Example([[0.0], [5.0]], (), {"num_steps": 1}, about="from nothing there is no ratio"),
+            Example([[0.0], [5.0]], (), {"num_steps": 1}, about="there is no ratio to zero"),
         ),
     )
 )

@@ -49,7 +49,7 @@ register(
         needs=frozenset({"summary", "values"}),
         parameters=(
             percent("rank_percentage_lt", 100, "hit if the rank is a smaller share of full rank"),
-            count("max_elements", 1 << 18, "larger matrices are not asked, for their cost", low=1),
+            count("max_elements", 1 << 18, "larger matrices are skipped, for their cost", low=1),
         ),
         examples=(
             Example([[[1.0, 2.0], [2.0, 4.0]], [[1.0, 2.0], [2.0, 5.0]], [[0.0]], [[]]], (1, 3)),

@@ -61,7 +61,7 @@ register(
         needs=frozenset({"values"}),
         parameters=(
             text("token_values", "0", "the tokens, with commas between"),
-            text("token_thresholds_percent", "50", "hit above so many percent, one for each token"),
+            text("token_thresholds_percent", "50", "hit above this percentage, one for each token"),
         ),
         origin="SageMaker",
         aliases=("NLPSequenceRatio",),

@@ -116,7 +116,7 @@ register(
         needs=frozenset({"summary", "history"}),
         parameters=(
             number("ratio_threshold", 0.1, "hit if (validation − training) / training is above"),
-            count("patience", 1, "so many validation losses in a row", low=1),
+            count("patience", 1, "this many validation losses in a row", low=1),
             count("start_step", 0, "the first step that counts"),
             _VALIDATION,
         ),
@@ -144,13 +144,13 @@ register(
     ),
     Rule(
         "overtraining",
-        "training or validation losses improve no more",
+        "training or validation losses no longer improve",
         per_value(_overtraining),
         ("losses",),
         needs=frozenset({"summary", "history"}),
         parameters=(
-            count("patience_train", 5, "so many training losses", unit="steps", low=1),
-            count("patience_validation", 10, "so many validation losses", unit="steps", low=1),
+            count("patience_train", 5, "this many training losses", unit="steps", low=1),
+            count("patience_validation", 10, "this many validation losses", unit="steps", low=1),
             number("delta", 0.1, "an improvement is larger than this", low=0),
             _VALIDATION,
         ),

@@ -61,7 +61,7 @@ def _begin(settings: Settings) -> Look:
         if high - low >= settings["distribution_range"]:
             return None
         return Finding(
-            f"its elements lie together: {high - low:.6g} between the percentiles 5 and 95, less "
+            f"its elements hardly vary: {high - low:.6g} between the percentiles 5 and 95, less "
             f"than {settings['distribution_range']:g}",
             {"distribution_range": float(high - low)},
         )
@@ -103,15 +103,15 @@ def _begin(settings: Settings) -> Look:
 register(
     Rule(
         "poor_weight_initialization",
-        "in the first steps weights vary unequally, gradients hardly at all, or a loss stays",
+        "in the first steps weights vary unequally, gradients hardly vary, or a loss does not fall",
         _begin,
         ("weights", "weight_gradients", "losses"),
         needs=frozenset({"summary", "values", "history"}),
         parameters=(
-            number("threshold", 10.0, "hit if variances of weights are more apart", low=1),
+            number("threshold", 10.0, "hit if variances of weights are farther apart", low=1),
             number("distribution_range", 0.001, "hit if a gradient's percentiles 5 and 95 are "
                    "nearer", low=0),
-            count("patience", 5, "so many steps without a lower loss", unit="steps", low=1),
+            count("patience", 5, "this many steps without a lower loss", unit="steps", low=1),
             count("steps", 10, "how many steps are looked at", unit="steps", low=1),
         ),
         origin="SageMaker",

@@ -91,7 +91,7 @@ def _apart_by_summary(a: TensorSummary, b: TensorSummary, settings: Settings) ->
             return Finding(f"its {name} is {here:.6g}, in the other run {there:.6g}", {name: here})
     if not math.prod(a.spec.shape):
         return None
-    raise Unasked("the statistics agree with the other run's, and one of the arrays is not kept")
+    raise Unasked("the statistics agree with the other run's, and one of the arrays was not kept")
 
 
 def _begin(settings: Settings) -> Look:

@@ -27,7 +27,7 @@ def _begin(settings: Settings) -> Look:
 register(
     Rule(
         "stalled_training",
-        "a loss was long in coming; said once it has come",
+        "a loss took long to arrive; reported once it has",
         per_value(_begin),
         ("losses",),
         needs=frozenset({"history"}),

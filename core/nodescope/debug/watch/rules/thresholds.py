@@ -84,7 +84,7 @@ register(
             threshold_parameter("zero_percentage_ge", 100),
             threshold_parameter("max_gt"),
             threshold_parameter("min_lt"),
-            count("min_axes", 2, "weights of fewer axes (biases) are let be"),
+            count("min_axes", 2, "weights of fewer axes (biases) are left out"),
         ),
         origin="MindInsight",
         aliases=("WI", "initial_weight"),

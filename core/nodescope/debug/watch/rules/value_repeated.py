@@ -52,7 +52,7 @@ register(
         ("inputs", "activations", "losses"),
         needs=frozenset({"values", "history"}),
         parameters=(
-            count("num_steps", 1, "compare with so many steps", unit="steps", low=1, high=10_000),
+            count("num_steps", 1, "compare with this many steps", unit="steps", low=1, high=10_000),
         ),
         examples=(
             Example([[1.0, 2.0], [1.0, 2.0], [1.0, 3.0], [1.0, 2.0]], (2,)),

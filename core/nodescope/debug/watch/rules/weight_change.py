@@ -141,7 +141,7 @@ register(
         parameters=(
             number("abs_mean_update_ratio_gt", 0.1, "the ratio", low=0),
             _EPSILON,
-            count("min_axes", 0, "weights of fewer axes (biases, which begin at zero) are let be"),
+            count("min_axes", 0, "weights of fewer axes (biases) are left out"),
         ),
         origin="MindInsight",
         aliases=("WCL",),
@@ -177,7 +177,7 @@ register(
         ("weights",),
         needs=_NEEDS,
         parameters=(
-            count("num_steps", 1, "ask in every so many steps", unit="steps", low=1),
+            count("num_steps", 1, "evaluate every this many steps", unit="steps", low=1),
             number("large_threshold", 10.0, "hit above", low=0),
             number("small_threshold", 1e-8, "hit below", low=0),
             _EPSILON,
@@ -195,7 +195,7 @@ register(
         per_value(_unchanged_for),
         needs=_NEEDS | {"history"},
         parameters=(
-            count("num_steps", 3, "in so many steps", unit="steps", low=2), *_TOLERANCE,
+            count("num_steps", 3, "in this many steps", unit="steps", low=2), *_TOLERANCE,
         ),
         origin="SageMaker",
         aliases=("UnchangedTensor",),

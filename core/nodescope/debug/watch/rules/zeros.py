@@ -34,7 +34,7 @@ register(
         "all_zero",
         "too large a share of a value is zero",
         plain(_all_zero),
-        parameters=(percent("threshold", 100, "hit if so large a share is zero"),),
+        parameters=(percent("threshold", 100, "hit if at least this share is zero"),),
         origin="SageMaker",
         aliases=("AllZero",),
         examples=(*_EXAMPLES, Example([[0.0, 1.0], [1.0, 1.0]], (1,), {"threshold": 50})),
