@@ -7,7 +7,17 @@ import { createReasons } from "@/store/reasons";
 import { type Requests, Store } from "@/store/store";
 import { createUi, type Ui } from "@/store/ui";
 import type { Watches } from "@/store/watches";
-import { columns, node, produced, RUN, runInfo, session, snapshot, stopAt } from "@/wire/fixtures";
+import {
+  columns,
+  node,
+  produced,
+  records,
+  RUN,
+  runInfo,
+  session,
+  snapshot,
+  stopAt,
+} from "@/wire/fixtures";
 import { HAS_NAN, type RequestBody, type ResponseBody } from "@/wire/types.gen";
 
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
@@ -183,6 +193,7 @@ describe("what a command leaves selected and shown", () => {
     store.setPinned(true);
     const at = stopAt(4, "assign", { seq: 20 });
     store.receive([
+      records({ seq: 20 }),
       { type: "session", run: RUN, info: session({ phase: "stopped", version: 4, stop: at }) },
     ]);
     expect([chosen(), shown()]).toEqual([4, 2]);

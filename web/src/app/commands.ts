@@ -4,6 +4,7 @@
  * Invariant: a key is bound once.
  */
 
+import { type Abilities, abilities } from "@/store/abilities";
 import { tabCommands } from "@/app/tab_commands";
 import type { GraphView } from "@/render/types";
 import type { StepChanges } from "@/store/changes";
@@ -22,6 +23,8 @@ export interface PageCommand {
   readonly keys: string;
   readonly group: "Debugger" | "Graph" | "Page";
   enabled(): boolean;
+  /** Why it can do nothing now, where that is not plain to see. */
+  why?(): string;
   run(): void;
 }
 
@@ -47,8 +50,7 @@ const ALWAYS = (): boolean => true;
 export function pageCommands(page: CommandScope): readonly PageCommand[] {
   const { store, ui, preferences } = page;
   const stopped = (): boolean => store.link().kind === "open" && store.stop() !== undefined;
-  const live = (): boolean => store.link().kind === "open" && store.model()?.info.state === "live";
-  const running = (): boolean => live() && store.session()?.phase === "running";
+  const can = (): Abilities => abilities(store);
   const selected = (): number | undefined => {
     const item = store.selection();
     return item?.kind === "node" ? item.id : undefined;
@@ -60,34 +62,40 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
   };
   const subjectValue = (): number => store.model()?.graph.nodes[subject() ?? -1]?.outputs[0] ?? -1;
   const selectedName = (): string | undefined => store.model()?.graph.nodes[selected() ?? -1]?.name;
-  const past = (): boolean => store.cursor().kind === "past";
   const here = (): boolean => store.link().kind === "open" && (store.model()?.seq ?? 0) > 0;
-  /** Where stepping has something to go through: a stop, the past, or a run that is over. */
-  const steps = (): boolean => stopped() || (here() && (past() || !live()));
+  /** Between two stops, as while a key is held down: nothing needs to be said. */
+  const moving = (): boolean =>
+    store.model()?.info.state === "live" &&
+    store.stop() === undefined &&
+    store.cursor().kind === "live";
   const send = (command: WireCommand) => () => void store.control(command);
   const walk = (title: string, keys: string, command: WireCommand): PageCommand => ({
     title,
     keys,
     group: "Debugger",
-    enabled: steps,
+    enabled: () => can()[command.type === "continue" ? "continue" : "step"] === "",
+    why: () => (moving() ? "" : can()[command.type === "continue" ? "continue" : "step"]),
     run: () => void store.walk(command),
   });
   const rewind = (title: string, keys: string, command: WireCommand): PageCommand => ({
     title,
     keys,
     group: "Debugger",
-    enabled: () => here() && !(running() && !past()),
+    enabled: () => can()[command.type === "continue" ? "reverse" : "back"] === "",
+    why: () => (moving() ? "" : can()[command.type === "continue" ? "reverse" : "back"]),
     run: () => void store.travel(command, true),
   });
-  const debug = (
-    title: string,
-    keys: string,
-    command: WireCommand,
-    enabled = stopped,
-  ): PageCommand => ({ title, keys, group: "Debugger", enabled, run: send(command) });
+  const debug = (title: string, keys: string, what: "pause" | "detach"): PageCommand => ({
+    title,
+    keys,
+    group: "Debugger",
+    enabled: () => can()[what] === "",
+    why: () => can()[what],
+    run: send({ type: what }),
+  });
   return [
     walk("Continue", "F5", { type: "continue" }),
-    debug("Pause", "F6", { type: "pause" }, running),
+    debug("Pause", "F6", "pause"),
     walk("Run to the next training step", "F8", { type: "next_step" }),
     walk("Step over this scope", "F10", { type: "step_over" }),
     walk("Step to the next node", "F11", { type: "step_node" }),
@@ -197,7 +205,7 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       enabled: ALWAYS,
       run: () => page.showBreakpoints(),
     },
-    debug("Detach", "", { type: "detach" }, live),
+    debug("Detach", "", "detach"),
     {
       title: "Fit the graph",
       keys: "F",

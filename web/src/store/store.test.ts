@@ -1,5 +1,5 @@
 import { createRoot } from "solid-js";
-import { beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { type Requests, Store } from "@/store/store";
 import { readAddress } from "@/store/url";
 import { columns, node, records, RUN, runInfo, session, snapshot, stopAt } from "@/wire/fixtures";
@@ -182,4 +182,62 @@ test("a command that is refused is said in words", async () => {
   store.attach({ request: () => Promise.reject(new Error("no such scope")) });
   expect(await store.control({ type: "step_out" })).toBe(false);
   expect(store.notices()[0]).toMatchObject({ tone: "error", text: "no such scope" });
+});
+
+describe("a stop that is told before all that ran up to it is here", () => {
+  const late = (seq: number) => {
+    const info = session({ phase: "stopped", version: 5, stop: stopAt(3, "net/b/tanh", { seq }) });
+    return { type: "session", run: RUN, info } as const;
+  };
+  beforeEach(() => {
+    vi.useFakeTimers();
+    store.receive([
+      snapshot({ run: runInfo({ recording: "r.nscope" }), seq: 10, nodes: NODES }),
+      { type: "session", run: RUN, info: session({ phase: "running", version: 4 }) },
+    ]);
+    store.select({ kind: "node", id: 1 });
+  });
+  afterEach(() => void vi.useRealTimers());
+
+  test("is not shown before", () => {
+    store.receive([late(30)]);
+    expect(store.stop()).toBeUndefined();
+    expect([store.arriving(), store.stops()]).toEqual([20, 0]);
+    expect(store.selection()).toEqual({ kind: "node", id: 1 });
+    store.receive([records({ seq: 25 })]);
+    expect([store.stop(), store.arriving()]).toEqual([undefined, 5]);
+    store.receive([records({ seq: 31 })]);
+    expect(store.stop()?.node).toBe(3);
+    expect([store.arriving(), store.stops()]).toEqual([0, 1]);
+    expect(store.selection()).toEqual({ kind: "node", id: 3 });
+    store.receive([records({ seq: 32 })]);
+    expect(store.stops()).toBe(1);
+  });
+
+  test("is shown with what there is where nothing more comes", () => {
+    store.receive([late(30)]);
+    vi.advanceTimersByTime(2000);
+    store.receive([records({ seq: 25 })]);
+    vi.advanceTimersByTime(2000);
+    expect(store.stop()).toBeUndefined();
+    vi.advanceTimersByTime(1500);
+    expect([store.stop()?.node, store.stops()]).toEqual([3, 1]);
+    store.receive([records({ seq: 31 })]);
+    expect([store.stop()?.node, store.stops()]).toEqual([3, 1]);
+  });
+
+  test("is shown at once of a run that is not recorded", () => {
+    open();
+    store.receive([snapshot({ seq: 10, nodes: NODES }), late(30)]);
+    expect(store.stop()?.node).toBe(3);
+  });
+
+  test("that was asked for says so until it is there", async () => {
+    const asking = store.control({ type: "pause" });
+    expect(store.pausing()).toBe(true);
+    await asking;
+    expect(store.pausing()).toBe(true);
+    store.receive([late(30)]);
+    expect(store.pausing()).toBe(false);
+  });
 });

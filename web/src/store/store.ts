@@ -21,6 +21,7 @@ import type {
   Stop,
   WatchStatus,
 } from "@/wire/types.gen";
+import { recordsToCome, STILL_MS } from "@/store/arrival";
 import { ExecutionRing, NodeColumns } from "@/store/columns";
 import { type FoldState, folded, followStop, sameStop, unfolded } from "@/store/follow";
 import { type Focus, type FocusAct, focusAfter, NO_FOCUS, subjectOf } from "@/store/focus";
@@ -62,6 +63,8 @@ export class Store {
   readonly tick: Accessor<number>;
   /** Grows with each stop, so that views can bring it into sight. */
   readonly stops: Accessor<number>;
+  /** Whether the program was asked to stop, and still runs. */
+  readonly pausing: Accessor<boolean>;
   /** Where a search through the recording came to, and why there. */
   readonly reached: Accessor<Reached | undefined>;
 
@@ -80,9 +83,14 @@ export class Store {
     folds(folds: FoldState): void;
     tick(count: number): void;
     stops(count: number): void;
+    pausing(asked: boolean): void;
+    overdue(version: number): void;
     reached(found: Reached | undefined): void;
   };
   private readonly focus: Accessor<Focus>;
+  /** The session whose stop is shown although not all that ran before it has come. */
+  private readonly overdue: Accessor<number>;
+  private arrival: ReturnType<typeof setTimeout> | undefined;
   private wire: Requests | undefined;
   private treeOf: RunModel["graph"] | undefined;
   private opened = false;
@@ -106,6 +114,8 @@ export class Store {
     });
     const [tick, setTick] = createSignal(0);
     const [stops, setStops] = createSignal(0);
+    const [pausing, setPausing] = createSignal(false);
+    const [overdue, setOverdue] = createSignal(-1);
     const [reached, setReached] = createSignal<Reached | undefined>();
     this.link = link;
     this.runs = runs;
@@ -117,6 +127,8 @@ export class Store {
     this.folds = folds;
     this.tick = tick;
     this.stops = stops;
+    this.pausing = pausing;
+    this.overdue = overdue;
     this.reached = reached;
     this.opened = start.open !== undefined;
     this.start = start;
@@ -131,6 +143,8 @@ export class Store {
       folds: setFolds,
       tick: setTick,
       stops: setStops,
+      pausing: setPausing,
+      overdue: setOverdue,
       reached: setReached,
     };
   }
@@ -211,14 +225,39 @@ export class Store {
       }
       this.live.reserve(model.graph.nodes.length);
     }
-    const stop = model.session?.phase === "stopped" ? model.session.stop : null;
-    const previous = before?.session?.phase === "stopped" ? before.session : undefined;
+    if (model.session?.phase !== "running") this.set.pausing(false);
+    const stop = this.standsIn(model);
+    const previous = this.standsIn(before) === undefined ? undefined : before?.session;
+    this.awaitRecords(model);
     if (stop && previous?.version !== model.session?.version && !sameStop(previous, stop)) {
       this.stopped(stop);
     }
     const seq = this.start?.seq;
     this.start = undefined;
     if (seq !== undefined) void this.seek(seq);
+  }
+
+  /** The stop of a model, once all that ran before it is there. */
+  private standsIn(model: RunModel | undefined): Stop | undefined {
+    const late = recordsToCome(model) > 0 && this.overdue() !== model?.session?.version;
+    return model?.session?.phase === "stopped" && !late
+      ? (model.session.stop ?? undefined)
+      : undefined;
+  }
+
+  /** Shows a stop with what there is where nothing more comes. */
+  private awaitRecords(model: RunModel): void {
+    clearTimeout(this.arrival);
+    const { session } = model;
+    if (session?.stop == null || this.standsIn(model) !== undefined) return;
+    if (recordsToCome(model) === 0) return;
+    this.arrival = setTimeout(() => {
+      if (this.session()?.version !== session.version) return;
+      batch(() => {
+        this.set.overdue(session.version);
+        if (session.stop !== null) this.stopped(session.stop);
+      });
+    }, STILL_MS);
   }
 
   private stopped(stop: Stop): void {
@@ -247,9 +286,15 @@ export class Store {
 
   /** The stop that the program stands at now, if it does. */
   stop(): Stop | undefined {
-    const session = this.session();
-    if (this.model()?.info.state !== "live" || session?.phase !== "stopped") return undefined;
-    return session.stop ?? undefined;
+    const model = this.model();
+    return model?.info.state === "live" ? this.standsIn(model) : undefined;
+  }
+
+  /** How many records up to the stop are still to come: until then it is not shown. */
+  arriving(): number {
+    const model = this.model();
+    if (model?.info.state !== "live" || this.standsIn(model) !== undefined) return 0;
+    return recordsToCome(model);
   }
 
   /** The watch that stopped the program where it stands now. */
@@ -263,6 +308,7 @@ export class Store {
   editable(value: number): boolean {
     const stop = this.stop();
     if (stop === undefined || this.cursor().kind !== "live") return false;
+    if (this.link().kind !== "open") return false;
     const node = this.model()?.graph.nodes[stop.node];
     if (node == null) return false;
     return node.inputs.includes(value) || (stop.when === "after" && node.outputs.includes(value));
@@ -335,6 +381,8 @@ export class Store {
       this.wantedSeq = undefined;
       this.set.runId(run);
       this.set.model(undefined);
+      this.set.pausing(false);
+      this.set.overdue(-1);
       this.set.tree(undefined);
       this.treeOf = undefined;
       this.set.cursor({ kind: "live" });
@@ -392,10 +440,13 @@ export class Store {
   async refusal(command: Command): Promise<string> {
     const run = this.runId();
     if (run === undefined) return "There is no run.";
+    const pause = command.type === "pause" && this.session()?.phase === "running";
     try {
+      if (pause) this.set.pausing(true);
       await this.request({ type: "control", run, command }, "done");
       return "";
     } catch (error) {
+      if (pause) this.set.pausing(false);
       return inWords(error);
     }
   }

@@ -4,7 +4,8 @@
  * Invariant: a button that can do nothing now is disabled and says why.
  */
 
-import { For, type JSX, Show } from "solid-js";
+import { createMemo, For, type JSX, Show } from "solid-js";
+import { abilities } from "@/store/abilities";
 import type { Store } from "@/store/store";
 import { Icon, IconButton, type IconName } from "@/widgets/icon";
 import type { Command } from "@/wire/types.gen";
@@ -62,8 +63,9 @@ const STEPS: readonly StepButton[] = [
   },
 ];
 
-const BACK: readonly StepButton[] = [
+const BACK: readonly (StepButton & { readonly needs: "back" | "reverse" })[] = [
   {
+    needs: "reverse",
     testid: "reverse-continue",
     icon: "rewind",
     title: "Back to the last breakpoint",
@@ -71,6 +73,7 @@ const BACK: readonly StepButton[] = [
     command: { type: "continue" },
   },
   {
+    needs: "back",
     testid: "step-back",
     icon: "back",
     title: "Back to the node before",
@@ -80,35 +83,28 @@ const BACK: readonly StepButton[] = [
 ];
 
 export function DebuggerBar(props: { readonly store: Store }): JSX.Element {
-  const linked = (): boolean => props.store.link().kind === "open";
-  const live = (): boolean => linked() && props.store.model()?.info.state === "live";
-  const stopped = (): boolean => live() && props.store.stop() !== undefined;
-  const running = (): boolean => live() && props.store.session()?.phase === "running";
-  const why = (): string => {
-    if (!linked()) return "not connected";
-    const state = props.store.model()?.info.state;
-    if (state === "recorded") return "this is a recording: no program runs";
-    if (state === "lost") return "the program is gone";
-    if (!live()) return "the program has ended";
-    return running() ? "the program is running" : "not now";
-  };
-  const past = (): boolean => props.store.cursor().kind === "past";
-  const recorded = (): boolean => linked() && (props.store.model()?.seq ?? 0) > 0;
-  const walks = (): boolean => stopped() || (recorded() && (past() || !live()));
-  const rewinds = (): boolean => recorded() && !(running() && !past());
+  const can = createMemo(() => abilities(props.store));
+  const live = (): boolean =>
+    props.store.link().kind === "open" && props.store.model()?.info.state === "live";
+  const stands = (): boolean =>
+    props.store.stop() !== undefined && props.store.cursor().kind === "live";
   const send = (command: Command): void => void props.store.control(command);
+  const named = (title: string, keys: string, why: string): string =>
+    `${title} (${keys})${why === "" ? "" : `: ${why}`}`;
   return (
     <div class="debugger" role="toolbar" aria-label="Debugger">
       <button
         type="button"
         class="go"
         data-testid="continue"
-        disabled={!walks()}
-        title={
-          walks()
-            ? `Continue${stopped() && !past() ? "" : " through the recording"} (F5)`
-            : `Continue (F5): ${why()}`
-        }
+        disabled={can().continue !== ""}
+        title={named(
+          stands() || (live() && props.store.cursor().kind === "live")
+            ? "Continue"
+            : "Continue through the recording",
+          "F5",
+          can().continue,
+        )}
         onClick={() => void props.store.walk({ type: "continue" })}
       >
         <Icon name="continue" />
@@ -116,9 +112,9 @@ export function DebuggerBar(props: { readonly store: Store }): JSX.Element {
       </button>
       <IconButton
         icon="pause"
-        label={running() ? "Pause (F6)" : `Pause (F6): ${stopped() ? "already paused" : why()}`}
+        label={named("Pause", "F6", can().pause)}
         testid="pause"
-        disabled={!running()}
+        disabled={can().pause !== ""}
         onClick={() => send({ type: "pause" })}
       />
       <For each={BACK}>
@@ -126,8 +122,8 @@ export function DebuggerBar(props: { readonly store: Store }): JSX.Element {
           <IconButton
             icon={step.icon}
             testid={step.testid}
-            disabled={!rewinds()}
-            label={`${step.title} (${step.keys})${rewinds() ? "" : `: ${why()}`}`}
+            disabled={can()[step.needs] !== ""}
+            label={named(step.title, step.keys, can()[step.needs])}
             onClick={() => void props.store.travel(step.command, true)}
           />
         )}
@@ -137,13 +133,13 @@ export function DebuggerBar(props: { readonly store: Store }): JSX.Element {
           <IconButton
             icon={step.icon}
             testid={step.testid}
-            disabled={!walks()}
-            label={`${step.title} (${step.keys})${walks() ? "" : `: ${why()}`}`}
+            disabled={can().step !== ""}
+            label={named(step.title, step.keys, can().step)}
             onClick={() => void props.store.walk(step.command)}
           />
         )}
       </For>
-      <Show when={live() && props.store.session()?.phase !== "detached"}>
+      <Show when={can().detach === ""}>
         <IconButton
           icon="detach"
           testid="detach"

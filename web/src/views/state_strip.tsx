@@ -5,7 +5,7 @@
  */
 
 import { createMemo, For, type JSX, Show } from "solid-js";
-import { formatCount } from "@/base/numbers";
+import { formatCount, plural } from "@/base/numbers";
 import { progressOf } from "@/store/progress";
 import type { Store } from "@/store/store";
 import { throttled } from "@/store/throttled";
@@ -35,6 +35,10 @@ export function describe(store: Store): Words {
   }
   switch (model.session?.phase) {
     case "stopped":
+      if (store.arriving() > 0) {
+        const more = `${plural(store.arriving(), "record")} up to the stop still to be read`;
+        return { text: "Stopping", tone: "now", more };
+      }
       if (model.session.stop?.reason === "watch") {
         return { text: "Stopped by a watch", tone: "watch", more: model.session.stop.text };
       }
@@ -47,6 +51,9 @@ export function describe(store: Store): Words {
     case "finished":
       return { text: "Finishing", tone: "ok", more: "" };
     default:
+      if (store.pausing()) {
+        return { text: "Pausing", tone: "now", more: "the program stops at its next node" };
+      }
       return { text: "Running", tone: "ok", more: "" };
   }
 }
