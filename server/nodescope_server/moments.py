@@ -11,9 +11,11 @@ import asyncio
 import numpy as np
 
 from nodescope.compare.measure import Measure, measure_arrays, measure_summaries
+from nodescope.debug.problems import Problem, Problems
 from nodescope.debug.replay.arrays import difference
 from nodescope.events import Array
 from nodescope.record.recording import Recording
+from nodescope.record.rows import FAILED, HAS_INF, HAS_NAN
 from nodescope.record.summary import summarise
 from nodescope_server import values, wire
 from nodescope_server import wire_moments as moments
@@ -22,6 +24,8 @@ from nodescope_server.runs import Run
 
 # Comparing takes several times the room of the arrays.
 MOST_BYTES = 128 << 20
+MOST_PROBLEMS = 500
+MOST_EDITS = 3
 
 Side = tuple[moments.ValueMoment, Array | None]
 
@@ -61,6 +65,31 @@ async def attributes(run: Run, request: moments.GetAttributes) -> moments.NodeAt
         return moments.NodeAttributes(request.node, at.seq, at.step, attrs, changed)
 
     return await run.query.call(read)
+
+
+async def problems(run: Run) -> moments.ProblemList:
+    """Answer `wire_moments.GetProblems`.
+
+    Raises:
+        RecordingError: The recording cannot be read.
+    """
+
+    def ask(recording: Recording) -> list[Problem]:
+        known = run.problems
+        if known is None or known.recording is not recording:
+            known = run.problems = Problems(recording)
+        return known.rows()
+
+    found = await run.query.call(ask) if run.committed else []
+    rows = tuple(
+        moments.NodeProblem(
+            each.node, each.count, each.first_seq, each.first_step, each.last_seq, each.last_step,
+            bool(each.flags & HAS_NAN), bool(each.flags & HAS_INF), bool(each.flags & FAILED),
+            each.error, each.healed, each.edits[-MOST_EDITS:], each.edited,
+        )
+        for each in found[:MOST_PROBLEMS]
+    )  # fmt: skip
+    return moments.ProblemList(rows, len(found), sum(each.count for each in found))
 
 
 async def _side(run: Run, value: int, seq: int | None) -> Side:

@@ -20,6 +20,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from nodescope.debug.moments import History
+from nodescope.debug.problems import Problems
 from nodescope.debug.replay import Book
 from nodescope.errors import LinkError, NodescopeError, RecordingError, UsageError
 from nodescope.events import Array
@@ -110,6 +111,7 @@ class Run:
             picture, and one that computes does not hold up values and moves.
         history: What questions about the past have learnt of the nodes.
         book: What `study` has learnt of them.
+        problems: What `query` has learnt of NaN, Inf and errors.
         branches: What was tried.
         times: What `study` has learnt of the steps' times.
         held: A live value that was fetched while the program stands: value id, seq, array.
@@ -125,6 +127,7 @@ class Run:
         self.study = Reader(info.recording)
         self.history: History | None = None
         self.book: Book | None = None
+        self.problems: Problems | None = None
         self.branches = Branches()
         self.times = StepTimes()
         self.held: tuple[int, int, Array] | None = None

@@ -240,6 +240,8 @@ class _Browser:
                 return await moments.attributes(run, body)
             case wire_times.GetStepTimes():
                 return await times.step_times(run, body)
+            case wire_moments.GetProblems():
+                return await moments.problems(run)
             case wire_watch.GetRules():
                 return await watches.rules(run)
             case wire_watch.ReadWatch():

@@ -43,7 +43,54 @@ class GetAttributes(msgspec.Struct, frozen=True, tag="get_attributes"):
     seq: int | None = None
 
 
+class GetProblems(msgspec.Struct, frozen=True, tag="get_problems"):
+    """Which nodes gave NaN or Inf or raised, in all that is recorded."""
+
+    run: str
+
+
 # ---------------------------------------------------------------- answers
+
+
+class NodeProblem(msgspec.Struct, frozen=True):
+    """What is wrong with one node.
+
+    Attributes:
+        node: Its id.
+        count: How many of its executions were bad.
+        first_seq, first_step, last_seq, last_step: The first of them, and the last one.
+        error: What it raised at last, or ``""``.
+        healed: It has run again since, and was finite.
+        edits: What a person set its outputs to, in words.
+        edited: The first was no execution: a person set it to NaN or Inf.
+    """
+
+    node: int
+    count: int
+    first_seq: int
+    first_step: int
+    last_seq: int
+    last_step: int
+    nan: bool
+    inf: bool
+    failed: bool
+    error: str = ""
+    healed: bool = False
+    edits: tuple[str, ...] = ()
+    edited: bool = False
+
+
+class ProblemList(msgspec.Struct, frozen=True, tag="problems"):
+    """Nodes with problems in the order in which they began; the first is where it all began.
+
+    Attributes:
+        rows: At most some hundreds of them.
+        nodes, executions: How many there are in all.
+    """
+
+    rows: tuple[NodeProblem, ...]
+    nodes: int
+    executions: int
 
 
 class ValueMoment(msgspec.Struct, frozen=True):
@@ -119,5 +166,5 @@ class NodeAttributes(msgspec.Struct, frozen=True, tag="node_attributes"):
     changed: dict[str, Any] = {}
 
 
-Requests = CompareMoments | GetAttributes
-Answers = MomentsCompared | NodeAttributes
+Requests = CompareMoments | GetAttributes | GetProblems
+Answers = MomentsCompared | NodeAttributes | ProblemList

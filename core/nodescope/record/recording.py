@@ -229,6 +229,27 @@ class Recording:
         )
         return [Execution(*row) for row in rows]
 
+    def troubles(self, after: int, until: int, flags: int) -> list[tuple[int, ...]]:
+        """Per node, executions in ``(after, until]`` that have one of ``flags``.
+
+        Returns:
+            Node, how many, seq and step of the first and of the last, their flags together.
+        """
+        bits = " | ".join(
+            f"max(flags & {1 << bit})" for bit in range(flags.bit_length()) if flags >> bit & 1
+        )
+        return self._all(
+            f"SELECT node, count(*), min(seq), min(step), max(seq), max(step), {bits} "
+            "FROM execution WHERE seq > ? AND seq <= ? AND flags & ? GROUP BY node",
+            after,
+            until,
+            flags,
+        )
+
+    def latest(self, node: int) -> int:
+        """The seq of a node's last execution; 0 if it has none."""
+        return int(self._all("SELECT max(seq) FROM execution WHERE node = ?", node)[0][0] or 0)
+
     def durations(self, limit: int = 200_000) -> list[tuple[int, int]]:
         """Node and nanoseconds of the latest executions, in any order."""
         return self._all("SELECT node, duration_ns FROM execution ORDER BY seq DESC LIMIT ?", limit)

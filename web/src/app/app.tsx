@@ -173,7 +173,7 @@ export function App(props: AppProps): JSX.Element {
   const dockTabs = (): readonly Tab<DockTab>[] => [
     { id: "timeline", title: "Timeline" },
     { id: "console", title: "Console" },
-    { id: "problems", title: "Problems", count: problems().length, tone: "nan" },
+    { id: "problems", title: "Problems", count: problems()?.nodes ?? 0, tone: "nan" },
     { id: "watches", title: "Watches", count: watches.statuses().length },
     { id: "branches", title: "What if", count: branches.rows().length },
     ...(narrow()
@@ -414,7 +414,7 @@ export function App(props: AppProps): JSX.Element {
                 <Console store={store} />
               </Match>
               <Match when={dockTab() === "problems"}>
-                <Problems store={store} problems={problems()} go={go} why={why} />
+                <Problems store={store} problems={problems()} visit={visit} why={why} />
               </Match>
               <Match when={dockTab() === "watches"}>
                 <Watches watches={watches} here={store.watchHere()?.id ?? 0} visit={visit} />

@@ -1,5 +1,5 @@
 /**
- * What is wrong at the moment shown: values that are not finite, nodes that raised, what was lost.
+ * What is wrong in a run: values that are not finite, nodes that raised, what was lost.
  *
  * Invariant: nothing is listed that is not so; an empty list says that it was looked for.
  */
@@ -7,63 +7,50 @@
 import { createMemo, For, type JSX, Show } from "solid-js";
 import { formatCount, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
-import type { NodeColumns } from "@/store/columns";
-import type { RunGraph } from "@/store/run_model";
 import { inWords } from "@/store/reasons";
 import type { Store } from "@/store/store";
 import { createQuery } from "@/store/query";
 import { throttled } from "@/store/throttled";
-import type { Item } from "@/store/url";
-import { type AskSpread, FAILED, HAS_INF, HAS_NAN } from "@/wire/types.gen";
+import type { AskSpread, GetProblems, NodeProblem, ProblemList } from "@/wire/types.gen";
 
-export interface Problem {
-  readonly id: number;
-  readonly name: string;
-  readonly seq: number;
-  readonly step: number;
-  readonly failed: boolean;
-  readonly nan: boolean;
-  readonly inf: boolean;
-}
+const REFRESH_MS = 400;
 
-const MOST = 200;
-
-/** Nodes with a problem, in order of execution: the first is where it began. */
-export function problemsOf(graph: RunGraph | undefined, columns: NodeColumns): readonly Problem[] {
-  const found: Problem[] = [];
-  for (const node of graph?.nodes ?? []) {
-    const flags = node === undefined ? 0 : (columns.flags[node.id] ?? 0);
-    if (node === undefined || (flags & (HAS_NAN | HAS_INF | FAILED)) === 0) continue;
-    found.push({
-      id: node.id,
-      name: node.name,
-      seq: columns.seq[node.id] ?? 0,
-      step: columns.step[node.id] ?? 0,
-      failed: (flags & FAILED) !== 0,
-      nan: (flags & HAS_NAN) !== 0,
-      inf: (flags & HAS_INF) !== 0,
-    });
-  }
-  return found.sort((a, b) => a.seq - b.seq);
-}
-
-/** The problems shown by this store, refreshed a few times a second. */
-export function createProblems(store: Store): () => readonly Problem[] {
-  const beat = throttled(store.tick, 250);
+/** What is wrong in all that is recorded, asked for again a few times a second while it grows. */
+export function createProblems(store: Store): () => ProblemList | undefined {
+  const beat = throttled(
+    () => [store.tick(), store.stops(), store.model()?.info.state],
+    REFRESH_MS,
+  );
+  const answer = createQuery(
+    store,
+    "problems",
+    (): GetProblems | undefined => {
+      const run = store.runId();
+      const there = store.link().kind === "open" && (store.model()?.seq ?? 0) > 0;
+      return run === undefined || !there ? undefined : { type: "get_problems", run };
+    },
+    beat,
+    (before, after) =>
+      before.type === "get_problems" && after.type === "get_problems" && before.run === after.run,
+  );
   return createMemo(() => {
-    beat();
-    store.cursor();
-    return problemsOf(store.model()?.graph, store.shown());
+    const now = answer();
+    return now.kind === "ready" ? now.value : undefined;
   });
 }
 
 export function Problems(props: {
   readonly store: Store;
-  readonly problems: readonly Problem[];
-  go(item: Item): void;
+  readonly problems: ProblemList | undefined;
+  /** Shows a node at a moment. */
+  visit(node: number, seq: number): void;
   /** Asks why the node's value was what it was. */
   why(node: number, seq: number): void;
 }): JSX.Element {
+  const rows = () => props.problems?.rows ?? [];
+  const cut = () => (props.problems?.nodes ?? 0) - rows().length;
+  const nameOf = (node: number) =>
+    printable(props.store.model()?.graph.nodes[node]?.name ?? `node ${node}`, 200);
   const dropped = () => props.store.model()?.dropped;
   const losses = () => {
     const now = dropped();
@@ -90,34 +77,44 @@ export function Problems(props: {
           </p>
         )}
       </Show>
-      <SpreadNote store={props.store} asked={props.problems.some((each) => each.nan || each.inf)} />
-      <For each={props.problems.slice(0, MOST)}>
-        {(each, i) => (
-          <div class="problem-row">
+      <SpreadNote store={props.store} asked={rows().some((row) => row.nan || row.inf)} />
+      <For each={rows()}>
+        {(row, i) => (
+          <div class="problem-row" data-testid="problem">
             <button
               type="button"
               class="problem"
-              onClick={() => props.go({ kind: "node", id: each.id })}
+              classList={{ past: row.healed }}
+              title={problemWords(row)}
+              onClick={() => props.visit(row.node, row.first_seq)}
             >
-              <span class={each.failed ? "bdot enabled" : each.nan ? "dia" : "dia inf"} />
-              <span class="ell problem-name">{each.name}</span>
-              <span class="t3 small">{i() === 0 && !each.failed ? "first" : ""}</span>
+              <span class={row.failed ? "bdot enabled" : row.nan ? "dia" : "dia inf"} />
+              <span class="ell problem-name">{nameOf(row.node)}</span>
+              <Show when={i() === 0}>
+                <span class="problem-first" data-testid="problem-first">
+                  first
+                </span>
+              </Show>
+              <span class="ell t3 small problem-note">{noteOf(row)}</span>
               <span
                 class="mi"
-                classList={{ nan: each.nan, inf: each.inf && !each.nan, brk: each.failed }}
+                classList={{ nan: row.nan, inf: row.inf && !row.nan, brk: row.failed }}
               >
-                {[each.failed && "raised", each.nan && "NaN", each.inf && "Inf"]
+                {[row.failed && "raised", row.nan && "NaN", row.inf && "Inf"]
                   .filter(Boolean)
                   .join(", ")}
               </span>
-              <span class="mi t3">step {formatCount(each.step)}</span>
+              <span class="mi t3 problem-count">
+                {row.count > 1 ? `×${formatCount(row.count)}` : ""}
+              </span>
+              <span class="mi t3 problem-steps">{stepsOf(row)}</span>
             </button>
-            <Show when={each.nan || each.inf}>
+            <Show when={row.nan || row.inf}>
               <button
                 type="button"
                 class="btn"
                 data-testid="problem-why"
-                onClick={() => props.why(each.id, each.seq)}
+                onClick={() => props.why(row.node, row.first_seq)}
               >
                 Why?
               </button>
@@ -125,16 +122,51 @@ export function Problems(props: {
           </div>
         )}
       </For>
+      <Show when={cut() > 0}>
+        <p class="problem t2">And {plural(cut(), "more node")}, later than these.</p>
+      </Show>
       <For each={losses()}>{(text) => <p class="problem t2">{text}</p>}</For>
       <Show
         when={
-          props.problems.length === 0 && losses().length === 0 && !props.store.model()?.info.error
+          props.problems?.nodes === 0 && losses().length === 0 && !props.store.model()?.info.error
         }
       >
         <p class="empty">No NaN, no Inf, no failed node, nothing dropped.</p>
       </Show>
     </div>
   );
+}
+
+/** "step 3", or "steps 3–6". */
+export function stepsOf(row: NodeProblem): string {
+  const { first_step: first, last_step: last } = row;
+  return first === last
+    ? `step ${formatCount(first)}`
+    : `steps ${formatCount(first)}–${formatCount(last)}`;
+}
+
+/** What became of it, in a few words, or "". */
+export function noteOf(row: NodeProblem): string {
+  return [
+    row.failed ? printable(row.error, 120) : "",
+    row.edited ? "set by hand" : row.edits.length > 0 ? "edited" : "",
+    row.healed ? "finite again" : "",
+  ]
+    .filter(Boolean)
+    .join(" · ");
+}
+
+function problemWords(row: NodeProblem): string {
+  const times = row.count > 0 ? `${plural(row.count, "execution")}, ${stepsOf(row)}` : "";
+  return [
+    times,
+    row.failed ? printable(row.error, 400) : "",
+    ...row.edits.map((edit) => `edited: ${printable(edit, 200)}`),
+    row.healed ? "It has run again since, and was finite." : "",
+    "Click to go to the first.",
+  ]
+    .filter(Boolean)
+    .join("\n");
 }
 
 /** What NaN and Inf did in the step shown, in a line or two; not while the program runs. */
@@ -158,7 +190,7 @@ function SpreadNote(props: { readonly store: Store; readonly asked: boolean }): 
           <Show when={first()}>
             {(born) => (
               <>
-                It began at <b>{printable(born().name, 160)}</b>
+                First in this step: <b>{printable(born().name, 160)}</b>
                 {(born().at?.length ?? 0) > 0 ? ` at [${born().at?.join(", ")}]` : ""}:{" "}
                 {printable(inWords(born().words), 300)}, and reached{" "}
                 {plural(born().reached, "node")}.{" "}

@@ -419,6 +419,12 @@ export interface GetAttributes {
   readonly seq?: number | null;
 }
 
+/** Which nodes gave NaN or Inf or raised, in all that is recorded. */
+export interface GetProblems {
+  readonly type: "get_problems";
+  readonly run: string;
+}
+
 /**
  * Where the time of the steps went that overlap a span of time.
  *
@@ -1093,6 +1099,48 @@ export interface NodeAttributes {
   readonly step: number;
   readonly attrs: Readonly<Record<string, unknown>>;
   readonly changed: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * Nodes with problems in the order in which they began; the first is where it all began.
+ *
+ * Attributes:
+ *     rows: At most some hundreds of them.
+ *     nodes, executions: How many there are in all.
+ */
+export interface ProblemList {
+  readonly type: "problems";
+  readonly rows: readonly NodeProblem[];
+  readonly nodes: number;
+  readonly executions: number;
+}
+
+/**
+ * What is wrong with one node.
+ *
+ * Attributes:
+ *     node: Its id.
+ *     count: How many of its executions were bad.
+ *     first_seq, first_step, last_seq, last_step: The first of them, and the last one.
+ *     error: What it raised at last, or `""`.
+ *     healed: It has run again since, and was finite.
+ *     edits: What a person set its outputs to, in words.
+ *     edited: The first was no execution: a person set it to NaN or Inf.
+ */
+export interface NodeProblem {
+  readonly node: number;
+  readonly count: number;
+  readonly first_seq: number;
+  readonly first_step: number;
+  readonly last_seq: number;
+  readonly last_step: number;
+  readonly nan: boolean;
+  readonly inf: boolean;
+  readonly failed: boolean;
+  readonly error: string;
+  readonly healed: boolean;
+  readonly edits: readonly string[];
+  readonly edited: boolean;
 }
 
 /**
@@ -1802,6 +1850,7 @@ export type RequestBody =
   | AskWatch
   | CompareMoments
   | GetAttributes
+  | GetProblems
   | GetStepTimes;
 
 export type ResponseBody =
@@ -1822,6 +1871,7 @@ export type ResponseBody =
   | WatchAnswer
   | MomentsCompared
   | NodeAttributes
+  | ProblemList
   | StepTimes
   | Failed;
 
