@@ -69,7 +69,8 @@ class Problems:
         recording = self.recording
         until = recording.last_seq()
         for row in recording.troubles(self._until, until, _BAD):
-            self._take(Problem(*row))
+            node, count, first, first_step, last, last_step, flags = row
+            self._take(Problem(node, count, first, first_step, last, last_step, flags))
         self._until = until
         for value in recording.values(self._valued):
             self._valued = max(self._valued, value.seq)
