@@ -69,8 +69,8 @@ class Problems:
         recording = self.recording
         until = recording.last_seq()
         for row in recording.troubles(self._until, until, _BAD):
-            node, count, first, first_step, last, last_step, flags = row
-            self._take(Problem(node, count, first, first_step, last, last_step, flags))
+            node, count, start, start_step, end, end_step, flags = row
+            self._take(Problem(node, count, start, start_step, end, end_step, flags))
         self._until = until
         for value in recording.values(self._valued):
             self._valued = max(self._valued, value.seq)
@@ -78,10 +78,10 @@ class Problems:
                 self._producers[value.value.id] = value.producer
         for edit in recording.edits(self._edited):
             self._edited = edit.seq
-            node = self._producers.get(edit.value)
-            if node is None:
+            producer = self._producers.get(edit.value)
+            if producer is None:
                 continue
-            self._edits[node] = (*self._edits.get(node, ()), edit.how)
+            self._edits[producer] = (*self._edits.get(producer, ()), edit.how)
             known = recording.latest_at(edit.value, edit.seq)
             if known is None or known.seq != edit.seq:
                 continue
@@ -89,7 +89,7 @@ class Problems:
             flags |= HAS_INF if known.summary.inf_count else 0
             if flags:
                 place = (edit.seq, edit.step, edit.seq, edit.step)
-                self._take(Problem(node, 0, *place, flags, edited=True))
+                self._take(Problem(producer, 0, *place, flags, edited=True))
 
     def _take(self, new: Problem) -> None:
         old = self._nodes.get(new.node, new)
