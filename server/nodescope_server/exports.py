@@ -1,7 +1,7 @@
 """Exports of a run's graph, for downloads.
 
-Invariant: the exporters decide what is drawn; they read the recording themselves, at their own
-pace, and nobody else waits for them.
+Invariant: each is drawn in a process of its own, within limits of time and memory; at most two at a
+time, and few wait. The exporters decide what is drawn, and nobody else waits for them.
 """
 
 from __future__ import annotations
@@ -10,29 +10,54 @@ import asyncio
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
 from nodescope.errors import ExportError
+from nodescope.export.apart import Limits, export_apart
 
-_THREADS = ThreadPoolExecutor(2, thread_name_prefix="nodescope-export")
+LIMITS: Final = Limits(memory_bytes=2 << 30, seconds=60.0)
+AT_ONCE: Final = 2
+MAX_WAITING: Final = 8
 
 
-async def render(recording: str, kind: str, engine: str) -> bytes:
-    """The graph of a recording as ``svg`` or ``dot``, laid out by the engine ``page`` or ``dot``.
+class Exports:
+    """The exports that are being drawn, and those that wait.
 
-    Raises:
-        ExportError: It cannot be made; the hint says what is missing.
-        RecordingError: The recording cannot be read.
+    Args:
+        limits: What each may take.
     """
-    if not recording:
-        raise ExportError("this run has no recording to export")
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_THREADS, _render, recording, kind, engine)
 
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self._limits = limits
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="nodescope-export")
+        self._asked = 0
 
-def _render(recording: str, kind: str, engine: str) -> bytes:
-    from nodescope.export import export  # heavy, and seldom wanted
+    async def render(self, recording: str, kind: str, engine: str) -> bytes:
+        """The graph of a recording as ``svg`` or ``dot``, laid out by ``page`` or ``dot``.
 
-    with tempfile.TemporaryDirectory(prefix="nodescope-") as folder:
-        target = Path(folder) / f"graph.{kind}"
-        export(Path(recording), target, engine="dot" if engine == "dot" else "page")
-        return target.read_bytes()
+        Raises:
+            ExportError: It cannot be made, takes too much, or too many are asked for; the hint says
+                what to do.
+            RecordingError: The recording cannot be read.
+        """
+        if not recording:
+            raise ExportError("this run has no recording to export")
+        if self._asked >= AT_ONCE + MAX_WAITING:
+            raise ExportError(f"{self._asked} exports are being drawn", hint="try again later")
+        self._asked += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, self._render, recording, kind, engine)
+        finally:
+            self._asked -= 1
+
+    def _render(self, recording: str, kind: str, engine: str) -> bytes:
+        with tempfile.TemporaryDirectory(prefix="nodescope-") as folder:
+            target = Path(folder) / f"graph.{kind}"
+            export_apart(
+                Path(recording),
+                target,
+                engine="dot" if engine == "dot" else "page",
+                limits=self._limits,
+            )
+            return target.read_bytes()

@@ -25,7 +25,7 @@ from nodescope.record.summary import TensorSummary
 from nodescope_server import __version__, comparing, values, wire
 from nodescope_server.answers import LARGEST, Id, RunId, answers
 from nodescope_server.auth import Secrets
-from nodescope_server.exports import render
+from nodescope_server.exports import Exports
 from nodescope_server.pages import Json, Problem
 from nodescope_server.runs import Run, Runs
 
@@ -150,6 +150,7 @@ def _file(media: str, *others: int) -> dict[str, Any]:
 def routes(runs: Runs, keys: Secrets) -> APIRouter:
     """The routes over these runs."""
     api = APIRouter(prefix="/api")
+    exports = Exports()
 
     @api.get("/health", summary="Whether the server is there", **answers(Health))
     async def health() -> Json:
@@ -247,7 +248,7 @@ def routes(runs: Runs, keys: Secrets) -> APIRouter:
     async def export_svg(
         run: RunId, engine: Annotated[str, Query(pattern="^(page|dot)$")] = "page"
     ) -> Response:
-        return await _export(runs.get(run), "svg", engine)
+        return await _export(exports, runs.get(run), "svg", engine)
 
     @api.get(
         "/runs/{run}/export.dot",
@@ -255,7 +256,7 @@ def routes(runs: Runs, keys: Secrets) -> APIRouter:
         **_file("text/vnd.graphviz", 404, 409),
     )
     async def export_dot(run: RunId) -> Response:
-        return await _export(runs.get(run), "dot", "dot")
+        return await _export(exports, runs.get(run), "dot", "dot")
 
     @api.post(
         "/tokens",
@@ -333,8 +334,8 @@ def _npy(array: Array) -> bytes:
     return buffer.getvalue()
 
 
-async def _export(run: Run, kind: str, engine: str) -> Response:
-    data = await render(run.info.recording, kind, engine)
+async def _export(exports: Exports, run: Run, kind: str, engine: str) -> Response:
+    data = await exports.render(run.info.recording, kind, engine)
     media = "image/svg+xml" if kind == "svg" else "text/vnd.graphviz"
     return _attachment(data, media, f"{run.info.id}.{kind}")
 

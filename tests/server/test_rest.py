@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nodescope.errors import ExportError
+from nodescope.export.apart import Limits
 from nodescope.ops.lowprecision import bfloat16
 from nodescope_server import __version__, rest
-from tests.server.support import Live, Page, Program
+from nodescope_server.exports import AT_ONCE, MAX_WAITING, Exports
+from tests.server.support import WAIT_S, Live, Page, Program, serving
 
 ROUTES = (
     "/api/runs/{run}",
@@ -195,3 +201,44 @@ def test_nothing_that_is_asked_breaks_the_server(
     options = urlencode(query, errors="replace")
     for each in (f"{asked}?{options}", f"{asked}/{quote(path, safe='', errors='replace')}"):
         assert live.get(each).status_code < 500
+
+
+def test_an_export_beyond_its_limits_is_an_answer_and_the_server_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest, "Exports", lambda: Exports(Limits(seconds=0.0)))
+    with serving() as live:
+        program = Program(live, tmp_path)
+        program.connect()
+        assert program.socket is not None
+        program.execute(program.define())
+        program.commit()
+        answer = live.get(f"/api/runs/{program.run.id}/export.svg")
+        assert answer.status_code == 409
+        assert "takes more than 0 s" in answer.json()["error"]
+        assert live.get("/api/health").status_code == 200
+        program.recorder.close()
+        program.socket.close()
+
+
+def test_exports_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = threading.Event()
+    running: list[str] = []
+
+    def render(self: Exports, recording: str, kind: str, engine: str) -> bytes:
+        running.append(recording)
+        assert held.wait(WAIT_S)
+        return b""
+
+    async def ask() -> list[bytes | BaseException]:
+        exports = Exports()
+        asked = [exports.render("x", "svg", "page") for _ in range(AT_ONCE + MAX_WAITING + 1)]
+        *tasks, late = [asyncio.ensure_future(each) for each in asked]
+        with pytest.raises(ExportError, match="try again later"):
+            await late
+        assert len(running) <= AT_ONCE
+        held.set()
+        return await asyncio.gather(*tasks)
+
+    monkeypatch.setattr(Exports, "_render", render)
+    assert asyncio.run(ask()) == [b""] * (AT_ONCE + MAX_WAITING)

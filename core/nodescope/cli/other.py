@@ -19,6 +19,7 @@ from nodescope import api
 from nodescope.cli.server import Server, has_screen
 from nodescope.errors import RecordingError
 from nodescope.link.address import publish, withdraw
+from nodescope.telling import say
 
 PACKAGES: Final = ("numpy", "msgspec", "fastapi", "uvicorn", "websockets", "graphviz", "mini-racer")
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -74,9 +75,11 @@ def export_recording(options: argparse.Namespace) -> int:
     """Write the graph of a recording as a picture."""
     if not options.recording.is_file():
         raise RecordingError(f"no recording {str(options.recording)!r}")
-    from nodescope.export import export
+    from nodescope.export.apart import export_apart
 
-    export(options.recording, options.output, engine=options.engine, theme=options.theme)
+    export_apart(
+        options.recording, options.output, engine=options.engine, theme=options.theme, tell=say
+    )
     print(f"wrote {options.output}")
     return 0
 

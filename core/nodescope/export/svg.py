@@ -52,7 +52,6 @@ _ELEMENTS = frozenset(
 _SPACE = "{http://www.w3.org/2000/svg}"
 _XLINK = "{http://www.w3.org/1999/xlink}"
 _OUTSIDE = re.compile(r"@import|url\(\s*['\"]?(?!#)|javascript:|expression\(", re.I)
-_TIMEOUT_S = 120
 
 
 @exporter("svg", suffix=".svg")
@@ -133,8 +132,9 @@ def _by_page(graph: Graph, title: str, options: Options) -> bytes:
         picture = engine.call(
             "nodescopeExport.renderSvg",
             json.dumps(page_input(graph, title, options)),
-            timeout_sec=_TIMEOUT_S,
         )
+    except MemoryError:
+        raise
     except Exception as error:  # whatever JavaScript throws
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ExportError(f"the page's painter failed: {line}", hint="try --engine dot") from error

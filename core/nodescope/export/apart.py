@@ -1,0 +1,213 @@
+"""An export in a process of its own, within limits.
+
+A recording may come from anybody, and a picture of a million nodes needs more memory than there is;
+the engine that draws it then aborts the process that it is in.
+
+Invariant: whatever an export comes to, the process that asked for it gets an answer or an
+`ExportError`, in the time that it allows; what was started for it is gone by then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple, NoReturn
+
+import msgspec
+
+from nodescope.errors import ExportError, NodescopeError, RecordingError
+from nodescope.export import Engine, Theme, export
+from nodescope.processes import own_command, own_environment
+from nodescope.record.recording import Recording
+
+MAX_FILE_BYTES: Final = 1 << 30
+_TELL_S: Final = 2.0
+# Above what the limit of its memory stops, V8 gives up by a trap or an abort.
+_ABORTS: Final = (signal.SIGABRT, signal.SIGTRAP, signal.SIGILL, signal.SIGSEGV, signal.SIGKILL)
+
+
+class Limits(NamedTuple):
+    """What an export may take.
+
+    Attributes:
+        memory_bytes: Of the process that draws; Graphviz has as much again.
+        seconds: On the clock; None for as long as it takes.
+    """
+
+    memory_bytes: int = 4 << 30
+    seconds: float | None = None
+
+
+class _Said(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A line from the process that exports: where it is, or how it failed."""
+
+    doing: str = ""
+    failed: str = ""
+    hint: str = ""
+    unreadable: bool = False
+
+
+def export_apart(
+    recording: Path,
+    out: Path,
+    *,
+    engine: Engine = "page",
+    theme: Theme = "light",
+    limits: Limits = Limits(),  # noqa: B008 (a constant)
+    tell: Callable[[str], None] = lambda text: None,
+) -> None:
+    """Write the graph of a recording, as `export` does, in a process of its own.
+
+    Args:
+        recording: The recording's file.
+        out: Its suffix names the format.
+        engine: Who lays it out.
+        theme: The colours.
+        limits: What it may take.
+        tell: Takes what it is doing and for how many seconds, every two seconds.
+
+    Raises:
+        ExportError: As of `export`; or a limit was reached.
+        RecordingError: The recording cannot be read.
+    """
+    command = own_command(
+        "nodescope.export.apart", "--engine", engine, "--theme", theme,
+        "--memory", str(limits.memory_bytes), "--", os.path.abspath(recording),
+        os.path.abspath(out),
+    )  # fmt: skip
+    try:
+        process = subprocess.Popen(
+            command, env=own_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise ExportError(f"the export cannot be started: {error.strerror}") from None
+    try:
+        _follow(process, limits, tell)
+    finally:
+        _end(process)
+        for stream in (process.stdin, process.stdout):
+            assert stream is not None
+            stream.close()
+
+
+def _follow(process: subprocess.Popen[bytes], limits: Limits, tell: Callable[[str], None]) -> None:
+    """Listen to it until it ends, or until its time is up."""
+    assert process.stdout is not None
+    started = told = time.monotonic()
+    said, rest = _Said("reading the recording"), b""
+    while True:
+        now = time.monotonic()
+        if limits.seconds is not None and now - started > limits.seconds:
+            raise ExportError(
+                f"{said.doing} takes more than {limits.seconds:g} s",
+                hint="nodescope export has no such limit, and --engine dot another layout",
+            )
+        if now - told >= _TELL_S:
+            told = now
+            tell(f"{said.doing}, {now - started:.0f} s so far")
+        if not select.select([process.stdout], [], [], 0.1)[0]:
+            continue
+        part = os.read(process.stdout.fileno(), 65536)
+        if not part:
+            break
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            said = msgspec.json.decode(line, type=_Said)
+            if said.failed:
+                kind = RecordingError if said.unreadable else ExportError
+                raise kind(said.failed, hint=said.hint)
+    status = process.wait()
+    if status:
+        _gave_up(status, said.doing, limits)
+
+
+def _gave_up(status: int, doing: str, limits: Limits) -> NoReturn:
+    if -status in _ABORTS:
+        raise ExportError(
+            f"{doing} takes more than {limits.memory_bytes / (1 << 30):.3g} GiB of memory",
+            hint="a recording of fewer steps or nodes can be drawn; --engine dot may take less",
+        )
+    raise ExportError(f"{doing} ended with status {status}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End it and whatever it has started, such as Graphviz."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except OSError:
+        pass  # it is gone
+    process.wait()
+
+
+# ---------------------------------------------------------------- the process that exports
+
+
+def main() -> int:
+    """Export; what comes of it is told on standard output."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--engine", required=True)
+    parser.add_argument("--theme", required=True)
+    parser.add_argument("--memory", type=int, required=True)
+    parser.add_argument("recording", type=Path)
+    parser.add_argument("out", type=Path)
+    options = parser.parse_args()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _limit(options.memory)
+    try:
+        with Recording.open(options.recording) as recording:
+            count = sum(1 for _ in recording.nodes())
+        _say(_Said(f"drawing {count:,} nodes"))
+        export(options.recording, options.out, engine=options.engine, theme=options.theme)
+    except NodescopeError as error:
+        unreadable = isinstance(error, RecordingError)
+        _say(_Said(failed=error.message, hint=error.hint, unreadable=unreadable))
+    except MemoryError:
+        return -signal.SIGABRT
+    return 0
+
+
+def _limit(memory_bytes: int) -> None:
+    """Take no more from here on, whatever a recording makes us do."""
+    try:
+        import resource
+    except ImportError:  # not a Unix: no such limits
+        return
+    os.nice(5)
+    wanted = (
+        (resource.RLIMIT_DATA, memory_bytes),  # V8 reserves far more addresses than it uses
+        (resource.RLIMIT_FSIZE, MAX_FILE_BYTES),
+        (resource.RLIMIT_CORE, 0),
+    )
+    for kind, limit in wanted:
+        _, hard = resource.getrlimit(kind)
+        least = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(kind, (least, least))
+
+
+def _end_with_parent() -> None:
+    """Who asked for the export holds our standard input; without it nobody wants the picture."""
+    sys.stdin.buffer.read()
+    os.killpg(0, signal.SIGKILL)
+
+
+def _say(said: _Said) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(said) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    # As an abort of V8's would be: no thread of it is waited for.
+    if status < 0:
+        os.kill(os.getpid(), -status)
+    os._exit(status)
