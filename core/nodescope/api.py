@@ -18,21 +18,17 @@ from importlib.metadata import version as _installed_version
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from nodescope import interactive, telling
 from nodescope.debug.advising import advise
-from nodescope.debug.conditions import compile_condition
+from nodescope.debug.asked import ask
 from nodescope.debug.controller import Controller
 from nodescope.debug.gate import Gate
 from nodescope.debug.saved import Saved
 from nodescope.debug.selecting import Used
 from nodescope.debug.uncaught import Uncaught
-from nodescope.debug.vocabulary import Scene
 from nodescope.debug.watching import Watching
 from nodescope.engine import calibration, modes, tracer
 from nodescope.errors import (
-    ConditionError,
     LinkError,
     NodescopeError,
     RecordingError,
@@ -480,28 +476,29 @@ def breakpoint(when: str | None = None, on: Any = None) -> None:
 
     Args:
         when: A condition that must be true, such as ``"isnan(value).any()"``.
-        on: The tensor or array that ``value`` in the condition stands for.
+        on: The tensor or array that ``value`` in the condition stands for. What goes wrong while
+            it is asked is said once, and does not stop.
+
+    Raises:
+        UsageError: The condition is not text; with or without a debugger.
     """
+    if when is not None and not isinstance(when, str):
+        raise UsageError(
+            f"breakpoint: the condition is text, not a {type(when).__name__}",
+            hint="such as ns.breakpoint('value > 3', on=x)",
+        )
     run = _current
     if run is None or run.gate is None:
         return
-    try:
-        if when is not None:
-            value = None if on is None else np.asarray(getattr(on, "data", on))
-            scene = Scene(
-                value,
-                step=run.step,
-                elapsed=run.bus.now_ns() / 1e9,
-                node=getattr(on, "name", "") or "this breakpoint",
-            )
-            if not compile_condition(when)(scene):
-                return
-    except ConditionError as error:
-        if when not in run.refused:
+    if when is not None:
+        when = telling.printable(str.__str__(when))
+        answer = ask(when, on, step=run.step, elapsed_s=run.bus.now_ns() / 1e9)
+        if answer.fault and when not in run.refused:
             run.refused.add(when)
-            said = f"ns.breakpoint({when!r}): {error}"
+            said = f"ns.breakpoint({when!r}): {answer.fault}"
             run.bus.emit(Logged("nodescope", said, run.step, run.bus.now_ns()))
-        return
+        if not answer.true:
+            return
     caller = sys._getframe(1)
     where = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
     run.gate.break_here(f"ns.breakpoint at {where}" + (f": {when}" if when else ""))

@@ -43,7 +43,7 @@ class name_scope:
                 source=where(),
                 hint="use words joined by single slashes, such as 'encoder/layer_0'",
             )
-        self.name = name
+        self.name = str.__str__(name)  # a class of strings may compare and hash otherwise
         self._saved: list[Any] = []
 
     def __enter__(self) -> str:

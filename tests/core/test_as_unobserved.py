@@ -1,0 +1,160 @@
+"""What a program may call raises the same with a debugger and without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import nodescope as ns
+from nodescope import api
+
+
+class Odd:
+    """A value one of whose methods raises."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def _may(self, what: str) -> None:
+        if what == self._what:
+            raise ValueError(what)
+
+    def __repr__(self) -> str:
+        self._may("repr")
+        return f"Odd({self._what!r})"
+
+    def __str__(self) -> str:
+        self._may("str")
+        return "odd"
+
+    def __bool__(self) -> bool:
+        self._may("bool")
+        return True
+
+    def __hash__(self) -> int:
+        self._may("hash")
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        self._may("eq")
+        return self is other
+
+    @property
+    def data(self) -> Any:
+        self._may("data")
+        return np.array([self, self]) if self._what in ("eq", "bool") else np.ones(2)
+
+    @property
+    def name(self) -> str:
+        self._may("name")
+        return "odd"
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        self._may("array")
+        return np.ones(2)
+
+
+class Text(str):
+    """A string that does not compare and hash as strings do."""
+
+    def __hash__(self) -> int:
+        raise ValueError("hash")
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("eq")
+
+    def __str__(self) -> str:
+        raise ValueError("str")
+
+
+ODD: list[Any] = [
+    None, 5, b"x", "", "a b", "a/b", "x" * 10_000, "\0", "\x1b[31m", ["a"], Text("t"), np.str_("k"),
+    np.array("z"), float("nan"), object,
+    *map(Odd, ("repr", "str", "bool", "hash", "eq", "data", "name", "array")),
+]  # fmt: skip
+ARRAYS: list[Any] = [
+    np.array(["2020"], dtype="M8[D]"), np.array([object()]), np.zeros(0), [[1, 2], [3]], {"a": 1},
+    np.ma.array([1, 2]), np.array([b"x"]), np.array([1 + 2j]), -np.ones(3),
+]  # fmt: skip
+CONDITIONS = (
+    "value.any()", "max(value) > 3", "value[0] == 2", "isnan(value).any()", "9**9**9", "x.y",
+    "mean(value) / 0", "value[", "shape[3] > 1", "log(value).any()", "all(value == value)",
+)  # fmt: skip
+
+
+def in_scope(name: Any) -> None:
+    with ns.name_scope(name):
+        np.exp(ns.tensor([1.0]))
+
+
+def calls() -> Iterator[tuple[str, Callable[[], Any]]]:
+    for number, odd in enumerate(ODD):
+        for kind, call in (
+            ("scope", in_scope),
+            ("parameter", lambda odd: ns.parameter(np.ones(2), name=odd) * 2),
+            ("tensor", lambda odd: ns.tensor(np.ones(2), name=odd) * 2),
+            ("when", ns.breakpoint),
+            ("when on", lambda odd: ns.breakpoint(odd, on=np.ones(2))),
+            ("on", lambda odd: ns.breakpoint("value.any()", on=odd)),
+            ("on equal", lambda odd: ns.breakpoint("all(value == value)", on=odd)),
+            ("on log", lambda odd: ns.breakpoint("{max(value)} > 1", on=odd)),
+            ("steps", lambda odd: [np.exp(ns.tensor([1.0])) for _ in ns.steps(odd)]),
+            ("operand", lambda odd: ns.tensor([1.0]) * odd),
+            ("axis", lambda odd: ns.tensor([1.0]).sum(axis=odd)),
+            ("function", ns.relu),
+        ):
+            yield f"{kind} {number}", lambda call=call, odd=odd: call(odd)
+    for number, array in enumerate(ARRAYS):
+        for when in CONDITIONS:
+            yield f"{when} {number}", lambda when=when, on=array: ns.breakpoint(when, on=on)
+
+
+def outcome(call: Callable[[], Any]) -> str:
+    try:
+        call()
+    except Exception as error:
+        return type(error).__name__
+    return "returned"
+
+
+def outcomes() -> dict[str, str]:
+    return {name: outcome(call) for name, call in calls()}
+
+
+def test_odd_arguments_raise_the_same_under_a_debugger(tmp_path: Path) -> None:
+    plain = outcomes()
+    said: list[str] = []
+    run = api.Run(tmp_path / "r.nscope", level="values", debugger=True, say=said.append)
+    probes = run.bus.probes
+    run.start()
+    try:
+        with np.errstate(all="raise"):  # conditions are computed with nodescope's own settings
+            watched = outcomes()
+        assert run.bus.probes == probes  # none has failed
+    finally:
+        run.finish()
+    assert watched == plain
+    assert plain["when 1"] == "UsageError"
+    assert plain["on equal 19"] == "returned"
+    assert any("it cannot be asked of a" in line for line in said)
+    assert len(said) == len(set(said))
+
+
+def test_too_deep_a_recursion_is_the_programs_own(tmp_path: Path) -> None:
+    def down(depth: int) -> int:
+        ns.breakpoint("value > 3", on=depth)
+        try:
+            return down(depth + 1)
+        except RecursionError:
+            return depth
+
+    said: list[str] = []
+    run = api.Run(tmp_path / "r.nscope", level="values", debugger=True, say=said.append)
+    run.start()
+    try:
+        assert down(0) > 100
+    finally:
+        run.finish()
