@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 import numpy as np
@@ -361,6 +361,8 @@ class Bus:
         try:
             return asked is not None and asked(step)
         except Exception as error:
+            if _has_no_room(error):
+                return False
             self.leaves_out = None
             probe = getattr(asked, "__self__", None)
             if probe is not None:
@@ -376,7 +378,9 @@ class Bus:
     def remove(self, probe: Probe) -> None:
         """Take a probe out; one that is not there is ignored."""
         with self._lock:
-            self.probes = tuple(each for each in self.probes if each is not probe)
+            self.probes = tuple(
+                each for each in self.probes if each is not probe and _meant(each) is not probe
+            )
 
     def emit(self, event: Event) -> None:
         """Hand an event to every probe in turn. Never raises an `Exception`."""
@@ -384,12 +388,73 @@ class Bus:
             try:
                 probe.emit(event)
             except Exception as error:
-                self.failed(probe, error)
+                self.failed(probe, error, event)
 
-    def failed(self, probe: Probe, error: Exception) -> None:
-        """Remove a probe that raised, and report it."""
+    def failed(self, probe: Probe, error: Exception, event: Event | None = None) -> None:
+        """Remove a probe that raised, and report it.
+
+        Where the program's own recursion has left it no room it stays: it gets what it has to know
+        before the next event, and is told what it missed.
+        """
+        if _has_no_room(error):
+            if event is not None:
+                self._owe(probe, event)
+            return
         self.remove(probe)
         self.on_fault(probe, error)
+
+    def _owe(self, probe: Probe, event: Event) -> None:
+        owing = probe if isinstance(probe, _Owing) else _Owing(self, probe)
+        owing.events.append(event)
+        if owing is not probe:
+            self._replace(probe, owing)
+
+    def _replace(self, probe: Probe, other: Probe) -> None:
+        with self._lock:
+            self.probes = tuple(other if each is probe else each for each in self.probes)
+
+
+class _Owing:
+    """Stands in for a probe that missed events, until there is room for them."""
+
+    def __init__(self, bus: Bus, probe: Probe) -> None:
+        self.probe = probe
+        self.events: list[Event] = []
+        self._bus = bus
+
+    def emit(self, event: Event) -> None:
+        """Hand on what was missed, as far as it still can be, and then the event."""
+        while self.events:
+            missed = self.events[0]
+            if isinstance(missed, GraphCaptured | GraphExtended):  # they say the same once more
+                self.probe.emit(missed)
+            elif isinstance(missed, NodeFinished):
+                getattr(self.probe, "missed", _uncounted)(missed.node)
+            del self.events[0]
+        self._bus._replace(self, self.probe)
+        self.probe.emit(event)
+
+
+def _uncounted(node: Node) -> None:
+    """Of a probe that keeps no account of what ran."""
+
+
+# A probe that takes more frames than these has lost itself, whatever the program did.
+_OWN_FRAMES: Final = 200
+
+
+def _has_no_room(error: Exception) -> bool:
+    """Whether a probe raised because the program was about at the limit of its recursion."""
+    if not isinstance(error, RecursionError):
+        return False
+    frames, at = 0, error.__traceback__
+    while at is not None and frames <= _OWN_FRAMES:
+        frames, at = frames + 1, at.tb_next
+    return frames <= _OWN_FRAMES
+
+
+def _meant(probe: Probe) -> Probe:
+    return probe.probe if isinstance(probe, _Owing) else probe
 
 
 def _report_fault(probe: Probe, error: Exception) -> None:

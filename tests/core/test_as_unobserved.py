@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
+import pytest
 
 import nodescope as ns
 from nodescope import api
+from nodescope.debug.spelling import parse_breakpoint
+from nodescope.protocol import Continue
+from nodescope.record.recording import Recording
+
+WAIT_S = 20.0
 
 
 class Odd:
@@ -107,6 +116,7 @@ def calls() -> Iterator[tuple[str, Callable[[], Any]]]:
             ("function", ns.relu),
         ):
             yield f"{kind} {number}", lambda call=call, odd=odd: call(odd)
+    yield "data", lambda: ns.breakpoint("size(value) > 3", on=Odd("data"))
     for number, array in enumerate(ARRAYS):
         for when in CONDITIONS:
             yield f"{when} {number}", lambda when=when, on=array: ns.breakpoint(when, on=on)
@@ -139,22 +149,51 @@ def test_odd_arguments_raise_the_same_under_a_debugger(tmp_path: Path) -> None:
     assert watched == plain
     assert plain["when 1"] == "UsageError"
     assert plain["on equal 19"] == "returned"
-    assert any("it cannot be asked of a" in line for line in said)
+    assert any("it cannot be asked of a Odd: ValueError: data" in line for line in said)
     assert len(said) == len(set(said))
 
 
-def test_too_deep_a_recursion_is_the_programs_own(tmp_path: Path) -> None:
-    def down(depth: int) -> int:
-        ns.breakpoint("value > 3", on=depth)
+def deep(depth: int) -> int:
+    """Compute at every depth that there is; how deep that was."""
+    x = np.exp(ns.tensor([1.0]))
+    with ns.name_scope("deep"):
+        ns.breakpoint("value > 3", on=x)
         try:
-            return down(depth + 1)
+            return deep(depth + 1)
         except RecursionError:
             return depth
 
+
+@pytest.mark.parametrize("margin", range(0, 40, 3))
+def test_a_recursion_at_its_limit_switches_nothing_off(tmp_path: Path, margin: int) -> None:
+    """The limit is met at another place of ours with each margin."""
     said: list[str] = []
-    run = api.Run(tmp_path / "r.nscope", level="values", debugger=True, say=said.append)
+    run = api.Run(
+        tmp_path / "r.nscope", level="values", debugger=True, say=said.append,
+        breakpoints=(parse_breakpoint("op:sqrt"), parse_breakpoint("op:exp if value > 30")),
+        watches=("nan",),
+    )  # fmt: skip
+    assert run.gate is not None
+    stops: SimpleQueue[str] = SimpleQueue()
+    run.gate._on_change = lambda info: stops.put(info.stop.node_name) if info.stop else None
+    run.gate.controllers(1)
+    limit = sys.getrecursionlimit()
     run.start()
     try:
-        assert down(0) > 100
+        sys.setrecursionlimit(200 + margin)
+        assert deep(0) > 5
     finally:
+        sys.setrecursionlimit(limit)
+    program = threading.Thread(target=lambda: np.sqrt(ns.tensor([4.0])))
+    program.start()
+    try:
+        assert stops.get(timeout=WAIT_S) == "sqrt"
+    finally:
+        run.gate.command(Continue())
+        program.join(WAIT_S)
         run.finish()
+    assert not [line for line in said if "switched off" in line or "disabled" in line]
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        known = {row.node.id for row in recording.nodes()}
+        ran = {row.node for row in recording.executions()}
+    assert ran <= known

@@ -39,6 +39,8 @@ def ask(when: str, on: Any, *, step: int, elapsed_s: float) -> Answer:
             return Answer(bool(compile_condition(when)(scene)))
     except ConditionError as error:
         return Answer(False, str(error))
+    except RecursionError:  # of the program, which has left no room: the condition is not at fault
+        return Answer(False)
     except Exception as error:  # of the value's own methods
         return Answer(False, f"it cannot be asked of a {type(on).__name__}: {last_line(error)}")
 

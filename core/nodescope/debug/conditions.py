@@ -103,6 +103,8 @@ class Expression:
                 return self._run(scene)
         except ConditionError:
             raise
+        except RecursionError:
+            raise  # of the program, which has left no room: the condition is not at fault
         except Exception as error:
             raise ConditionError(reason(error)) from None
 
@@ -126,6 +128,8 @@ class Condition(Expression):
                 return truth(self._run(scene))
         except ConditionError:
             raise
+        except RecursionError:
+            raise  # of the program, which has left no room: the condition is not at fault
         except Exception as error:
             raise ConditionError(reason(error)) from None
 

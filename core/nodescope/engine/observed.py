@@ -77,7 +77,7 @@ def observed_operator(tracer: Tracer, op: Op) -> Callable[[Tensor, Any], Tensor]
             try:
                 probe.emit(event)
             except Exception as error:
-                bus.failed(probe, error)
+                bus.failed(probe, error, event)
         if bus.edits:
             tracer.take_edits((result, left, right), state)
         return result

@@ -189,6 +189,13 @@ class Recorder:
                 self._thrift(event.step)
             self._note(event, bytes_, always=structure)
 
+    def missed(self, node: Node) -> None:
+        """Count an execution of which nothing is known."""
+        with self._lock:
+            self._seq += 1
+            self._lost_executions += 1
+            self._missed.append(node.id)
+
     def keep(self, node: Node, value: int, array: Array, seq: int) -> None:
         """Keep the elements of a value that an execution has just given, whatever its level."""
         level = self.level if not self._by_node else self._level(node)

@@ -455,6 +455,8 @@ class Judging:
                     asked.unasked[str(reason)] += 1
                 entry.streaks.pop(value, None)
                 continue
+            except RecursionError:
+                raise  # of the program, which has left no room: the rule is not at fault
             except Exception as error:
                 self._disable(entry, sight, error)
                 continue
