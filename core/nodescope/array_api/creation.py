@@ -216,7 +216,7 @@ def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
 def _triangle(name: str, x: Any, k: int, *, lower: bool) -> Tensor:
     found = tensor_of(x)
     if found.ndim < 2:
-        raise ShapeError(f"{name}: a tensor of shape {found.shape} is no matrix", source=where())
+        raise ShapeError(f"{name}: a tensor of shape {found.shape} is not a matrix", source=where())
     rows, columns = found.shape[-2:]
     mask = np.tri(rows, columns, k, dtype=np.bool_)
     nothing = False if found.dtype.kind == "b" else 0

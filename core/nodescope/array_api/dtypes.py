@@ -140,7 +140,7 @@ def isdtype(dtype: Any, kind: Any) -> Any:
         return wanted.kind in _KINDS[kind]
     if isinstance(kind, str) and kind not in _NAMES:
         raise DtypeError(
-            f"isdtype: {kind!r} is no kind of dtype", source=where(), hint=", ".join(_KINDS)
+            f"isdtype: {kind!r} is not a kind of dtype", source=where(), hint=", ".join(_KINDS)
         )
     return wanted == _dtype(kind)
 

@@ -60,7 +60,7 @@ def _matrix_transposed(self: Tensor) -> Tensor:
     """
     if self.ndim < 2:
         raise ShapeError(
-            f"mT: a tensor of shape {self.shape} is no matrix",
+            f"mT: a tensor of shape {self.shape} is not a matrix",
             source=where(),
             hint="reshape it to two dimensions first",
         )
@@ -232,7 +232,7 @@ _MISSING = {
     "permute": "use x.transpose(...)",
     "unsqueeze": "use np.expand_dims(x, axis)",
     "expand": "use np.broadcast_to(x, shape)",
-    "contiguous": "layout in memory is the engine's affair: leave it out",
+    "contiguous": "the engine chooses the layout in memory: leave it out",
     "clone": "use x.copy()",
     "to": "use x.astype(dtype)",
     "float": "use x.astype('float32')", "double": "use x.astype('float64')",

@@ -116,7 +116,7 @@ class Tensor(Operators):
         if value is not None and (value.shape, value.dtype) != (self.shape, self.dtype):
             wrong = ShapeError if value.shape != self.shape else DtypeError
             raise wrong(
-                f"grad: {spec_of(value)} is no gradient of a tensor of {spec_of(self)}",
+                f"grad: {spec_of(value)} is not a gradient of a tensor of {spec_of(self)}",
                 source=where(),
                 hint="a gradient has the shape and dtype of its tensor",
             )

@@ -41,7 +41,7 @@ def named(name: str, cls: type) -> None:
         GraphError: The name stands for something else.
     """
     if not IDENTIFIER.fullmatch(name) or _named.get(name, cls) is not cls or name in _FIXED:
-        raise GraphError(f"literal {name!r} is taken or is no word")
+        raise GraphError(f"literal {name!r} is taken or is not a word")
     _named[name] = cls
     _names[cls] = name
 

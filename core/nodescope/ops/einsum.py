@@ -73,7 +73,7 @@ def spelled_out(subscripts: str, ndims: tuple[int, ...]) -> str:
     letters = set("".join(filled))
     for each in (*letters, *output):
         if each not in string.ascii_letters:
-            raise ShapeError(f"einsum: {each!r} in {text!r} is no letter")
+            raise ShapeError(f"einsum: {each!r} in {text!r} is not a letter")
     if not letters.issuperset(output) or len(set(output)) != len(output):
         raise ShapeError(
             f"einsum: the output of {text!r} repeats a letter or has one that no operand has"

@@ -65,7 +65,7 @@ def test_facts() -> None:
 
 def test_mistakes() -> None:
     x = ns.tensor(A)
-    with pytest.raises(ShapeError, match="is no matrix"):
+    with pytest.raises(ShapeError, match="is not a matrix"):
         _ = x[0].mT
     with pytest.raises(UsageError, match="no device 'cuda'"):
         x.to_device("cuda")

@@ -153,9 +153,9 @@ def renamed(members: Members) -> None:
         (replaced("arrays/", b""), "it holds 'arrays/', which no saved"),
         (replaced("arrays/+1.npy", b""), r"it holds 'arrays/\+1\.npy'"),
         (meta(format=99), r"meta\.json: it has format 99; this nodescope reads up to 1.*newer"),
-        (meta(format="1"), "'1' is no version of the format"),
-        (meta(format=True), "True is no version"),
-        (meta(format=0), "0 is no version"),
+        (meta(format="1"), "'1' is not a version of the format"),
+        (meta(format=True), "True is not a version"),
+        (meta(format=0), "0 is not a version"),
         (meta(kind="notebook"), "it is not of a saved graph or program"),
         (meta(kind=None), "it is not of a saved graph or program"),
         (meta(extra=1), "unknown field `extra`"),
@@ -257,9 +257,9 @@ def test_sizes_that_are_not_true_are_refused(good: Path, kind: str, tmp_path: Pa
 def test_other_files_are_refused(kind: str, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
-    refused(path, kind, "is no saved graph or program, or is damaged")
+    refused(path, kind, "is not a saved graph or program, or is damaged")
     refused(tmp_path / "absent", kind, "there is no file")
-    refused(tmp_path, kind, "is no saved graph or program")
+    refused(tmp_path, kind, "is not a saved graph or program")
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -476,7 +476,7 @@ def test_what_json_would_change_is_not_saved(tmp_path: Path) -> None:
         with pytest.raises(GraphError, match=f"it is a .*{type(odd).__name__}") as error:
             program.save(tmp_path / "p")
         assert "return tensors" in error.value.hint
-    with pytest.raises(GraphError, match="a key of a result is no plain value"):
+    with pytest.raises(GraphError, match="a key of a result is not a plain value"):
         ns.compile(lambda x: {(1, 2): x}).graph(X).save(tmp_path / "p")
     assert not list(tmp_path.iterdir())
 
@@ -484,5 +484,5 @@ def test_what_json_would_change_is_not_saved(tmp_path: Path) -> None:
 def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for odd in (tmp_path / "pipe", "/dev/zero"):
-        with pytest.raises(GraphError, match="no regular file"):
+        with pytest.raises(GraphError, match="not a regular file"):
             ns.load_graph(odd)

@@ -159,7 +159,7 @@ def test_what_it_uses_must_be_an_argument() -> None:
     w = ns.parameter(3.0, name="w")
     made = ns.custom_vjp(lambda x: x * w)
     made.defvjp(lambda x: (x * w, x), lambda x, ct: (ct,))
-    with pytest.raises(GradientError, match="uses w, which wants a gradient and is no argument"):
+    with pytest.raises(GradientError, match="uses w, which wants a gradient and is not one of its"):
         ns.grad(made)(2.0)
     still = ns.custom_vjp(lambda x: x * w)
     still.defvjp(lambda x: (x * ns.stop_gradient(w), w), lambda w, ct: (ct * w,))
@@ -175,7 +175,7 @@ def wrong(backward: Any, forward: Any = lambda x: (x * 1.0, None)) -> Any:
 REFUSED = [
     (lambda _, ct: ct, GradientError, "must return a tuple of 1, one per argument, not Tensor"),
     (lambda _, ct: (ct, ct), GradientError, "must return a tuple of 1, one per argument, not 2"),
-    (lambda _, ct: ((ct, ct),), GradientError, "argument 0 is no tree like it"),
+    (lambda _, ct: ((ct, ct),), GradientError, "argument 0 is not a tree"),
     (lambda _, ct: ("no",), GradientError, "returned a str as a cotangent"),
     (lambda _, ct: (ct.sum(),), ShapeError, r"shape \(\) for an argument of \(2,\)"),
     (lambda _, ct: (ct * 1j,), DtypeError, "complex128 cotangent for a float64 argument"),

@@ -191,9 +191,9 @@ def test_refusals() -> None:
         ns.jvp(square, (np.ones(2),), (np.ones(2) * 1j,))
     with pytest.raises(GradientError, match="primals must be a tuple"):
         ns.jvp(square, np.ones(2), (np.ones(2),))  # type: ignore[arg-type]
-    with pytest.raises(GradientError, match="tangents are no trees like the primals"):
+    with pytest.raises(GradientError, match="tangents do not have the form of the primals"):
         ns.jvp(square, (np.ones(2),), ([np.ones(2)],))
-    with pytest.raises(GradientError, match="cotangent is no tree like the value"):
+    with pytest.raises(GradientError, match="cotangent is not of the form of the value"):
         ns.vjp(square, np.ones(2))[1]((np.ones(2),))
     with pytest.raises(ShapeError, match="does not have the tensor's shape"):
         ns.vjp(square, np.ones(2))[1](np.ones(3))

@@ -53,7 +53,7 @@ def test_output_gradients_weigh_the_targets() -> None:
     with ns.GradientTape(persistent=True) as tape:
         y, z = p * p, p * 3.0
     assert tape.gradient([y, z], p, [np.array([1.0, 10.0]), np.zeros(2)]).tolist() == [2.0, 40.0]
-    with pytest.raises(GradientError, match="output_gradients is no tree like target"):
+    with pytest.raises(GradientError, match="output_gradients is not a tree of the form of target"):
         tape.gradient([y, z], p, np.ones(2))
 
 

@@ -178,7 +178,7 @@ def _positional(f: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> tup
         raise UsageError(
             f"custom_vjp: {sorted(found.kwargs)} can only be given by keyword",
             source=where(),
-            hint="make them positional, named in nondiff_argnums if they are no numbers",
+            hint="make them positional, named in nondiff_argnums if they are not numbers",
         )
     return found.args
 
@@ -196,7 +196,8 @@ def _check_closed(outputs: list[Any], own: list[Any], begin: int, name: str) -> 
         if key not in inside and each.edge[0] < begin:
             which = getattr(each, "name", "") or "a tensor"
             raise GradientError(
-                f"custom_vjp: {name} uses {which}, which wants a gradient and is no argument of it",
+                f"custom_vjp: {name} uses {which}, which wants a gradient and is not "
+                "one of its arguments",
                 source=where(),
                 hint="make it an argument, or use nodescope.stop_gradient(it) inside",
             )
@@ -288,7 +289,8 @@ class _Backward:
             got, found = flatten(tree)
             if found != form:
                 raise GradientError(
-                    f"{self.name}: what it returned for argument {number} is no tree like it: "
+                    f"{self.name}: what it returned for argument {number} is not "
+                    "a tree of the same form: "
                     f"{difference(form, found)}",
                     source=defined(self.written),
                 )

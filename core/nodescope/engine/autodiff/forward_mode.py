@@ -52,7 +52,7 @@ def vjp(f: Callable[..., Any], *primals: Tree, has_aux: bool = False) -> tuple[A
         given, found = flatten(cotangent)
         if found != form:
             raise GradientError(
-                f"vjp: the cotangent is no tree like the value: {difference(form, found)}",
+                f"vjp: the cotangent is not of the form of the value: {difference(form, found)}",
                 source=where(),
             )
         pairs = [
@@ -167,7 +167,7 @@ def _tangents(call: Call, tangents: tuple[Tree, ...]) -> list[Tensor]:
     wanted = flatten(call.trees)[1]
     if form != wanted:
         raise GradientError(
-            f"jvp: the tangents are no trees like the primals: {difference(wanted, form)}",
+            f"jvp: the tangents do not have the form of the primals: {difference(wanted, form)}",
             source=where(),
         )
     found = []

@@ -194,7 +194,7 @@ class GradientTape:
             wanted = flatten(target)[1]
             if form != wanted:
                 raise GradientError(
-                    "GradientTape: output_gradients is no tree like target: "
+                    "GradientTape: output_gradients is not a tree of the form of target: "
                     + difference(wanted, form),
                     source=where(),
                 )

@@ -79,7 +79,7 @@ def _shape(shape: Any) -> tuple[int, ...]:
             hint="give the size of the batch, or use @nodescope.compile, which traces each size",
         )
     if any(not isinstance(each, int | np.integer) or each < 0 for each in found):
-        raise ShapeError(f"placeholder: {shape} is no shape", source=where())
+        raise ShapeError(f"placeholder: {shape} is not a shape", source=where())
     return tuple(map(int, found))
 
 
@@ -192,7 +192,7 @@ def device(name: Any) -> contextlib.AbstractContextManager[None]:
     graph = building()
     if graph is not None:
         if name is not None and not callable(name) and not isinstance(name, str):
-            raise UsageError(f"device: {name!r} is no device", source=where(),
+            raise UsageError(f"device: {name!r} is not a device", source=where(),
                              hint="such as 'cpu:0'")  # fmt: skip
         return graph.within_device(name)
     if name is not None and not callable(name) and str(name).split(":")[0] != "cpu":

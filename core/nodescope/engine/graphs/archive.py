@@ -156,7 +156,7 @@ class reading:
             ) from error
         if isinstance(error, _FAULTS):
             raise GraphError(
-                f"{path} is no saved graph or program, or is damaged ({_said(error)})",
+                f"{path} is not a saved graph or program, or is damaged ({_said(error)})",
                 source=where(),
             ) from error
 
@@ -196,7 +196,7 @@ def _opened(path: Any) -> BinaryIO:
     file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise GraphError("it is no regular file", hint="copy it to one first")
+        raise GraphError("it is not a regular file", hint="copy it to one first")
     return file
 
 
@@ -247,7 +247,7 @@ def _meta(raw: bytes, wanted: Kind | None) -> _Meta:
         raise GraphError("it is not of a saved graph or program")
     version = meta.get("format")
     if type(version) is not int or version < 1:
-        raise GraphError(f"{version!r} is no version of the format")
+        raise GraphError(f"{version!r} is not a version of the format")
     if version > FORMAT:
         raise GraphError(
             f"it has format {version}; this nodescope reads up to {FORMAT}",

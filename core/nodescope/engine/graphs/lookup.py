@@ -88,7 +88,7 @@ class Lookup(Base):
             return item
         if isinstance(item, Tensor):
             return Operation(self, self.producer(self.value_here(item)))
-        raise UsageError(f"{type(item).__name__} is no operation or tensor", source=where())
+        raise UsageError(f"{type(item).__name__} is not an operation or tensor", source=where())
 
     def value_here(self, tensor: Tensor) -> int:
         """The value id of a tensor of this graph, adding nothing.

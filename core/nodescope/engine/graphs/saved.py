@@ -155,7 +155,7 @@ def _follow_states(graph: Graph) -> None:
         if node.family == "update" or node.op == "read":
             base = graph.state_of.get(node.inputs[0], node.inputs[0])
             if base not in graph.variables:
-                raise GraphError(f"node {node.name}: it updates what is no variable")
+                raise GraphError(f"node {node.name}: it updates something that is not a variable")
             graph.state_of[node.outputs[0]] = base
             if graph.variables[base].chained:
                 graph.follow[node.inputs[0]] = node.id

@@ -49,7 +49,7 @@ class Session:
     def __init__(self, graph: Graph | None = None) -> None:
         if graph is not None and not isinstance(graph, Graph):
             raise UsageError(
-                f"Session: {type(graph).__name__} is no nodescope.Graph", source=where()
+                f"Session: {type(graph).__name__} is not a nodescope.Graph", source=where()
             )
         self.graph = get_default_graph() if graph is None else graph
         self.run_metadata = RunMetadata()

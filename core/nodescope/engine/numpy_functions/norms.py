@@ -35,7 +35,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> T
     along = _along("norm", axis, x)
     if len(along) == 1:
         if isinstance(ord, str):
-            raise DomainError(f"norm: {ord!r} is no norm of vectors", source=where())
+            raise DomainError(f"norm: {ord!r} is not a norm of vectors", source=where())
         return _vectors(x, 2 if ord is None else ord, along[0], keepdims)
     if len(along) == 2:
         return _matrices(x, "fro" if ord is None else ord, along, keepdims)
@@ -53,7 +53,7 @@ def vector_norm(x: Any, /, *, axis: Axes = None, keepdims: bool = False, ord: fl
     """
     x = tensor_of(x)
     if isinstance(ord, str):
-        raise DomainError(f"vector_norm: {ord!r} is no norm of vectors", source=where())
+        raise DomainError(f"vector_norm: {ord!r} is not a norm of vectors", source=where())
     along = None if axis is None else _along("vector_norm", axis, x)
     if ord == 2:
         return _euclidean(x, along, keepdims)
@@ -129,7 +129,7 @@ def _matrices(x: Tensor, order: Any, axis: tuple[int, ...], keepdims: bool) -> T
     spectral: dict[Any, Any] = {2: np.max, -2: np.min, "nuc": np.sum}
     if order not in spectral:
         raise DomainError(
-            f"norm: {order!r} is no norm of matrices",
+            f"norm: {order!r} is not a norm of matrices",
             source=where(),
             hint="one of 'fro', 'nuc', 1, -1, 2, -2, inf, -inf",
         )

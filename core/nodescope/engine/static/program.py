@@ -206,13 +206,13 @@ def _check(graph: Graph, state: dict[int, Any], about: _About) -> None:
     if len(set(fed)) != len(fed) or not state.keys().isdisjoint(fed):
         raise GraphError("an input is given twice")
     if not set(fed) <= set(graph.inputs):
-        raise GraphError("an argument is no input of the graph")
+        raise GraphError("an argument is not an input of the graph")
     missing = set(graph.inputs) - {*fed, *state}
     if missing:
         raise GraphError(f"the input %{min(missing)} has no array")
     odd = {each for each in state if each >= 0} - set(graph.inputs)
     if odd:
-        raise GraphError(f"%{min(odd)} has an array, but is no input")
+        raise GraphError(f"%{min(odd)} has an array, but is not an input")
     specs = {each.id: each.spec for each in graph.values}
     for value, becomes in about.writes.items():
         if value not in state or becomes not in graph.outputs:
@@ -328,9 +328,9 @@ def _leaves(what: Any) -> Iterable[dict[str, Any]]:
     if kind not in _CONTAINERS or not isinstance(keys, list) or not isinstance(children, list):
         raise GraphError(f"a result is an unknown container, {kind!r}")
     if not all(isinstance(each, _KEYS) for each in keys):
-        raise GraphError("a key of a result is no plain value")
+        raise GraphError("a key of a result is not a plain value")
     if kind == "dict" and len(keys) != len(children):
-        raise GraphError("a result has another number of keys than of values")
+        raise GraphError("a result has more or fewer keys than values")
     for each in children:
         yield from _leaves(each)
 

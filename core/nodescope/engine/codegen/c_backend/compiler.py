@@ -74,7 +74,7 @@ def find(environ: Mapping[str, str]) -> tuple[str, ...]:
         words = _words(named)
         program = shutil.which(words[0], path=path)
         if program is None:
-            raise CompilerError(f"NODESCOPE_CC names {words[0]!r}, which is no program")
+            raise CompilerError(f"NODESCOPE_CC names {words[0]!r}, which is not a program")
         return (program, *words[1:])
     for each in (environ.get("CC", "").strip(), "cc", "gcc", "clang"):
         if each:
