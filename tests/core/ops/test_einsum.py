@@ -161,7 +161,7 @@ A = ns.tensor(np.ones((2, 3)))
         (lambda: np.einsum("ij,jk", A), ShapeError, "about 2 operands, not 1"),
         (lambda: np.einsum("ij->ik", A), ShapeError, "output"),
         (lambda: np.einsum("ij->ii", A), ShapeError, "repeats a letter"),
-        (lambda: np.einsum("i1->i", A), ShapeError, "no letter"),
+        (lambda: np.einsum("i1->i", A), ShapeError, "not a letter"),
         (lambda: np.einsum("...j->j", A), ShapeError, "leaves the axes of"),
         (lambda: np.einsum(A, [0, 99]), ShapeError, "axis 99"),
         (lambda: np.einsum("ii->i", A), ShapeError, "'i' .* has size"),
