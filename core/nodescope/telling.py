@@ -6,8 +6,11 @@ Invariant: telling never raises, whatever became of the streams.
 from __future__ import annotations
 
 import builtins
+import os
+import re
 import sys
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 own_print: Final = builtins.print
 """Python's own: programs put another one there, which writes elsewhere or not at all."""
@@ -28,9 +31,53 @@ def printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+def path_of(text: str | os.PathLike[str]) -> Path:
+    """The path that `printable` gave as text: its escapes stand for bytes that are no Unicode."""
+    path = Path(text)
+    if "\\udc" in str(path) and not path.exists():
+        real = _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), str(path))
+        return Path(real)
+    return path
+
+
+def visible(text: str) -> str:
+    """The text as it may go to a terminal: what steers one is written as an escape.
+
+    That is ESC, BEL and other control characters but line breaks and tabs, and characters without
+    a picture, such as those that turn the direction of writing.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def show(text: str, file: Any = None, *, end: str = "\n") -> None:
+    """Print what may hold text of a program or a recording, in whatever characters there are.
+
+    Raises:
+        OSError, ValueError: Nobody reads.
+    """
+    file = sys.stdout if file is None else file
+    shown = visible(text)
+    encoding = getattr(file, "encoding", None) or "utf-8"
+    try:
+        shown.encode(encoding)
+    except (UnicodeError, LookupError):
+        shown = shown.encode("ascii", "backslashreplace").decode()
+    own_print(shown, file=file, end=end, flush=True)
+
+
 def say(text: str) -> None:
     """Print a line of ours, if there is anybody to tell."""
+    if sys.__stderr__ is None:
+        return
     try:
-        own_print(f"nodescope: {text}", file=sys.__stderr__, flush=True)
+        show(f"nodescope: {text}", sys.__stderr__)
     except (OSError, ValueError):
         pass
+
+
+_ESCAPED: Final = re.compile(r"\\u(dc[89a-f][0-9a-f])")

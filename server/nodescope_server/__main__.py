@@ -19,6 +19,7 @@ import msgspec
 import uvicorn
 
 from nodescope.errors import NodescopeError
+from nodescope.telling import say
 from nodescope_server.app import App, Config, create_app
 from nodescope_server.listen import allow_many_files, bind, uvicorn_config
 
@@ -64,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         asyncio.run(_serve(server, app, listener, options))
     except NodescopeError as error:
-        print(f"nodescope: {error}", file=sys.stderr)
+        say(str(error))
         return 1
     return 0
 

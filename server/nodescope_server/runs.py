@@ -30,6 +30,7 @@ from nodescope.record.ours import Key, release, vouch
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Dropped
 from nodescope.record.step_times import StepTimes
+from nodescope.telling import printable
 from nodescope_server import convert, wire
 from nodescope_server.branches import Branches
 from nodescope_server.peer import Peer
@@ -320,7 +321,7 @@ class Runs:
         Raises:
             RecordingError: The file is not a recording that can be read.
         """
-        full = str(path.resolve())
+        full = printable(str(path.resolve()))
         probe = Reader(full)
         try:
             info, last = await probe.call(lambda each: (each.run(), each.last_seq()))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from nodescope.errors import NodescopeError
 from nodescope.events import LEVELS
+from nodescope.telling import show
 
 EXAMPLES = """\
 examples:
@@ -100,7 +101,7 @@ def _commands() -> dict[str, Callable[[argparse.Namespace], int]]:
 
 
 def _fail(message: str) -> int:
-    print(f"nodescope: {message}", file=sys.stderr)
+    show(f"nodescope: {message}", sys.stderr)
     return 2
 
 

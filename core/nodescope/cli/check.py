@@ -25,7 +25,7 @@ from nodescope.debug.watch.watch import Watch, parse_watches
 from nodescope.errors import RecordingError, UsageError
 from nodescope.ir.graph import Node
 from nodescope.record.recording import Recording
-from nodescope.telling import last_line, own_print, say
+from nodescope.telling import last_line, say, show
 
 _MAGIC = b"SQLite format 3\0"
 
@@ -91,9 +91,9 @@ def check(options: argparse.Namespace) -> int:
 def _print(text: str, out: TextIO) -> None:
     """A program may have closed its output; it is a report all the same."""
     try:
-        own_print(text, end="", file=out)
+        show(text, out, end="")
     except ValueError:
-        own_print(text, end="", file=sys.__stderr__)
+        show(text, sys.__stderr__, end="")
 
 
 def _is_recording(path: Path) -> bool:

@@ -19,7 +19,7 @@ from nodescope import api
 from nodescope.cli.server import Server, has_screen
 from nodescope.errors import RecordingError
 from nodescope.link.address import publish, withdraw
-from nodescope.telling import say
+from nodescope.telling import say, show
 
 PACKAGES: Final = ("numpy", "msgspec", "fastapi", "uvicorn", "websockets", "graphviz", "mini-racer")
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -80,7 +80,7 @@ def export_recording(options: argparse.Namespace) -> int:
     export_apart(
         options.recording, options.output, engine=options.engine, theme=options.theme, tell=say
     )
-    print(f"wrote {options.output}")
+    show(f"wrote {options.output}")
     return 0
 
 

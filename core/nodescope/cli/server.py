@@ -22,6 +22,7 @@ import msgspec
 from nodescope.errors import LinkError
 from nodescope.link.address import TOKEN_VARIABLE, Address
 from nodescope.processes import own_command, own_environment
+from nodescope.telling import show
 
 # A busy machine takes its time to load a web server.
 START_S: Final = 60.0
@@ -90,7 +91,7 @@ class Server:
         except msgspec.MsgspecError:
             raise self._failure(line) from None
         for said in self._said():
-            print(said, file=sys.stderr, flush=True)
+            show(said, sys.stderr)
         return ready
 
     def _failure(self, line: bytes) -> LinkError:

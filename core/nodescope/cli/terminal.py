@@ -10,6 +10,7 @@ Invariant: reading ends with the program, and the terminal is left as it was fou
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import threading
 from queue import SimpleQueue
@@ -21,9 +22,11 @@ from nodescope.cli.terminal_lines import FileLines, Lines, Woken
 from nodescope.debug.controller import Controller
 from nodescope.errors import NodescopeError
 from nodescope.protocol import Pause, SessionInfo
-from nodescope.telling import last_line, own_print
+from nodescope.telling import last_line, own_print, visible
 
 PROMPT: Final = "(nodescope) "
+# Stands for the ESC of our own colours until a line is printed; no text of a program can hold it.
+_ESCAPE: Final = f"\0{secrets.token_hex(8)}\0"
 _COLOURS: Final = {"bold": "1", "node": "36", "error": "31", "dim": "2"}
 _JOIN_S: Final = 1.0
 
@@ -158,12 +161,14 @@ class Terminal:
 
     def _say(self, text: str) -> None:
         try:
-            own_print(text, file=self._out, flush=True)
+            # Colours are ours; whatever else would steer the terminal is the program's.
+            parts = map(visible, text.split(_ESCAPE))
+            own_print("\x1b".join(parts), file=self._out, flush=True)
         except (OSError, ValueError):
             pass  # nobody reads
 
     def _paint(self, text: str, colour: str) -> str:
-        return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if self._color else text
+        return f"{_ESCAPE}[{_COLOURS[colour]}m{text}{_ESCAPE}[0m" if self._color else text
 
     def _complete(self, text: str, line: str) -> list[str]:
         return self._console.complete(text, line)

@@ -15,6 +15,7 @@ from nodescope.debug.why import parse_target, render, render_spread, spread, why
 from nodescope.errors import RecordingError
 from nodescope.record.recording import Recording
 from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Execution
+from nodescope.telling import show
 
 _PAGE: Final = 5000
 
@@ -28,13 +29,13 @@ def tell(options: argparse.Namespace) -> int:
     with Recording.open(path) as recording, warnings.catch_warnings(action="ignore"):
         if options.element is not None:
             target = parse_target(options.element)
-            print(render(why(recording, target, step=options.step)), end="")
+            show(render(why(recording, target, step=options.step)), end="")
             return 0
         step = options.step if options.step is not None else first_broken_step(recording)
         if step is None:
-            print(_none_found(recording))
+            show(_none_found(recording))
         else:
-            print(render_spread(spread(recording, step)), end="")
+            show(render_spread(spread(recording, step)), end="")
     return 0
 
 

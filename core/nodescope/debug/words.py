@@ -13,16 +13,10 @@ import numpy as np
 from nodescope.debug.moments import Seen
 from nodescope.events import Array
 from nodescope.record.summary import TensorSummary, summarise
+from nodescope.telling import visible
 
 MAX_NUMBERS: Final = 1000
-
-
-def clean(text: str) -> str:
-    """The text with control characters written as escapes."""
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
-        for char in text
-    )
+clean: Final = visible
 
 
 def number(value: Any) -> str:

@@ -35,6 +35,7 @@ from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Advice, Dropped
 from nodescope.record.schema import MAX_SOURCE_BYTES, encode, shape_text
 from nodescope.record.summary import TensorSummary
 from nodescope.record.writer import Writer
+from nodescope.telling import printable
 
 Timed = tuple[int, int, int, int, int, int]
 """An execution of which nothing else is kept: seq, node, step, thread, start and end."""
@@ -168,12 +169,12 @@ class Batch:
             return
         if isinstance(event, HostSpan):
             self._source(event.file)
-            file, function = _text(event.file), _text(event.function)
+            file, function = printable(event.file), printable(event.function)
             times = (event.step, event.start_ns, event.end_ns)
             self._add("host", (None, event.kind, event.thread, *times, file, event.line, function))
             return
         if isinstance(event, Logged):
-            self._add("log", (seq, event.step, event.time_ns, event.stream, _text(event.text)))
+            self._add("log", (seq, event.step, event.time_ns, event.stream, printable(event.text)))
             time_ns = event.time_ns
         elif isinstance(event, GraphExtended):
             self._structure(seq, event.nodes, event.values)
@@ -192,20 +193,20 @@ class Batch:
             if self._begun[0] == event.step:  # maybe in a batch before
                 self._steps[event.step] = (*self._begun[:3], seq, time_ns, self._begun[5])
         elif isinstance(event, RunStarted):
-            argv = msgspec.json.encode([_text(each) for each in event.argv]).decode()
-            row = (event.run_id, _text(event.name), argv, event.pid, event.started_unix_ns)
+            argv = msgspec.json.encode([printable(each) for each in event.argv]).decode()
+            row = (event.run_id, printable(event.name), argv, event.pid, event.started_unix_ns)
             self._add("run", (*row, self._level, _version(), None, "", None))
         elif isinstance(event, RunFinished):
             time_ns = event.time_ns
             self._updates.append(
                 (
                     "UPDATE run SET status=?, error=?, finished_ns=?",
-                    (event.status, _text(event.error), time_ns),
+                    (event.status, printable(event.error), time_ns),
                 )
             )
         elif isinstance(event, ValueEdited):
             time_ns = event.time_ns
-            edit = (seq, event.value, event.seq, event.step, time_ns, _text(event.how))
+            edit = (seq, event.value, event.seq, event.step, time_ns, printable(event.how))
             self._add("edit", edit)
             if not event.array.flags.c_contiguous:
                 self._add("layout", (event.value, seq, shape_text(event.array.strides)))
@@ -300,13 +301,13 @@ class Batch:
         for node in nodes:
             for value in node.outputs:
                 self._producers[value] = node.id
-            name, scope = _text(node.name), _text(node.scope)
+            name, scope = printable(node.name), printable(node.scope)
             row = (None, seq, node.id, name, node.op, scope, node.phase, encode(node))
             self._add("node", row)
         self._files(nodes)
         for each in values:
             spec = each.spec
-            head = (None, seq, each.id, _text(each.name), spec.dtype, shape_text(spec.shape))
+            head = (None, seq, each.id, printable(each.name), spec.dtype, shape_text(spec.shape))
             self._add("value", (*head, self._producers.get(each.id)))
 
     def _files(self, nodes: tuple[Node, ...]) -> None:
@@ -320,7 +321,7 @@ class Batch:
         self._known_files.add(file)
         text = _read_source(file)
         if text:
-            self._add("source", (_text(file), text))
+            self._add("source", (printable(file), text))
 
 
 def _version() -> str:
@@ -343,9 +344,4 @@ def _read_source(file: str) -> str:
                 text = opened.read()
     except (OSError, SyntaxError, ValueError):
         return ""
-    return _text(text) if len(text) <= MAX_SOURCE_BYTES else ""
-
-
-def _text(text: str) -> str:
-    """Text that SQLite takes: lone surrogates (undecodable bytes of a path) are replaced."""
-    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
+    return printable(text) if len(text) <= MAX_SOURCE_BYTES else ""

@@ -17,6 +17,7 @@ from nodescope.errors import RecordingError
 from nodescope.record.guard import guard
 from nodescope.record.opening import check_head
 from nodescope.record.ours import beside, in_place, remember, written_here
+from nodescope.telling import path_of
 
 
 def fold(path: Path) -> bool:
@@ -24,7 +25,7 @@ def fold(path: Path) -> bool:
 
     Call it only where nothing in this process has the file open.
     """
-    path = Path(os.path.realpath(path))
+    path = Path(os.path.realpath(path_of(path)))
     logs = [beside(path, each) for each in ("-wal", "-shm")]
     if not any(os.path.lexists(each) for each in logs):
         return True

@@ -17,6 +17,8 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from nodescope.telling import path_of
+
 _MOST: Final = 4096
 """Entries of the ledger; the oldest half makes room."""
 
@@ -52,7 +54,7 @@ def vouch(path: Path, *, writing: bool = False) -> Key | None:
     Returns:
         What to `release` when that is over; None if there is no such file.
     """
-    key = _key(path)
+    key = _key(path_of(path))
     if key is not None:
         with _lock:
             _vouched[key] = _vouched.get(key, 0) + 1

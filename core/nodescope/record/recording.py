@@ -36,6 +36,7 @@ from nodescope.record.rows import (
     ValueRow,
 )
 from nodescope.record.schema import EXECUTION, HOST, SUMMARY, spec_of, summary_of
+from nodescope.telling import path_of, printable
 
 T = TypeVar("T")
 
@@ -66,7 +67,8 @@ class Recording:
         Raises:
             RecordingError: It is not one, too new for us, or damaged.
         """
-        return cls(Path(path), connect(Path(path)))
+        path = path_of(path)
+        return cls(path, connect(path))
 
     def __enter__(self) -> Recording:
         return self
@@ -88,11 +90,11 @@ class Recording:
     def run(self) -> RunInfo:
         """What is known of the run; state ``recorded``."""
         rows = self._all("SELECT * FROM run ORDER BY rowid DESC LIMIT 1")
-        path = str(self.path.absolute())
+        path = printable(str(self.path.absolute()))
         if not rows:
             # It died before it said its name. The same file gets the same id each time.
             digest = hashlib.blake2b(path.encode("utf-8", "replace"), digest_size=8).hexdigest()
-            return RunInfo(digest, self.path.stem, state="recorded", recording=path)
+            return RunInfo(digest, printable(self.path.stem), state="recorded", recording=path)
         run_id, name, argv, pid, started, level, _writer, status, error, _end = rows[0]
         return RunInfo(
             id=run_id,

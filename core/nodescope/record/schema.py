@@ -14,6 +14,7 @@ import numpy as np
 
 from nodescope.ir.graph import TensorSpec
 from nodescope.record.summary import TensorSummary
+from nodescope.telling import printable
 
 SUFFIX = ".nscope"
 # How every SQLite file begins, and "nscp" in it, which tells that it is a recording.
@@ -190,20 +191,25 @@ def summary_of(row: tuple[Any, ...], *, blob: bool) -> TensorSummary:
 
 
 def encode(payload: object) -> bytes:
-    """MessagePack; what has no plain form, or takes more than 64 bits, is written as its text."""
+    """MessagePack; what has no plain form, or takes more than 64 bits, is written as its text.
+
+    Text that is no Unicode is written with escapes.
+    """
     try:
         return _ENCODER.encode(payload)
-    except OverflowError:
+    except (OverflowError, UnicodeEncodeError):
         return _ENCODER.encode(_within(msgspec.to_builtins(payload, enc_hook=_plain)))
 
 
 def _within(payload: Any) -> Any:
     if isinstance(payload, dict):
-        return {key: _within(each) for key, each in payload.items()}
+        return {_within(key): _within(each) for key, each in payload.items()}
     if isinstance(payload, list | tuple):
         return [_within(each) for each in payload]
     if isinstance(payload, int) and not -(1 << 63) <= payload < 1 << 64:
         return str(payload)
+    if isinstance(payload, str):
+        return printable(payload)
     return payload
 
 

@@ -31,6 +31,7 @@ from nodescope.record.schema import (
     shape_text,
 )
 from nodescope.record.summary import dtype_name
+from nodescope.telling import printable
 
 _WAL_PAGES = 4000
 # The most rows of one statement; SQLite takes 32,766 parameters.
@@ -103,13 +104,15 @@ class Writer:
             values = list(chain.from_iterable(part))
             values += [0] * ((room - len(part)) * width)
             values.append(len(part))
-            self._db.execute(
-                f"{into} {table} SELECT * FROM (VALUES {','.join([marks] * room)}) LIMIT ?", values
-            )
+            statement = f"{into} {table} SELECT * FROM (VALUES {','.join([marks] * room)}) LIMIT ?"
+            try:
+                self._db.execute(statement, values)
+            except UnicodeEncodeError:  # names may hold bytes that are no Unicode
+                self._db.execute(statement, list(map(_readable, values)))
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> None:
         """Run one statement of the batch."""
-        self._db.execute(statement, parameters)
+        self._db.execute(statement, list(map(_readable, parameters)))
 
     def forget_executions(self, nodes: Iterable[int]) -> None:
         """Delete the earlier execution rows of nodes of which only the latest is kept."""
@@ -196,6 +199,10 @@ class Writer:
         if not os.path.lexists(beside(self.path, "-wal")):
             remember(self.path)
             release(self._key)
+
+
+def _readable(value: Any) -> Any:
+    return printable(value) if isinstance(value, str) else value
 
 
 def _room(rows: int) -> int:
