@@ -133,9 +133,10 @@ export function App(props: AppProps): JSX.Element {
       if (narrow()) ui.setDockTab("breakpoints");
       // Where there is no room for both, the rules of the gallery lie in their place.
       else if (root.querySelector<HTMLElement>("#bp")?.offsetWidth === 0) watches.setGallery(false);
-      queueMicrotask(() =>
-        root.querySelector<HTMLElement>("[data-testid=breakpoint-new]")?.focus(),
-      );
+    },
+    focusBreakpoints: () => {
+      const wanted = ui.adding() ? "breakpoint-target" : "breakpoint-new";
+      queueMicrotask(() => root.querySelector<HTMLElement>(`[data-testid=${wanted}]`)?.focus());
     },
     focusSearch: () => {
       ui.setOutlineTab("outline");

@@ -70,6 +70,7 @@ beforeEach(() => {
       exportSvg: () => undefined,
       focusSearch: () => undefined,
       showBreakpoints: () => undefined,
+      focusBreakpoints: () => undefined,
     });
   });
   store.attach({

@@ -42,7 +42,10 @@ export interface CommandScope {
   toggleBreakpoint(node: number): void;
   exportSvg(): void;
   focusSearch(): void;
+  /** Shows the pane of breakpoints. */
   showBreakpoints(): void;
+  /** Moves the focus into it. */
+  focusBreakpoints(): void;
 }
 
 const ALWAYS = (): boolean => true;
@@ -195,7 +198,8 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       enabled: () => store.breakable(),
       run: () => {
         page.showBreakpoints();
-        ui.setAdding(!ui.adding());
+        if (ui.adding()) page.focusBreakpoints();
+        else ui.setAdding(true);
       },
     },
     {
@@ -203,7 +207,10 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       keys: "K",
       group: "Debugger",
       enabled: ALWAYS,
-      run: () => page.showBreakpoints(),
+      run: () => {
+        page.showBreakpoints();
+        page.focusBreakpoints();
+      },
     },
     debug("Detach", "", "detach"),
     {

@@ -4,7 +4,8 @@
  * Invariant: it lists what the keyboard does, from the same table.
  */
 
-import { For, type JSX, onMount } from "solid-js";
+import { For, type JSX } from "solid-js";
+import { takeFocus } from "@/widgets/focus";
 import { IconButton } from "@/widgets/icon";
 
 export interface KeyGroup {
@@ -17,7 +18,7 @@ export function KeysHelp(props: {
   onClose(): void;
 }): JSX.Element {
   let box!: HTMLDivElement;
-  onMount(() => box.focus());
+  takeFocus(() => box, "[data-first]");
   return (
     <div
       class="overlay"

@@ -4,12 +4,13 @@
  * Invariant: opening it stops nothing and closing it changes nothing.
  */
 
-import { createEffect, createMemo, createSignal, For, type JSX, on, onMount, Show } from "solid-js";
+import { createEffect, createMemo, createSignal, For, type JSX, on, Show } from "solid-js";
 import { fitness } from "@/base/fitness";
 import { keepKey } from "@/base/keys";
 import type { Store } from "@/store/store";
 import type { Ui } from "@/store/ui";
 import type { Item } from "@/store/url";
+import { takeFocus } from "@/widgets/focus";
 
 export interface PaletteCommand {
   readonly title: string;
@@ -33,7 +34,7 @@ export function Palette(props: {
   readonly commands: readonly PaletteCommand[];
   go(item: Item): void;
 }): JSX.Element {
-  let input!: HTMLInputElement;
+  let box!: HTMLDivElement;
   let list!: HTMLDivElement;
   const [text, setText] = createSignal("");
   const [at, setAt] = createSignal(0);
@@ -82,7 +83,7 @@ export function Palette(props: {
   createEffect(() => {
     list.children[at()]?.scrollIntoView({ block: "nearest" });
   });
-  onMount(() => input.focus());
+  takeFocus(() => box);
   const choose = (entry: Entry | undefined): void => {
     if (entry === undefined) return;
     close();
@@ -95,9 +96,8 @@ export function Palette(props: {
         if (event.target === event.currentTarget) close();
       }}
     >
-      <div class="palette-box" role="dialog" aria-label="Find a node or a command">
+      <div ref={box} class="palette-box" role="dialog" aria-label="Find a node or a command">
         <input
-          ref={input}
           class="palette-input"
           data-testid="palette-input"
           placeholder="Find a node, a scope or a command"

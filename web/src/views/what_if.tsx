@@ -4,13 +4,14 @@
  * Invariant: says what was run again and what was not; nothing here touches the program.
  */
 
-import { createSignal, For, type JSX, Show } from "solid-js";
+import { createSignal, For, type JSX, onMount, Show } from "solid-js";
 import { keepKey } from "@/base/keys";
 import { formatCount, formatNumber, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { type BranchRow, type Branches, differing, numbersOf } from "@/store/branches";
 import type { Store } from "@/store/store";
 import type { BranchAnswer, BranchInfo, ChangedValue } from "@/wire/types.gen";
+import { takeFocus } from "@/widgets/focus";
 import { IconButton } from "@/widgets/icon";
 
 export interface WhatIfProps {
@@ -49,6 +50,30 @@ export function WhatIf(props: WhatIfProps): JSX.Element {
   );
 }
 
+function NameField(props: { readonly name: string; onName(name: string): void }): JSX.Element {
+  let field!: HTMLInputElement;
+  takeFocus(() => field);
+  onMount(() => field.select());
+  return (
+    <input
+      ref={field}
+      class="m"
+      aria-label="Name of the branch"
+      data-testid="branch-rename"
+      value={props.name}
+      onKeyDown={(event) => {
+        keepKey(event);
+        if (event.key === "Enter") field.blur();
+        if (event.key === "Escape") {
+          field.value = props.name;
+          field.blur();
+        }
+      }}
+      onBlur={() => props.onName(field.value)}
+    />
+  );
+}
+
 /** Letters at the end of a branch's name that are never cut. */
 const BRANCH_END = 9;
 
@@ -84,23 +109,11 @@ function BranchLine(props: { readonly branches: Branches; readonly row: BranchRo
           </button>
         }
       >
-        <input
-          class="m"
-          aria-label="Name of the branch"
-          data-testid="branch-rename"
-          value={info().name}
-          ref={(field) => queueMicrotask(() => field.select())}
-          onKeyDown={(event) => {
-            keepKey(event);
-            if (event.key === "Enter") event.currentTarget.blur();
-            if (event.key === "Escape") {
-              event.currentTarget.value = info().name;
-              event.currentTarget.blur();
-            }
-          }}
-          onBlur={(event) => {
+        <NameField
+          name={info().name}
+          onName={(name) => {
             setEditing(false);
-            props.branches.rename(info().id, event.currentTarget.value);
+            props.branches.rename(info().id, name);
           }}
         />
       </Show>

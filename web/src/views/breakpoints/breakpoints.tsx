@@ -4,7 +4,7 @@
  * Invariant: the table shows what the session holds; an edit is sent whole and comes back from it.
  */
 
-import { createSignal, For, type JSX, Show } from "solid-js";
+import { createMemo, createSignal, For, type JSX, Show } from "solid-js";
 import { keepKey } from "@/base/keys";
 import { added, changed, markOf, optionsText, removed, switched } from "@/store/breakpoints";
 import type { Store } from "@/store/store";
@@ -43,6 +43,11 @@ export function Breakpoints(props: {
   const breakable = () => props.store.breakable();
   const send = (set: readonly Breakpoint[]): void => void props.store.setBreakpoints(set);
   const [editing, setEditing] = createSignal(0);
+  // By their ids: a hit changes a status, and must not take the field that is typed into away.
+  const ids = createMemo(() => statuses().map((each) => each.breakpoint.id), [], {
+    equals: (a, b) => a.join() === b.join(),
+  });
+  const statusOf = (id: number) => statuses().find((each) => each.breakpoint.id === id);
   const groups = () => {
     const named = statuses().filter((each) => each.breakpoint.group !== "");
     return [...new Set(named.map((each) => each.breakpoint.group))].sort().map((name) => {
@@ -66,14 +71,14 @@ export function Breakpoints(props: {
           }}
         />
       </Show>
-      <Show when={statuses().find((each) => each.breakpoint.id === editing())} keyed>
-        {(status) => (
+      <Show when={statusOf(editing()) === undefined ? 0 : editing()} keyed>
+        {(id) => (
           <BreakpointForm
             store={props.store}
-            start={status.breakpoint}
+            start={statusOf(id)?.breakpoint ?? null}
             onClose={() => setEditing(0)}
             onSave={async (wanted) => {
-              const set = changed(statuses(), status.breakpoint.id, wanted);
+              const set = changed(statuses(), id, wanted);
               const why = await props.store.refusal(setOf(set));
               if (why === "") setEditing(0);
               return why;
@@ -134,84 +139,90 @@ export function Breakpoints(props: {
             </tr>
           </thead>
           <tbody>
-            <For each={statuses()}>
-              {(status) => (
-                <tr
-                  data-testid="breakpoint-row"
-                  classList={{
-                    here: hit(status),
-                    off: markOf(status) !== "enabled",
-                  }}
-                >
-                  <td class="bp-on">
-                    <label
-                      class="bp-check"
-                      title={status.breakpoint.enabled ? "Enabled" : "Disabled"}
+            <For each={ids()}>
+              {(id) => (
+                <Show when={statusOf(id)}>
+                  {(status) => (
+                    <tr
+                      data-testid="breakpoint-row"
+                      classList={{
+                        here: hit(status()),
+                        off: markOf(status()) !== "enabled",
+                      }}
                     >
-                      <input
-                        type="checkbox"
-                        checked={status.breakpoint.enabled}
-                        disabled={!breakable()}
-                        aria-label={`Enable the breakpoint on ${status.breakpoint.target}`}
-                        onChange={(event) =>
-                          send(
-                            changed(statuses(), status.breakpoint.id, {
-                              enabled: event.currentTarget.checked,
-                            }),
-                          )
+                      <td class="bp-on">
+                        <label
+                          class="bp-check"
+                          title={status().breakpoint.enabled ? "Enabled" : "Disabled"}
+                        >
+                          <input
+                            type="checkbox"
+                            checked={status().breakpoint.enabled}
+                            disabled={!breakable()}
+                            aria-label={`Enable the breakpoint on ${status().breakpoint.target}`}
+                            onChange={(event) =>
+                              send(
+                                changed(statuses(), status().breakpoint.id, {
+                                  enabled: event.currentTarget.checked,
+                                }),
+                              )
+                            }
+                          />
+                          <span class={`bdot ${markOf(status())}`} />
+                        </label>
+                      </td>
+                      <td
+                        class="ell"
+                        title={status().message || status().breakpoint.target}
+                        onDblClick={() => breakable() && setEditing(status().breakpoint.id)}
+                      >
+                        <Show when={status().breakpoint.kind !== "node"}>
+                          <span class="t3">{status().breakpoint.kind} </span>
+                        </Show>
+                        {status().breakpoint.target}
+                        <For each={optionsText(status().breakpoint)}>
+                          {(option) => <span class="bp-option">{option}</span>}
+                        </For>
+                        <Show when={status().message || !status().verified}>
+                          <span class="t3 bp-message"> {status().message || "not seen yet"}</span>
+                        </Show>
+                      </td>
+                      <td>
+                        <ConditionField store={props.store} status={status()} live={breakable()} />
+                      </td>
+                      <td
+                        class="r m bp-hits"
+                        title={
+                          live()
+                            ? ""
+                            : "Hits while the program ran; in a recording none are counted"
                         }
-                      />
-                      <span class={`bdot ${markOf(status)}`} />
-                    </label>
-                  </td>
-                  <td
-                    class="ell"
-                    title={status.message || status.breakpoint.target}
-                    onDblClick={() => breakable() && setEditing(status.breakpoint.id)}
-                  >
-                    <Show when={status.breakpoint.kind !== "node"}>
-                      <span class="t3">{status.breakpoint.kind} </span>
-                    </Show>
-                    {status.breakpoint.target}
-                    <For each={optionsText(status.breakpoint)}>
-                      {(option) => <span class="bp-option">{option}</span>}
-                    </For>
-                    <Show when={status.message || !status.verified}>
-                      <span class="t3 bp-message"> {status.message || "not seen yet"}</span>
-                    </Show>
-                  </td>
-                  <td>
-                    <ConditionField store={props.store} status={status} live={breakable()} />
-                  </td>
-                  <td
-                    class="r m bp-hits"
-                    title={
-                      live() ? "" : "Hits while the program ran; in a recording none are counted"
-                    }
-                  >
-                    {live() || status.hits > 0 ? status.hits : "–"}
-                  </td>
-                  <td class="bp-x">
-                    <span class="bp-acts">
-                      <IconButton
-                        small
-                        icon="edit"
-                        testid="breakpoint-edit"
-                        disabled={!breakable()}
-                        label={`Edit the breakpoint on ${status.breakpoint.target}`}
-                        onClick={() => setEditing(status.breakpoint.id)}
-                      />
-                      <IconButton
-                        small
-                        icon="close"
-                        testid="breakpoint-remove"
-                        disabled={!breakable()}
-                        label={`Remove the breakpoint on ${status.breakpoint.target}`}
-                        onClick={() => send(removed(statuses(), status.breakpoint.id))}
-                      />
-                    </span>
-                  </td>
-                </tr>
+                      >
+                        {live() || status().hits > 0 ? status().hits : "–"}
+                      </td>
+                      <td class="bp-x">
+                        <span class="bp-acts">
+                          <IconButton
+                            small
+                            icon="edit"
+                            testid="breakpoint-edit"
+                            disabled={!breakable()}
+                            label={`Edit the breakpoint on ${status().breakpoint.target}`}
+                            onClick={() => setEditing(status().breakpoint.id)}
+                          />
+                          <IconButton
+                            small
+                            icon="close"
+                            testid="breakpoint-remove"
+                            disabled={!breakable()}
+                            label={`Remove the breakpoint on ${status().breakpoint.target}`}
+                            onClick={() => send(removed(statuses(), status().breakpoint.id))}
+                          />
+                        </span>
+                      </td>
+                    </tr>
+                  )}
+                </Show>
               )}
             </For>
           </tbody>

@@ -4,12 +4,13 @@
  * Invariant: what the session refuses stays in the form, with the reason; nothing typed is lost.
  */
 
-import { createSignal, For, type JSX, onMount, Show } from "solid-js";
+import { createSignal, For, type JSX, Show } from "solid-js";
 import { keepKey } from "@/base/keys";
 import { stepsOf, stepsText } from "@/store/breakpoints";
 import type { Store } from "@/store/store";
 import type { Breakpoint, BreakpointKind } from "@/wire/types.gen";
 import { FieldError } from "@/widgets/field_error";
+import { takeFocus } from "@/widgets/focus";
 import { IconButton } from "@/widgets/icon";
 
 const KINDS: readonly {
@@ -37,6 +38,7 @@ export function BreakpointForm(props: {
   onSave(wanted: Wanted): Promise<string>;
   onClose(): void;
 }): JSX.Element {
+  let form!: HTMLFormElement;
   let target!: HTMLInputElement;
   const start = props.start;
   const [kind, setKind] = createSignal<BreakpointKind>(start?.kind ?? "node");
@@ -50,7 +52,7 @@ export function BreakpointForm(props: {
   const [once, setOnce] = createSignal(start?.once ?? false);
   const [more, setMore] = createSignal(start !== null);
   const [fault, setFault] = createSignal("");
-  onMount(() => target.focus());
+  takeFocus(() => form, "[data-testid=breakpoint-target]");
   const names = () => {
     const graph = props.store.model()?.graph;
     const nodes = (graph?.nodes ?? []).flatMap((node) => (node ? [node] : []));
@@ -90,6 +92,7 @@ export function BreakpointForm(props: {
   };
   return (
     <form
+      ref={form}
       class="bp-form"
       data-testid="breakpoint-form"
       onKeyDown={(event) => {

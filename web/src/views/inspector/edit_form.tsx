@@ -12,6 +12,7 @@ import type { Branches } from "@/store/branches";
 import type { Store } from "@/store/store";
 import type { SetValue } from "@/wire/types.gen";
 import { FieldError } from "@/widgets/field_error";
+import { takeFocus } from "@/widgets/focus";
 import { IconButton } from "@/widgets/icon";
 
 type How = NonNullable<SetValue["how"]>;
@@ -36,6 +37,8 @@ export function EditForm(props: {
   readonly value: number;
   onClose(): void;
 }): JSX.Element {
+  let form!: HTMLFormElement;
+  takeFocus(() => form, "[data-testid=edit-number]");
   const [how, setHow] = createSignal<How>("set");
   const [index, setIndex] = createSignal("");
   const [number, setNumber] = createSignal("");
@@ -107,6 +110,7 @@ export function EditForm(props: {
   };
   return (
     <form
+      ref={form}
       class="edit-form"
       data-testid="edit-form"
       onKeyDown={(event) => {
@@ -135,7 +139,6 @@ export function EditForm(props: {
             hint={HOWS.find((each) => each.id === how())?.hint ?? ""}
             text={number()}
             testid="number"
-            focused
             onText={setNumber}
           />
         }
@@ -225,7 +228,6 @@ function Field(props: {
   readonly hint: string;
   readonly text: string;
   readonly testid: string;
-  readonly focused?: boolean;
   onText(text: string): void;
 }): JSX.Element {
   return (
@@ -237,9 +239,6 @@ function Field(props: {
       spellcheck={false}
       value={props.text}
       data-testid={`edit-${props.testid}`}
-      ref={(element) => {
-        if (props.focused) queueMicrotask(() => element.focus());
-      }}
       onInput={(event) => props.onText(event.currentTarget.value)}
     />
   );

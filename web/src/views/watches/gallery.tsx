@@ -9,9 +9,12 @@ import { keepKey } from "@/base/keys";
 import { printable } from "@/base/printable";
 import { rulesFound, shortText, switched, type Watches } from "@/store/watches";
 import type { RuleInfo, RuleParameter } from "@/wire/types.gen";
+import { takeFocus } from "@/widgets/focus";
 import { IconButton } from "@/widgets/icon";
 
 export function Gallery(props: { readonly watches: Watches }): JSX.Element {
+  let side!: HTMLElement;
+  takeFocus(() => side);
   const [search, setSearch] = createSignal("");
   const [fault, setFault] = createSignal("");
   const known = createMemo(
@@ -24,7 +27,17 @@ export function Gallery(props: { readonly watches: Watches }): JSX.Element {
     void props.watches.addAll(texts).then(setFault);
   };
   return (
-    <section class="watch-side" aria-label="Rules" data-testid="watch-gallery">
+    <section
+      ref={side}
+      class="watch-side"
+      aria-label="Rules"
+      data-testid="watch-gallery"
+      onKeyDown={(event) => {
+        if (event.key !== "Escape") return;
+        props.watches.setGallery(false);
+        event.stopPropagation();
+      }}
+    >
       <header class="watch-side-head">
         <input
           class="m"
@@ -34,8 +47,7 @@ export function Gallery(props: { readonly watches: Watches }): JSX.Element {
           spellcheck={false}
           value={search()}
           onKeyDown={(event) => {
-            keepKey(event);
-            if (event.key === "Escape") props.watches.setGallery(false);
+            if (event.key !== "Escape") keepKey(event);
           }}
           onInput={(event) => setSearch(event.currentTarget.value)}
         />

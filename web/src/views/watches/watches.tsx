@@ -5,13 +5,14 @@
  * in the list.
  */
 
-import { createEffect, createSignal, For, type JSX, onMount, Show } from "solid-js";
+import { createEffect, createSignal, For, type JSX, Show } from "solid-js";
 import { keepKey } from "@/base/keys";
 import { formatCount } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { shortText, type Watches as Model } from "@/store/watches";
 import type { WatchStatus } from "@/wire/types.gen";
 import { FieldError } from "@/widgets/field_error";
+import { takeFocus } from "@/widgets/focus";
 import { IconButton } from "@/widgets/icon";
 import { AnswerPane } from "@/views/watches/answer";
 import { Gallery } from "@/views/watches/gallery";
@@ -234,8 +235,9 @@ function Editor(props: {
   const [fault, setFault] = createSignal("");
   const [tried, setTried] = createSignal("");
   const text = props.status.text;
+  let form!: HTMLFormElement;
   let field!: HTMLInputElement;
-  onMount(() => field.focus());
+  takeFocus(() => form);
   const save = async (): Promise<void> => {
     const text = field.value.trim();
     setTried(text);
@@ -245,6 +247,7 @@ function Editor(props: {
   };
   return (
     <form
+      ref={form}
       class="watch-form"
       onSubmit={(event) => {
         event.preventDefault();
