@@ -198,6 +198,18 @@ def test_function_keys_are_the_debuggers_in_a_form_too(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
     stopped(start, page, tmp_path)
+    by(page, "outline").focus()
+    page.keyboard.press("Control+F9")
+    expect(by(page, "breakpoint-target")).to_be_focused()
+    page.keyboard.type("op:exp")  # letters that are shortcuts elsewhere
+    expect(by(page, "breakpoint-target")).to_have_value("op:exp")
+    page.keyboard.press("Escape")
+    expect(by(page, "breakpoint-form")).to_have_count(0)
+    expect(by(page, "outline")).to_be_focused()
+    page.keyboard.press("/")
+    expect(by(page, "search")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(by(page, "outline")).to_be_focused()
     page.keyboard.press("Control+F9")
     by(page, "breakpoint-target").fill("loss/sum")
     by(page, "breakpoint-target").press("F8")

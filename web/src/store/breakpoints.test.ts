@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import {
   added,
+  effectText,
   changed,
   markOf,
   nodeMarks,
@@ -119,4 +120,22 @@ test("what a breakpoint asks for besides is said in a few words", () => {
     "once",
     "logs “{step}”",
   ]);
+});
+
+test.each([
+  [{ kind: "node" }, "Stops after a runs."],
+  [{ kind: "node", when: "before" }, "Stops before a runs."],
+  [{ kind: "glob" }, "Stops after any node whose name matches a runs."],
+  [{ kind: "regex" }, "Stops after any node whose whole name matches a runs."],
+  [{ kind: "op" }, "Stops after any a runs."],
+  [{ kind: "scope" }, "Stops after the first node inside a runs, each time the scope is entered."],
+  [{ kind: "source" }, "Stops after any node made at a runs."],
+  [{ kind: "node", log: "{step}" }, "Logs a line, and does not stop, after a runs."],
+  [
+    { kind: "op", condition: "value > 3", phase: "backward", first_step: 3, hits: "% 5" },
+    "Stops after any a runs, in the backward phase, in step 3.., if value > 3, at hits % 5.",
+  ],
+  [{ kind: "node", once: true, enabled: false }, "Off. Stops after a runs, once."],
+] as const)("what a breakpoint does is said in a sentence: %o", (change, text) => {
+  expect(effectText(status(1, "a", change).breakpoint)).toBe(text);
 });

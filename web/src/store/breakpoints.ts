@@ -110,6 +110,32 @@ export function optionsText(breakpoint: Breakpoint): readonly string[] {
   ];
 }
 
+const WHERE: Record<Breakpoint["kind"], (target: string) => string> = {
+  node: (target) => `${target} runs`,
+  glob: (target) => `any node whose name matches ${target} runs`,
+  regex: (target) => `any node whose whole name matches ${target} runs`,
+  op: (target) => `any ${target} runs`,
+  scope: (target) => `the first node inside ${target} runs, each time the scope is entered`,
+  source: (target) => `any node made at ${target} runs`,
+};
+
+/** What a breakpoint does, in a sentence. */
+export function effectText(breakpoint: Breakpoint): string {
+  const { condition, phase, hits, log } = breakpoint;
+  const steps = stepsText(breakpoint);
+  const parts = [
+    `${log === "" ? "Stops" : "Logs a line, and does not stop,"} ${breakpoint.when} ${WHERE[
+      breakpoint.kind
+    ](breakpoint.target)}`,
+    phase === "" ? "" : `in the ${phase} phase`,
+    steps === "" ? "" : `in step ${steps}`,
+    condition === "" ? "" : `if ${condition}`,
+    hits === "" ? "" : `at hits ${hits}`,
+    breakpoint.once ? "once" : "",
+  ];
+  return `${breakpoint.enabled ? "" : "Off. "}${parts.filter(Boolean).join(", ")}.`;
+}
+
 export function markOf(status: BreakpointStatus): Mark {
   if (!status.breakpoint.enabled) return "disabled";
   return status.verified ? "enabled" : "unverified";

@@ -278,7 +278,7 @@ export function Outline(props: OutlineProps): JSX.Element {
                   ? "Remove the breakpoint"
                   : node() > 0
                     ? "Stop after this node"
-                    : "Stop at each node of this scope"
+                    : "Stop after the first node inside, each time this scope is entered"
               }
               onClick={(event) => {
                 event.stopPropagation();

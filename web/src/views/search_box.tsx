@@ -24,10 +24,16 @@ export function SearchBox(props: {
     if (query === undefined || graph === undefined) return undefined;
     return search(graph, props.store.shown(), query);
   });
+  /** Where the focus was before it came here. */
+  let before: HTMLElement | undefined;
   const keys = (event: KeyboardEvent & { currentTarget: HTMLInputElement }): void => {
     const field = event.currentTarget;
     if (event.key === "Escape" && props.ui.search() !== "") {
       props.ui.setSearch("");
+      event.stopPropagation();
+    } else if (event.key === "Escape") {
+      field.blur();
+      if (before?.isConnected) before.focus({ preventScroll: true });
       event.stopPropagation();
     } else if (event.key === "Enter") {
       const graph = props.store.model()?.graph;
@@ -54,6 +60,10 @@ export function SearchBox(props: {
         aria-label="Search the outline"
         onInput={(event) => props.ui.setSearch(event.currentTarget.value)}
         onKeyDown={keys}
+        onFocus={(event) => {
+          const from = event.relatedTarget;
+          before = from instanceof HTMLElement ? from : undefined;
+        }}
       />
       <Show when={found()} fallback={<kbd>/</kbd>}>
         {(now) => <span class="mi t3">{formatCount(now().size)}</span>}

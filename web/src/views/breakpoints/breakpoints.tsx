@@ -6,7 +6,15 @@
 
 import { createMemo, createSignal, For, type JSX, Show } from "solid-js";
 import { keepKey } from "@/base/keys";
-import { added, changed, markOf, optionsText, removed, switched } from "@/store/breakpoints";
+import {
+  added,
+  changed,
+  effectText,
+  markOf,
+  optionsText,
+  removed,
+  switched,
+} from "@/store/breakpoints";
 import type { Store } from "@/store/store";
 import type { Ui } from "@/store/ui";
 import { BreakpointForm } from "@/views/breakpoints/form";
@@ -173,7 +181,9 @@ export function Breakpoints(props: {
                       </td>
                       <td
                         class="ell"
-                        title={status().message || status().breakpoint.target}
+                        title={[effectText(status().breakpoint), status().message]
+                          .filter(Boolean)
+                          .join("\n")}
                         onDblClick={() => breakable() && setEditing(status().breakpoint.id)}
                       >
                         <Show when={status().breakpoint.kind !== "node"}>
@@ -260,7 +270,7 @@ function ConditionField(props: {
         spellcheck={false}
         data-testid="breakpoint-row-condition"
         aria-invalid={fault() !== ""}
-        title={held() === "" ? "Stops each time. Type a condition, such as value > 3" : held()}
+        title={held() === "" ? "No condition. Type one, such as value > 3" : held()}
         aria-label={`Condition of the breakpoint on ${props.status.breakpoint.target}`}
         onKeyDown={(event) => {
           keepKey(event);
