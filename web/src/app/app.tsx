@@ -46,7 +46,8 @@ import { SearchBox } from "@/views/search_box";
 import { Scrubber } from "@/views/scrubber";
 import { StateStrip } from "@/views/state_strip";
 import { StatusBar } from "@/views/status_bar";
-import { PhaseKey, Timeline } from "@/views/timeline/timeline";
+import { TimelineKey } from "@/views/timeline/key";
+import { Timeline } from "@/views/timeline/timeline";
 import { Watches } from "@/views/watches/watches";
 import { WhatIf } from "@/views/what_if";
 import { Splitter, type Tab, Tabs } from "@/widgets/controls";
@@ -65,7 +66,6 @@ export function App(props: AppProps): JSX.Element {
   const { store, ui, preferences } = props;
   const [view, setView] = createSignal<GraphView | undefined>();
   const [slice, setSlice] = createSignal<SeenValue>();
-  const [timelineWords, setTimelineWords] = createSignal("");
   const narrow = createNarrow();
   const dockTab = (): DockTab =>
     ui.dockTab() === "breakpoints" && !narrow() ? "timeline" : ui.dockTab();
@@ -390,10 +390,7 @@ export function App(props: AppProps): JSX.Element {
               <Tabs label="Dock" tabs={dockTabs()} active={dockTab()} onSelect={ui.setDockTab} />
               <span class="sp" />
               <Show when={dockTab() === "timeline"}>
-                <PhaseKey store={store} />
-                <span class="m t3 ell timeline-words" title={timelineWords()}>
-                  {timelineWords()}
-                </span>
+                <TimelineKey store={store} />
               </Show>
               <Show when={dockTab() === "console"}>
                 <CopyConsole store={store} />
@@ -404,12 +401,7 @@ export function App(props: AppProps): JSX.Element {
             </div>
             <Switch>
               <Match when={dockTab() === "timeline"}>
-                <Timeline
-                  store={store}
-                  theme={preferences.theme()}
-                  go={go}
-                  onWords={setTimelineWords}
-                />
+                <Timeline store={store} theme={preferences.theme()} go={go} />
               </Match>
               <Match when={dockTab() === "console"}>
                 <Console store={store} />

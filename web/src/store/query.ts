@@ -8,7 +8,7 @@
 import { type Accessor, createEffect, createSignal, onCleanup, untrack } from "solid-js";
 import { RequestError } from "@/wire/socket";
 import type { RequestBody, ResponseBody } from "@/wire/types.gen";
-import type { Store } from "@/store/store";
+import type { Requests } from "@/store/store";
 
 export type Answer<T> =
   | { readonly kind: "none" }
@@ -24,7 +24,7 @@ type Body<T extends ResponseBody["type"]> = Extract<ResponseBody, { readonly typ
  *   keep: Whether the old answer may stand while a new question is under way.
  */
 export function createQuery<T extends ResponseBody["type"]>(
-  store: Store,
+  store: Requests,
   wanted: T,
   question: Accessor<RequestBody | undefined>,
   refresh: Accessor<unknown> = () => undefined,

@@ -57,3 +57,8 @@ export function decodeExecutions(columns: ExecutionColumns): Executions {
 export function decodeElements(data: Uint8Array, count: number): Float64Array {
   return new Float64Array(bytesOf(data, "data", count * 8));
 }
+
+/** A column of float64. */
+export function numbersOf(data: Uint8Array, count: number): Float64Array {
+  return new Float64Array(bytesOf(data, "numbers", count * 8));
+}

@@ -6,29 +6,38 @@
 
 import { textWidth, truncate } from "@/base/fonts_metrics";
 import { formatDuration } from "@/base/numbers";
-import type { Pause } from "@/views/timeline/pauses";
-import { type Bar, type Lane, laneWords, tickStep } from "@/views/timeline/spans";
-import type { StepRow } from "@/wire/types.gen";
+import type { Hold } from "@/views/timeline/axis";
+import { drawBand, drawStacks } from "@/views/timeline/draw_steps";
+import { HOST_COLOURS, hostTitle } from "@/views/timeline/host";
+import { type Bar, type Lane, laneWords, tickLabel, tickStep } from "@/views/timeline/spans";
+import type { StepBlock } from "@/views/timeline/step_blocks";
 import type { Surface } from "@/widgets/canvas";
 
 export interface Scene {
   readonly lanes: readonly Lane[];
+  /** What is to come in the running step, of the first lane. */
+  readonly expected: Lane | undefined;
   /** More ran in this time than is drawn. */
   readonly thinned: boolean;
+  readonly blocks: readonly StepBlock[];
+  /** Too many steps for their executions: each is drawn as the parts of its time. */
+  readonly stacked: boolean;
+  /** The step that the page shows. */
+  readonly step: number;
   readonly window: readonly [number, number];
   /** Time that the axis calls 0: the start of the step shown. */
   readonly zero: number;
   readonly moment: number;
-  readonly now: StepRow | undefined;
-  readonly before: StepRow | undefined;
   readonly hovered: Bar | undefined;
   readonly current: number;
-  readonly pauses: readonly Pause[];
+  readonly holds: readonly Hold[];
 }
 
 export interface Placed {
   readonly width: number;
   readonly time: (x: number) => number;
+  /** Where steps are: all of the height below if they are stacked. */
+  readonly steps: { readonly y: number; readonly height: number };
   readonly rows: readonly {
     readonly y: number;
     readonly height: number;
@@ -49,9 +58,10 @@ function meets(chip: Chip | undefined, left: number, right: number): boolean {
   return chip !== undefined && left < chip.right + 6 && right > chip.left - 6;
 }
 
-const LEFT = 76;
+export const LEFT = 76;
 const RIGHT = 10;
 const AXIS = 20;
+const BAND_H = 13;
 const PHASE_H = 15;
 const BAR_H = 13;
 const GAP = 2;
@@ -71,7 +81,8 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     (sum, lane) => sum + PHASE_H + GAP + (lane.levels.length - 1) * (BAR_H + GAP) + LANE_GAP,
     AXIS + 2,
   );
-  const stretch = Math.min(1.5, Math.max(1, (height - AXIS) / needed));
+  const band = scene.blocks.length > 0 ? BAND_H + 4 : 0;
+  const stretch = Math.min(1.5, Math.max(1, (height - AXIS - band) / needed));
   const mono = colour("--mono");
   drawAxis();
   g.save();
@@ -81,24 +92,32 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
   const rows: { y: number; height: number; bars: readonly Bar[] }[] = [];
   const tops: { lane: Lane; y: number }[] = [];
   let y = AXIS + 2;
-  for (const lane of scene.lanes) {
+  if (scene.stacked) {
+    drawStacks(surface, scene, { x, left: LEFT, top: y, height: height - y - 6 });
+  } else if (band > 0) {
+    drawBand(surface, scene, { x, left: LEFT, top: y, height: BAND_H });
+    y += band;
+  }
+  for (const lane of scene.stacked ? [] : scene.lanes) {
     tops.push({ lane, y });
     lane.levels.forEach((bars, level) => {
       const high = Math.round((level === 0 ? PHASE_H : BAR_H) * stretch);
       rows.push({ y, height: high, bars });
       drawBars(bars, y, high, level === 0, level === lane.levels.length - 1);
-      if (lane === scene.lanes[0]) drawExpected(bars, y, high);
+      if (lane.thread === scene.expected?.thread) {
+        drawExpected(scene.expected.levels[level] ?? [], y, high);
+      }
       y += high + GAP;
     });
     y += LANE_GAP;
   }
-  drawLeftOut(scene.before);
-  drawLeftOut(scene.now);
-  drawPauses();
+  if (!scene.stacked) for (const block of scene.blocks) drawLeftOut(block);
+  drawHolds();
   drawMoment();
   g.restore();
   drawLabels();
-  return { width: room, time: (at) => t0 + ((at - LEFT) / room) * (t1 - t0), rows };
+  const steps = scene.stacked ? { y: AXIS, height } : { y: AXIS, height: band };
+  return { width: room, time: (at) => t0 + ((at - LEFT) / room) * (t1 - t0), steps, rows };
 
   function drawAxis(): void {
     const every = tickStep(((t1 - t0) / room) * 92);
@@ -113,7 +132,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       g.moveTo(at, AXIS);
       g.lineTo(at, height);
       g.stroke();
-      const text = k === 0 ? "0" : formatDuration(k * every);
+      const text = k === 0 ? "0" : tickLabel(k * every, every);
       const half = textWidth(text, MONO) / 2;
       if (at - half < LEFT || at + half > width || meets(chip, at - half, at + half)) continue;
       g.fillStyle = colour("--text-3");
@@ -123,10 +142,10 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
   }
 
   /** A step of which nothing was recorded, hatched. */
-  function drawLeftOut(step: StepRow | undefined): void {
-    if (step === undefined || step.observed) return;
-    const left = Math.max(LEFT, x(step.start_ns));
-    const right = Math.min(width, x(step.end_ns ?? scene.moment));
+  function drawLeftOut(block: StepBlock): void {
+    if (block.leftOut < block.last - block.first + 1) return;
+    const left = Math.max(LEFT, x(block.start));
+    const right = Math.min(width, x(block.end));
     if (right - left < 2) return;
     g.save();
     g.beginPath();
@@ -141,12 +160,14 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     g.stroke();
     g.font = `10px ${sans}`;
     g.fillStyle = colour("--text-3");
-    const text = truncate(`step ${step.step} was left out`, SANS, right - left - 8);
-    if (text !== "") g.fillText(text, left + 4, AXIS + 13);
+    const text = truncate(`step ${block.first} was not observed`, SANS, right - left - 8);
+    if (text !== "") g.fillText(text, left + 4, y + 10);
     g.restore();
   }
 
   function fill(bar: Bar, phase: boolean, leaf: boolean): string {
+    if (bar.host !== undefined) return colour(HOST_COLOURS[bar.host.kind]);
+    if (bar.between !== undefined) return colour("--host-between");
     if (leaf && bar.node > 0 && bar.node === scene.current && bar.end >= scene.moment - 1) {
       return colour("--now");
     }
@@ -186,7 +207,8 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       if (right - left < 1 && right - lastRight < 0.7) continue;
       const w = Math.max(1, right - left - (right - left > 3 ? 1 : 0));
       lastRight = right;
-      const key = `${bar.phase} ${bar.family} ${bar.node === scene.current}`;
+      const host = bar.host !== undefined || bar.between !== undefined;
+      const key = `${bar.phase} ${bar.family} ${bar.host?.kind ?? bar.between === ""} ${host}`;
       let style = fills.get(key);
       if (style === undefined || bar.node === scene.current) {
         style = fill(bar, phase, leaf);
@@ -196,9 +218,11 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       g.fillStyle = style;
       g.fillRect(left, top, w, high);
       g.globalAlpha = 1;
-      const text = w > 22 ? truncate(bar.label, font, w - 10) : "";
+      // Of a sentence a few letters say nothing.
+      const text = w > (host ? 56 : 22) ? truncate(barLabel(bar), host ? SANS : font, w - 10) : "";
       if (text !== "") {
-        g.fillStyle = phase ? colour("--on-phase") : colour("--text");
+        g.font = host ? `10px ${sans}` : `${font.weight} ${font.size}px ${sans}`;
+        g.fillStyle = colour(host ? "--text-2" : phase ? "--on-phase" : "--text");
         g.fillText(text, left + 5, top + high / 2 + 3.5);
       }
     }
@@ -206,50 +230,41 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
 
   /** What has not run yet, as it went in the step before, dashed. */
   function drawExpected(bars: readonly Bar[], top: number, high: number): void {
-    const { now, before } = scene;
-    if (now === undefined || before === undefined || now.end_ns !== null) return;
-    const shift = now.start_ns - before.start_ns;
     g.strokeStyle = colour("--line-strong");
     g.setLineDash([3, 3]);
     g.font = `10px ${sans}`;
     for (const bar of bars) {
-      if (bar.step !== before.step) continue;
-      const start = Math.max(bar.start + shift, scene.moment);
-      const left = x(start);
-      const w = x(bar.end + shift) - left - 1;
+      const left = x(bar.start);
+      const w = x(bar.end) - left - 1;
       if (w < 3 || left > width) continue;
       g.strokeRect(left + 0.5, top + 0.5, w - 1, high - 1);
-      const text = truncate(bar.label.replace(/, step \d+$/, ", expected"), SANS, w - 10);
+      const text = truncate(bar.label.replace(/, step [\d,]+$/, ", expected"), SANS, w - 10);
       g.fillStyle = colour("--text-3");
       if (w > 40) g.fillText(text, left + 5, top + high / 2 + 3.5);
     }
     g.setLineDash([]);
   }
 
-  /** A strip for each shortened pause, with its true length where there is room. */
-  function drawPauses(): void {
-    g.font = `10px ${sans}`;
-    for (const pause of scene.pauses) {
-      const left = x(pause.at);
-      const w = x(pause.at + pause.drawn) - left;
-      if (left + w < LEFT || left > width || w < 1) continue;
-      g.fillStyle = colour("--bg-well");
-      g.fillRect(left, AXIS, w, height);
-      const text = `paused ${formatDuration(pause.trueNs)}`;
-      if (w < 16) continue;
-      g.save();
-      g.translate(left + w / 2 + 3.5, Math.min(height - 4, AXIS + 90));
-      g.rotate(-Math.PI / 2);
+  /** Where the debugger held the program: a line with two bars at its head, of no length. */
+  function drawHolds(): void {
+    let last = Number.NEGATIVE_INFINITY;
+    for (const hold of scene.holds) {
+      const at = Math.round(x(hold.at));
+      if (at < LEFT || at > width || at - last < 5) continue;
+      last = at;
+      g.fillStyle = colour("--line-strong");
+      g.fillRect(at - 0.5, AXIS, 1, height);
       g.fillStyle = colour("--text-3");
-      g.fillText(truncate(text, SANS, Math.min(86, height - AXIS - 8)), 0, 0);
-      g.restore();
+      g.fillRect(at - 3, AXIS - 7, 2, 7);
+      g.fillRect(at + 1, AXIS - 7, 2, 7);
     }
   }
 
   /** The moment's own label, moved inwards at an edge; undefined where it is not in sight. */
   function momentChip(): Chip | undefined {
     const at = x(scene.moment);
-    if (at < LEFT - 1 || at > width + 1 || scene.lanes.length === 0) return undefined;
+    const empty = scene.lanes.length === 0 && scene.blocks.length === 0;
+    if (at < LEFT - 1 || at > width + 1 || empty) return undefined;
     const text = formatDuration(scene.moment - scene.zero);
     const w = textWidth(text, { ...MONO, weight: 600 }) + 10;
     const left = Math.min(Math.max(LEFT, at - w / 2), width - w - 1);
@@ -271,6 +286,11 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
   }
 
   function drawLabels(): void {
+    if (scene.blocks.length > 0) {
+      g.fillStyle = colour("--text-3");
+      g.font = `10px ${sans}`;
+      g.fillText("steps", 12, AXIS + 12);
+    }
     tops.forEach(({ lane, y: top }, i) => {
       g.fillStyle = colour("--text");
       g.font = `500 11px ${sans}`;
@@ -279,7 +299,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       if (lane.levels.length > 1) {
         g.fillStyle = colour("--text-3");
         g.font = `10px ${mono}`;
-        const ops = lane.levels.at(-1)?.length ?? 0;
+        const ops = (lane.levels.at(-1) ?? []).filter((bar) => bar.node > 0).length;
         g.fillText(truncate(laneWords(ops, scene.thinned), MONO, LEFT - 16), 12, top + 26);
       }
       if (i > 0) {
@@ -288,6 +308,44 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       }
     });
   }
+}
+
+/** What is written on a bar. */
+function barLabel(bar: Bar): string {
+  if (bar.host !== undefined) {
+    return `${hostTitle(bar.host)} · ${formatDuration(bar.end - bar.start)}`;
+  }
+  if (bar.between !== undefined) {
+    const where = bar.between === "" ? "" : `${bar.between} · `;
+    return `between operations · ${where}${formatDuration(bar.end - bar.start)}`;
+  }
+  return bar.label;
+}
+
+/** The holds at a point, as one with their whole length. */
+export function hitHold(placed: Placed, holds: readonly Hold[], px: number): Hold | undefined {
+  const [low, high] = [placed.time(px - 4), placed.time(px + 4)];
+  const here = holds.filter((hold) => hold.at >= low && hold.at <= high);
+  const first = here[0];
+  return first && { at: first.at, trueNs: here.reduce((sum, hold) => sum + hold.trueNs, 0) };
+}
+
+/** The step at a point of the band, or of the stacks. */
+export function hitStep(
+  placed: Placed,
+  blocks: readonly StepBlock[],
+  px: number,
+  py: number,
+): StepBlock | undefined {
+  if (px < LEFT || py < placed.steps.y || py > placed.steps.y + placed.steps.height) {
+    return undefined;
+  }
+  const t = placed.time(px);
+  const slack = Math.abs(placed.time(px + 1) - t);
+  return (
+    blocks.find((block) => t >= block.start && t < block.end) ??
+    blocks.find((block) => t >= block.start - slack && t < block.end + slack)
+  );
 }
 
 export function hitBar(placed: Placed, px: number, py: number): Bar | undefined {

@@ -1,11 +1,14 @@
 /**
- * Executions as the bars of a flame chart: phases, scopes, nodes, one lane per thread.
+ * Executions as the bars of a flame chart: phases, scopes, nodes, one lane per thread; and what lies
+ * between them.
  *
- * Invariant: pure; bars of one level in a lane never overlap, and stand in order of time.
+ * Invariant: pure; bars of one level in a lane stand in order of time, and only nodes that run
+ * within others overlap.
  */
 
-import { formatCount, plural } from "@/base/numbers";
+import { formatCount, formatDuration, plural } from "@/base/numbers";
 import type { RunGraph } from "@/store/run_model";
+import { baseName, type HostSpan } from "@/views/timeline/host";
 import type { Phase } from "@/wire/types.gen";
 
 /** Executions in order of time. */
@@ -29,6 +32,10 @@ export interface Bar {
   readonly phase: Phase;
   readonly step: number;
   readonly family: string;
+  /** Set for what lies between nodes. */
+  readonly host?: HostSpan;
+  /** Between two nodes and with no other name: where, by their lines, or "". */
+  readonly between?: string;
 }
 
 export interface Lane {
@@ -44,11 +51,16 @@ export function laneWords(ops: number, thinned: boolean): string {
   return thinned ? `${formatCount(ops)}+ ops` : plural(ops, "op");
 }
 
-/** `breaks` are times that no bar may span: pauses of the program. */
+/**
+ * Args:
+ *   host: What is known of the time between nodes, on the axis.
+ *   gaps: Whether `rows` are all that ran, so that what is between them can be shown.
+ */
 export function lanesOf(
   graph: RunGraph | undefined,
   rows: TimelineRows,
-  breaks: readonly number[] = [],
+  host: readonly HostSpan[] = [],
+  gaps = false,
 ): readonly Lane[] {
   const byThread = new Map<number, number[]>();
   for (let i = 0; i < rows.count; i++) {
@@ -57,10 +69,12 @@ export function lanesOf(
     if (list === undefined) byThread.set(thread, [i]);
     else list.push(i);
   }
+  for (const span of host) if (!byThread.has(span.thread)) byThread.set(span.thread, []);
   const lanes: Lane[] = [];
   for (const [thread, list] of [...byThread].sort((a, b) => a[0] - b[0])) {
     list.sort((a, b) => (rows.startNs[a] ?? 0) - (rows.startNs[b] ?? 0));
-    lanes.push({ thread, levels: levelsOf(graph, rows, list, breaks) });
+    const own = host.filter((span) => span.thread === thread);
+    lanes.push({ thread, levels: levelsOf(graph, rows, list, own, gaps) });
   }
   return lanes;
 }
@@ -69,8 +83,11 @@ function levelsOf(
   graph: RunGraph | undefined,
   rows: TimelineRows,
   order: readonly number[],
-  breaks: readonly number[],
+  host: readonly HostSpan[],
+  gaps: boolean,
 ): readonly (readonly Bar[])[] {
+  // What was fetched or typed ends a phase; what is between two nodes of it does not.
+  const breaks = host.filter((span) => apart(span)).map((span) => span.start);
   const phases: Bar[] = [];
   const scopes: Bar[][] = Array.from({ length: SCOPE_LEVELS }, () => []);
   const nodes: Bar[] = [];
@@ -101,7 +118,83 @@ function levelsOf(
       node: node.id,
     });
   }
-  return [phases, ...scopes.filter((level) => level.length > 0), nodes];
+  const between = gaps ? gapsOf(graph, rows, order, host) : [];
+  const above = host.filter((span) => apart(span)).map(hostBar);
+  const beside = host.filter((span) => !apart(span)).map(hostBar);
+  return [
+    inOrder([...phases, ...above]),
+    ...scopes.filter((level) => level.length > 0),
+    inOrder([...nodes, ...beside, ...between]),
+  ];
+}
+
+function inOrder(bars: Bar[]): readonly Bar[] {
+  return bars.sort((a, b) => a.start - b.start);
+}
+
+/** Whether it stands beside phases, not beside nodes. */
+function apart(span: HostSpan): boolean {
+  return span.kind === "data" || span.kind === "input";
+}
+
+const NO_BAR = { node: 0, scope: "", phase: "other", family: "" } as const;
+
+function hostBar(span: HostSpan): Bar {
+  const { start, end, step } = span;
+  return { ...NO_BAR, start, end, step, label: "", host: span };
+}
+
+/** Time between nodes of a thread that nothing names, with the lines around it. */
+function gapsOf(
+  graph: RunGraph | undefined,
+  rows: TimelineRows,
+  order: readonly number[],
+  host: readonly HostSpan[],
+): readonly Bar[] {
+  const bars: Bar[] = [];
+  let end = Number.NaN;
+  let before = 0;
+  let next = 0;
+  const add = (from: number, to: number, i: number): void => {
+    if (!(to > from)) return;
+    const lines = between(graph, rows.node[before] ?? 0, rows.node[i] ?? 0);
+    bars.push({
+      ...NO_BAR,
+      start: from,
+      end: to,
+      step: rows.step[i] ?? 0,
+      label: "",
+      between: lines,
+    });
+  };
+  for (const i of order) {
+    const start = rows.startNs[i] ?? 0;
+    if (start > end) {
+      let from = end;
+      while (next < host.length && (host[next]?.start ?? 0) < start) {
+        const span = host[next++];
+        if (span === undefined || span.end <= from) continue;
+        add(from, Math.max(from, span.start), i);
+        from = Math.max(from, span.end);
+      }
+      add(from, start, i);
+    }
+    const stop = start + (rows.durationNs[i] ?? 0);
+    if (!(stop <= end)) {
+      end = stop;
+      before = i;
+    }
+  }
+  return bars;
+}
+
+/** `train.py:30–34`: the lines of two nodes that follow each other. */
+function between(graph: RunGraph | undefined, before: number, after: number): string {
+  const one = graph?.nodes[before]?.source;
+  const other = graph?.nodes[after]?.source;
+  if (one == null || other == null || one.file !== other.file) return "";
+  const [low, high] = [Math.min(one.line, other.line), Math.max(one.line, other.line)];
+  return `${baseName(one.file)}:${low === high ? low : `${low}–${high}`}`;
 }
 
 /** Lengthens the last bar if this one goes on with it, else adds it. */
@@ -125,4 +218,18 @@ export function tickStep(least: number): number {
   const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
   for (const factor of [1, 2, 5, 10]) if (power * factor >= least) return power * factor;
   return power * 10;
+}
+
+const UNITS = [
+  [1e9, "s"],
+  [1e6, "ms"],
+  [1e3, "µs"],
+] as const;
+
+/** A moment with as many digits as tell it from the next tick. */
+export function tickLabel(ns: number, every: number): string {
+  const [scale, unit] = UNITS.find(([size]) => Math.abs(ns) >= size) ?? [1, "ns"];
+  const digits = Math.max(0, Math.ceil(Math.log10(scale / every) - 1e-9));
+  if (scale === 1e9 && every >= 1e9) return formatDuration(ns);
+  return `${(Math.abs(ns) / scale).toFixed(digits).replace(/^/, ns < 0 ? "−" : "")}\u202f${unit}`;
 }

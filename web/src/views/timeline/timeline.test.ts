@@ -1,10 +1,16 @@
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { textWidth } from "@/base/fonts_metrics";
+import { remembering } from "@/store/remembering";
 import { update } from "@/store/run_model";
+import { axisOf, mapRows } from "@/views/timeline/axis";
 import { drawTimeline } from "@/views/timeline/draw";
-import { pausesOf } from "@/views/timeline/pauses";
-import { laneWords, lanesOf, tickStep, type TimelineRows } from "@/views/timeline/spans";
+import { expectedRows } from "@/views/timeline/expected";
+import { type HostSpan, hostSpans, hostTitle } from "@/views/timeline/host";
+import { laneWords, lanesOf, tickLabel, tickStep, type TimelineRows } from "@/views/timeline/spans";
+import { blockWords } from "@/views/timeline/step_blocks";
+import { askedFor, moved, panned, zoomed } from "@/views/timeline/zoom";
 import { node, snapshot } from "@/wire/fixtures";
+import type { HostTime, StepRow } from "@/wire/types.gen";
 
 function rows(
   ...list: readonly (readonly [node: number, start: number, duration: number])[]
@@ -49,31 +55,201 @@ test("neighbours of one scope become one bar", () => {
   ]);
 });
 
-test("no bar spans a pause", () => {
+test("fetching an item ends a phase, and stands beside it", () => {
   const graph = update(undefined, snapshot({ nodes: [node(1, "a/x"), node(2, "a/y")] }))?.graph;
-  const [lane] = lanesOf(graph, rows([1, 0, 10], [2, 30, 10]), [10]);
-  expect(lane?.levels[0]?.map((bar) => [bar.start, bar.end])).toEqual([
-    [0, 10],
-    [30, 40],
+  const fetch = hostSpan("data", 10, 30);
+  const [lane] = lanesOf(graph, rows([1, 0, 10], [2, 30, 10]), [fetch]);
+  expect(lane?.levels[0]?.map((bar) => [bar.host?.kind, bar.start, bar.end])).toEqual([
+    [undefined, 0, 10],
+    ["data", 10, 30],
+    [undefined, 30, 40],
   ]);
 });
 
-test("a long stop is shortened, work keeps its length, order stays", () => {
-  const minute = 60e9;
-  const work = rows([1, 0, 1e6], [2, 1e6 + minute, 1e6]);
-  const { map, pauses } = pausesOf(work, 0, 2e6 + minute);
-  expect(pauses).toHaveLength(1);
-  expect(pauses[0]?.trueNs).toBe(minute);
-  expect(map(1e6)).toBe(1e6);
-  expect(map(2e6 + minute) - map(1e6 + minute)).toBeCloseTo(1e6);
-  expect(map(2e6 + minute)).toBeLessThan(3e6);
-  expect(map(30e9)).toBeGreaterThan(map(20e9));
+test("what nothing names is between operations, by the lines around it", () => {
+  const at = (line: number) => ({ source: { file: "/me/train.py", line, function: "f" } });
+  const nodes = [node(1, "a/x", at(30)), node(2, "a/y", at(34))];
+  const graph = update(undefined, snapshot({ nodes }))?.graph;
+  const [lane] = lanesOf(
+    graph,
+    rows([1, 0, 10], [2, 100, 10], [1, 110, 5]),
+    [hostSpan("python", 20, 60)],
+    true,
+  );
+  expect(
+    lane?.levels
+      .at(-1)
+      ?.map((bar) => [bar.between ?? bar.host?.kind ?? bar.label, bar.start, bar.end]),
+  ).toEqual([
+    ["x", 0, 10],
+    ["train.py:30–34", 10, 20],
+    ["python", 20, 60],
+    ["train.py:30–34", 60, 100],
+    ["y", 100, 110],
+    ["x", 110, 115],
+  ]);
 });
 
-test("short gaps stay as they are", () => {
-  const { map, pauses } = pausesOf(rows([1, 0, 1e6], [2, 1.2e6, 1e6]), 0, 2.2e6);
-  expect(pauses).toEqual([]);
-  expect(map(2.2e6)).toBe(2.2e6);
+test("only what the debugger held is taken out of the axis, and keeps its true length", () => {
+  const axis = axisOf([10, 110, 150, 151]);
+  expect(axis.holds).toEqual([
+    { at: 10, trueNs: 100 },
+    { at: 50, trueNs: 1 },
+  ]);
+  expect([0, 10, 60, 110, 120, 150, 151, 200].map(axis.map)).toEqual([
+    0, 10, 10, 10, 20, 50, 50, 99,
+  ]);
+  expect([0, 9, 10, 20, 49, 50, 99].map(axis.unmap)).toEqual([0, 9, 110, 120, 149, 151, 200]);
+  expect(axisOf([]).map(7)).toBe(7);
+});
+
+test("a node that a hold interrupts keeps its own time", () => {
+  const mapped = mapRows(rows([1, 0, 130], [2, 140, 5]), axisOf([10, 110]));
+  expect([...(mapped.startNs as Float64Array)]).toEqual([0, 40]);
+  expect([...(mapped.durationNs as Float64Array)]).toEqual([30, 5]);
+});
+
+function hostTime(kind: HostTime["kind"], start: number, end: number, line = 0): HostTime {
+  const place = { file: "/me/train.py", line, function: "time.sleep" };
+  return { kind, thread: 1, step: 1, start_ns: start, end_ns: end, ...place };
+}
+
+function hostSpan(kind: HostSpan["kind"], start: number, end: number): HostSpan {
+  return { kind, thread: 1, step: 1, start, end, where: "", what: "", nested: false };
+}
+
+test("sampled time reaches to the nodes around it, and no further", () => {
+  const ms = 1e6;
+  const ran = rows([1, 0, 10 * ms], [2, 100 * ms, ms], [1, 400 * ms, ms]);
+  const spans = hostSpans(
+    [
+      hostTime("waiting", 14 * ms, 97 * ms, 12), // between two nodes
+      hostTime("python", 100.2 * ms, 100.6 * ms), // within one: wrong
+      hostTime("data", 200 * ms, 399 * ms, 41),
+      hostTime("waiting", 196 * ms, 404 * ms, 12), // what the item waited for
+      hostTime("held", 110 * ms, 120 * ms),
+    ],
+    ran,
+    axisOf([]),
+  );
+  expect(
+    spans.map((span) => [hostTitle(span), span.start / ms, span.end / ms, span.nested]),
+  ).toEqual([
+    ["waiting in time.sleep · train.py:12", 10, 100, false],
+    ["data loading · train.py:41", 200, 399, false],
+    ["waiting in time.sleep · train.py:12", 200, 399, true],
+  ]);
+});
+
+test("a step says where its time went, the most first", () => {
+  const none = { forward: 0, backward: 0, optimizer: 0, other: 0, waiting: 0, between: 0 };
+  const parts = {
+    ...none,
+    forward: 0.7e6,
+    backward: 0.4e6,
+    data: 99e6,
+    python: 0.9e6,
+    held: 12.3e9,
+  };
+  const block = { first: 12, last: 12, start: 0, end: 101e6, leftOut: 0, parts };
+  expect(blockWords(block)).toBe(
+    "step 12 · 101\u202fms: data loading 99.0\u202fms, operations 1.10\u202fms, " +
+      "Python 900\u202fµs; held by the debugger for 12.3\u202fs",
+  );
+  expect(blockWords({ ...block, leftOut: 1 })).toBe("step 12 · 101\u202fms, not observed");
+});
+
+describe("what is expected of the running step", () => {
+  const step = (number: number, start: number): StepRow => ({
+    step: number,
+    start_seq: number,
+    start_ns: start,
+    end_seq: null,
+    end_ns: null,
+    observed: true,
+  });
+  /** Node, step, start, duration. */
+  const of = (...list: readonly (readonly number[])[]) => ({
+    count: list.length,
+    node: list.map((row) => row[0] ?? 0),
+    step: list.map((row) => row[1] ?? 0),
+    thread: list.map(() => 1),
+    startNs: list.map((row) => row[2] ?? 0),
+    durationNs: list.map((row) => row[3] ?? 0),
+  });
+  // Forward took long in the step before; backward follows.
+  const before = [
+    [1, 1, 0, 50],
+    [2, 1, 50, 50],
+    [3, 1, 100, 20],
+  ];
+  const left = (rows: TimelineRows) =>
+    Array.from({ length: rows.count }, (_, i) => [rows.node[i], rows.startNs[i]]);
+
+  test("a forward pass that has ended is not drawn again", () => {
+    const rows = of(...before, [1, 2, 200, 5], [2, 2, 205, 5]);
+    expect(left(expectedRows(rows, step(2, 200), step(1, 0), 210))).toEqual([[3, 210]]);
+  });
+
+  test("what ran in another order is not expected, and nothing twice", () => {
+    const rows = of(...before, [3, 2, 200, 5], [1, 2, 205, 5]);
+    expect(left(expectedRows(rows, step(2, 200), step(1, 0), 210))).toEqual([[2, 210]]);
+    const done = of(...before, [1, 2, 200, 5], [2, 2, 205, 5], [3, 2, 210, 5]);
+    expect(expectedRows(done, step(2, 200), step(1, 0), 215).count).toBe(0);
+  });
+
+  test("a step that goes another way expects nothing", () => {
+    const rows = of(...before, [9, 2, 200, 5]);
+    expect(expectedRows(rows, step(2, 200), step(1, 0), 210).count).toBe(0);
+  });
+
+  test("a step that has only begun expects all of the one before", () => {
+    const rows = expectedRows(of(...before), step(2, 200), step(1, 0), 200);
+    expect(left(rows)).toEqual([
+      [1, 200],
+      [2, 250],
+      [3, 300],
+    ]);
+  });
+});
+
+test("answers about a run that is over are asked for once, and few are kept", async () => {
+  let asked = 0;
+  let over = false;
+  const request = (() => Promise.resolve({ type: "done", asked: ++asked })) as never;
+  const store = remembering({ request }, () => over);
+  const ask = (seq: number) => store.request({ type: "get_state", run: "", seq }, "done" as never);
+  await ask(1);
+  await ask(1);
+  expect(asked).toBe(2);
+  over = true;
+  await ask(1);
+  await ask(1);
+  expect(asked).toBe(3);
+  for (let seq = 2; seq < 40; seq++) await ask(seq);
+  await ask(1);
+  expect(asked).toBe(42);
+});
+
+test("a window keeps to the run, and what is asked for changes seldom", () => {
+  expect(zoomed([0, 100], 25, 2, 1000)).toEqual([-25, 175]);
+  const [t0, t1] = zoomed([0, 1000], 500, 1e-9, 1000);
+  expect(t1 - t0).toBeGreaterThanOrEqual(200);
+  const all = zoomed([0, 1000], 500, 1e9, 1000);
+  expect(all[1] - all[0]).toBe(1250);
+  expect(panned([0, 100], 1e9, 1000)).toEqual([950, 1050]);
+  expect(moved([0, 100], "ArrowRight", 1000)).toEqual([20, 120]);
+  expect(moved([0, 100], "x", 1000)).toBeUndefined();
+  for (const window of [
+    [0, 1000],
+    [1e9, 1e9 + 500],
+  ] as const) {
+    const [from, to] = askedFor(window);
+    expect(from).toBeLessThanOrEqual(window[0]);
+    expect(to).toBeGreaterThanOrEqual(window[1]);
+    expect(to - from).toBeLessThan(4 * (window[1] - window[0]));
+  }
+  expect(askedFor([1000, 2000])).toEqual(askedFor([1001, 2001]));
 });
 
 test.each([
@@ -83,6 +259,16 @@ test.each([
   [1000, 1000],
   [2001, 5000],
 ])("a tick of at least %d is %d", (least, step) => expect(tickStep(least)).toBe(step));
+
+test.each([
+  [233e6, 200, "233.0000\u202fms"],
+  [-4e9, 1e9, "−4.00\u202fs"],
+  [50e6, 50e6, "50\u202fms"],
+  [1500, 500, "1.5\u202fµs"],
+  [90e9, 30e9, "1\u202fmin 30\u202fs"],
+])("a tick at %d, every %d, is %s", (at, every, text) => {
+  expect(tickLabel(at, every)).toBe(text);
+});
 
 test("no label of the axis lies under the moment's own, at an edge neither", () => {
   const mono = { face: "mono", weight: 400, size: 10 } as const;
@@ -106,15 +292,17 @@ test("no label of the axis lies under the moment's own, at an edge neither", () 
       { g: g as never, width: 640, height: 160, colour: () => "#000000" },
       {
         lanes: [{ thread: 1, levels: [[]] }],
+        expected: undefined,
         thinned: false,
+        blocks: [],
+        stacked: false,
+        step: 0,
         window: [0, moment * 1000],
         zero: 0,
         moment: moment * 1000,
-        now: undefined,
-        before: undefined,
         hovered: undefined,
         current: 0,
-        pauses: [],
+        holds: [],
       },
     );
     expect(labels.length).toBeGreaterThan(1);

@@ -1,57 +1,61 @@
 /**
- * The timeline: a flame chart of the step shown and the one before, with the moment in amber.
+ * The timeline: a flame chart of the steps in sight with what lies between their nodes, and, from
+ * afar, all steps as the parts of their time; the moment in amber.
  *
- * While the program runs it is drawn from what arrives; at a stop the recording is asked, so that
- * nothing is missing.
+ * While the program runs the newest is drawn from what arrives; everything else the recording is
+ * asked for, a window at a time.
  *
- * Invariant: the amber line is the moment that the whole page shows.
+ * Invariant: the amber line is the moment that the whole page shows; only what the debugger held is
+ * taken out of the axis.
  */
 
-import {
-  createEffect,
-  createMemo,
-  createSignal,
-  For,
-  type JSX,
-  on,
-  onCleanup,
-  Show,
-} from "solid-js";
-import { formatCount, formatDuration } from "@/base/numbers";
+import { createEffect, createMemo, createSignal, For, type JSX, on, Show } from "solid-js";
+import { formatDuration } from "@/base/numbers";
 import { createQuery } from "@/store/query";
+import { remembering } from "@/store/remembering";
 import { stepAt } from "@/store/run_model";
 import type { Store } from "@/store/store";
 import { throttled } from "@/store/throttled";
 import type { Item } from "@/store/url";
-import { drawTimeline, hitBar, type Placed } from "@/views/timeline/draw";
-import { mapRows, mapStep, pausesOf } from "@/views/timeline/pauses";
-import { type Bar, lanesOf, type TimelineRows } from "@/views/timeline/spans";
-import { decodeExecutions } from "@/wire/decode";
-import { type GetTimeline, PHASES } from "@/wire/types.gen";
+import { axisOf, mapRows } from "@/views/timeline/axis";
+import { drawTimeline, hitBar, hitHold, hitStep, type Placed } from "@/views/timeline/draw";
+import { expectedRows } from "@/views/timeline/expected";
+import { hostSpans } from "@/views/timeline/host";
+import { lanesOf, type TimelineRows } from "@/views/timeline/spans";
+import { blockOf, blocksOf, blockWords, type StepBlock } from "@/views/timeline/step_blocks";
+import { tipOf, type Under } from "@/views/timeline/tips";
+import { askedFor, moved, panned, type TimeWindow, whole, zoomed } from "@/views/timeline/zoom";
+import { decodeExecutions, numbersOf } from "@/wire/decode";
+import type { GetStepTimes, GetTimeline, StepRow } from "@/wire/types.gen";
 import { Canvas } from "@/widgets/canvas";
 
 const LIMIT = 4000;
 const LIVE_MS = 200;
+/** How often a running program's recording is asked. */
+const ASK_MS = 1000;
+/** Of more steps in sight, their executions are not asked for. */
+const MOST_STEPS = 30;
+const FEW_STEPS = 3;
+const MOST_BLOCKS = 800;
 /** Of the words at the pointer, px. */
-const TIP_HEIGHT = 60;
-const TIP_WIDTH = 236;
+const TIP_ROW = 16;
+const TIP_WIDTH = 256;
 
 export interface TimelineProps {
   readonly store: Store;
   readonly theme: string;
   go(item: Item): void;
-  /** One line about what is under the pointer, or about the moment shown. */
-  onWords(text: string): void;
 }
 
 export function Timeline(props: TimelineProps): JSX.Element {
   const store = props.store;
-  const [zoom, setZoom] = createSignal<readonly [number, number] | undefined>();
-  const [hovered, setHovered] = createSignal<Bar | undefined>();
+  const [zoom, setZoom] = createSignal<TimeWindow | undefined>();
+  const [under, setUnder] = createSignal<Under | undefined>();
   const [pointer, setPointer] = createSignal({ x: 0, y: 0, width: 0, height: 0 });
   let placed: Placed | undefined;
 
   const beat = throttled(store.tick, LIVE_MS);
+  const askBeat = throttled(store.tick, ASK_MS);
   const running = () =>
     store.cursor().kind === "live" &&
     store.stop() === undefined &&
@@ -78,8 +82,8 @@ export function Timeline(props: TimelineProps): JSX.Element {
     const index = now === undefined ? -1 : (model?.steps.indexOf(now) ?? -1);
     return { now, before: model?.steps[index - 1] };
   });
-  /** What is asked for, in the program's own time. */
-  const asked = createMemo(
+  /** What is shown unless somebody zooms, in the program's own time: a step and the one before. */
+  const near = createMemo(
     () => {
       const { now, before } = steps();
       const from = before?.start_ns ?? now?.start_ns ?? 0;
@@ -88,131 +92,279 @@ export function Timeline(props: TimelineProps): JSX.Element {
     undefined,
     { equals: (a, b) => a.from === b.from && a.to === b.to },
   );
+  const ready = () => store.runId() !== undefined && (store.model()?.seq ?? 0) > 0;
+  /** Changes with whatever may change an answer about the same time. */
+  const fresh = () => {
+    const model = store.model();
+    if (model?.info.state !== "live") return model?.info.state;
+    askBeat();
+    return `${store.stops()} ${running() ? store.tick() : model.seq}`;
+  };
+  const freshNow = throttled(fresh, ASK_MS);
+  /** Answers of a run that is over stay true. */
+  const asker = remembering(store, () => store.model()?.info.state !== "live");
 
-  const answer = createQuery(store, "timeline", (): GetTimeline | undefined => {
-    const run = store.runId();
-    if (run === undefined || running() || (store.model()?.seq ?? 0) === 0) return undefined;
-    return {
-      type: "get_timeline",
-      run,
-      start_ns: Math.max(0, Math.floor(asked().from)),
-      end_ns: Math.max(0, Math.ceil(asked().to)),
-      limit: LIMIT,
-    };
+  // What is in sight in the program's own time; set after the axis is known.
+  const [sight, setSight] = createSignal<TimeWindow>([0, 1000], {
+    equals: (a, b) => a[0] === b[0] && a[1] === b[1],
   });
+  const stepAnswer = createQuery(
+    asker,
+    "step_times",
+    (): GetStepTimes | undefined =>
+      ready()
+        ? {
+            type: "get_step_times",
+            run: store.runId() ?? "",
+            start_ns: Math.floor(sight()[0]),
+            end_ns: Math.ceil(sight()[1]),
+            limit: MOST_BLOCKS,
+            step: steps().now?.step ?? 0,
+          }
+        : undefined,
+    freshNow,
+  );
+  const times = () => {
+    const now = stepAnswer();
+    return now.kind === "ready" ? now.value : undefined;
+  };
+  const axis = createMemo(() => {
+    const pairs = times()?.holds;
+    return axisOf(pairs === undefined ? [] : numbersOf(pairs, pairs.byteLength / 8));
+  });
+  const total = createMemo(() =>
+    axis().map(Math.max(times()?.total_ns ?? 0, store.model()?.timeNs ?? 0, 1000)),
+  );
+  const blocks = createMemo(() => {
+    const now = times();
+    return now === undefined ? [] : blocksOf(now, axis());
+  });
+  const here = createMemo(() => {
+    const stretch = times()?.here;
+    return stretch != null && stretch.first === steps().now?.step
+      ? blockOf(stretch, axis())
+      : undefined;
+  });
+
+  const timelineAnswer = createQuery(
+    asker,
+    "timeline",
+    (): GetTimeline | undefined => {
+      if (!ready() || stacked()) return undefined;
+      const [from, to] = sight();
+      return {
+        type: "get_timeline",
+        run: store.runId() ?? "",
+        start_ns: Math.floor(from),
+        end_ns: Math.ceil(to),
+        limit: LIMIT,
+      };
+    },
+    freshNow,
+  );
+  const detail = () => {
+    const now = timelineAnswer();
+    return now.kind === "ready" ? now.value : undefined;
+  };
+  /** The newest of a running program; a window that somebody chose is asked for. */
+  const following = () => running() && zoom() === undefined;
   const rows = createMemo((): TimelineRows => {
-    const now = answer();
-    if (!running() && now.kind === "ready") return decodeExecutions(now.value.executions);
-    beat();
-    return ringRows(store, asked().from);
+    const now = detail();
+    if (!following() && now !== undefined) {
+      return mapRows(decodeExecutions(now.executions), axis());
+    }
+    if (following()) beat();
+    return mapRows(ringRows(store, near().from), axis());
   });
   const thinned = () => {
-    const now = answer();
-    return !running() && now.kind === "ready" && now.value.total > rows().count;
+    const now = detail();
+    return !following() && now !== undefined && now.total > now.executions.count;
   };
-  const pauses = createMemo(() => pausesOf(rows(), asked().from, asked().to));
+  const host = createMemo(() => hostSpans(detail()?.host ?? [], rows(), axis()));
   const lanes = createMemo(() =>
     lanesOf(
       store.model()?.graph,
-      mapRows(rows(), pauses().map),
-      pauses().pauses.map((pause) => pause.at),
+      rows(),
+      host(),
+      !following() && detail() !== undefined && !thinned() && times()?.partial === false,
     ),
   );
-  /** What is shown, on the axis. */
-  const span = createMemo(() => {
-    const { map } = pauses();
-    const now = mapStep(steps().now, map);
-    const before = mapStep(steps().before, map);
-    const from = map(asked().from);
-    const zero = now?.start_ns ?? from;
-    const expected =
-      now !== undefined && before !== undefined && now.end_ns === null
-        ? now.start_ns + ((before.end_ns ?? now.start_ns) - before.start_ns)
-        : 0;
-    return {
-      from,
-      to: Math.max(map(asked().to), expected),
-      zero,
-      now,
-      before,
-      moment: map(moment()),
-    };
+  /** What is expected next; a program that is gone does nothing more. */
+  const expected = createMemo(() => {
+    const { now, before } = steps();
+    if (store.model()?.info.state !== "live" || store.cursor().kind === "past") return undefined;
+    if (now === undefined || before === undefined || now.end_ns !== null) return undefined;
+    const at = axis().map(moment());
+    const next = expectedRows(rows(), mapStep(now), mapStep(before), at);
+    return next.count === 0 ? undefined : lanesOf(store.model()?.graph, next)[0];
+  });
+  const mapStep = (step: StepRow): StepRow => ({
+    ...step,
+    start_ns: axis().map(step.start_ns),
+    end_ns: step.end_ns === null ? null : axis().map(step.end_ns),
+  });
+
+  /** Without zooming: what is near; of a program without steps, what came after the last wait. */
+  const home = createMemo((): TimeWindow => {
+    const { map } = axis();
+    let from = map(near().from);
+    const bars = expected()?.levels[0] ?? [];
+    const to = Math.max(map(near().to), bars.at(-1)?.end ?? 0);
+    if (steps().now === undefined) {
+      for (const span of host()) {
+        if (span.kind === "input" && span.end < to - 1000) from = Math.max(from, span.end);
+      }
+    } else if (steps().before === undefined) from = Math.min(from, here()?.start ?? from);
+    return [from, to];
+  });
+  const window = (): TimeWindow => zoom() ?? home();
+  /** What the axis calls 0: the start of the step shown, or of the run where many are in sight. */
+  const zero = () => {
+    const now = steps().now;
+    return now === undefined || inSight() > FEW_STEPS
+      ? 0
+      : (here()?.start ?? axis().map(now.start_ns));
+  };
+  const inSight = createMemo(() => {
+    const [t0, t1] = window();
+    let count = 0;
+    for (const block of blocks()) {
+      if (block.end >= t0 && block.start <= t1) count += block.last - block.first + 1;
+    }
+    return count;
+  });
+  const stacked = createMemo(() => inSight() > MOST_STEPS);
+  createEffect(() => {
+    const { unmap } = axis();
+    const chosen = zoom();
+    // Of a run without steps all is asked for: it tells where the last wait ended.
+    const [from, to] = chosen === undefined ? [near().from, near().to] : chosen.map(unmap);
+    setSight(askedFor([from ?? 0, to ?? 0]));
   });
   createEffect(
     on(
-      () => steps().now?.step,
-      () => setZoom(undefined),
+      () => [store.runId(), steps().now?.step] as const,
+      (now, before) => {
+        // A window that somebody chose stays while steps go by.
+        if (before === undefined || now[0] !== before[0] || !running()) setZoom(undefined);
+      },
     ),
   );
-  const window = () => zoom() ?? ([span().from, span().to] as const);
-
-  createEffect(() => {
-    const bar = hovered();
-    const at = span().moment - span().zero;
-    const step = steps().now?.step;
-    props.onWords(
-      bar !== undefined
-        ? `${bar.scope || bar.label} · ${formatDuration(bar.end - bar.start)}`
-        : step === undefined
-          ? formatDuration(moment())
-          : `step ${step} · ${formatDuration(at)} since its start${
-              pauses().pauses.length > 0 ? ", pauses left out" : ""
-            }`,
-    );
-  });
-  onCleanup(() => props.onWords(""));
+  const words = () => {
+    const now = under();
+    const bar = now?.kind === "bar" ? now.bar : undefined;
+    if (bar !== undefined && bar.host === undefined && bar.between === undefined) {
+      return `${bar.scope || bar.label} · ${formatDuration(bar.end - bar.start)}`;
+    }
+    const block = here();
+    if (block !== undefined) {
+      const open = steps().now?.end_ns === null && store.model()?.info.state === "live";
+      return blockWords(block, { running: open, partial: times()?.partial });
+    }
+    const at = formatDuration(axis().map(moment()));
+    return steps().now === undefined ? `${at} since the run began` : "";
+  };
 
   const wheel = (event: WheelEvent): void => {
     if (placed === undefined) return;
     event.preventDefault();
     const [t0, t1] = window();
-    if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-      const by = (event.deltaX / placed.width) * (t1 - t0);
-      setZoom([t0 + by, t1 + by]);
+    if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+      const by = ((event.deltaX || event.deltaY) / placed.width) * (t1 - t0);
+      setZoom(panned(window(), by, total()));
       return;
     }
     const at = placed.time(event.offsetX);
-    const factor = Math.exp(event.deltaY * 0.0015);
-    const width = Math.min(Math.max((t1 - t0) * factor, 500), (span().to - span().from) * 20);
-    const part = (at - t0) / (t1 - t0);
-    setZoom([at - part * width, at + (1 - part) * width]);
+    setZoom(zoomed(window(), at, Math.exp(event.deltaY * 0.0015), total()));
   };
-  let grabbed: { x: number; from: readonly [number, number]; moved: boolean } | undefined;
+  const press = (event: KeyboardEvent): void => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const next = moved(window(), event.key, total());
+    if (next !== undefined) setZoom(next);
+    else if (event.key === "Home") setZoom(whole(total()));
+    else if (event.key === "0") showStep();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  const showBlock = (block: StepBlock): void => {
+    const room = Math.max((block.end - block.start) * 0.03, 100);
+    setZoom([block.start - room, block.end + room]);
+  };
+  function showStep(): void {
+    const block = here();
+    if (block === undefined) setZoom(undefined);
+    else showBlock(block);
+  }
+  let grabbed: { x: number; from: TimeWindow; moved: boolean } | undefined;
+  const at = (px: number, py: number): Under | undefined => {
+    if (placed === undefined) return undefined;
+    const hold = hitHold(placed, axis().holds, px);
+    if (hold !== undefined) return { kind: "hold", hold };
+    const bar = stacked() ? undefined : hitBar(placed, px, py);
+    if (bar !== undefined) return { kind: "bar", bar };
+    const block = hitStep(placed, blocks(), px, py);
+    return block && { kind: "step", block };
+  };
+  const hoveredBar = () => {
+    const now = under();
+    return now?.kind === "bar" ? now.bar : undefined;
+  };
   const tip = () => {
-    const bar = hovered();
-    if (bar === undefined) return undefined;
-    return {
-      title: props.store.model()?.graph.nodes[bar.node]?.name ?? (bar.scope || bar.phase),
-      rows: [
-        `${formatDuration(bar.end - bar.start)}, ${bar.phase}`,
-        `${bar.step > 0 ? `step ${formatCount(bar.step)}` : "before the first step"}, at ${formatDuration(bar.start - span().zero)}`,
-      ],
-    };
+    const now = under();
+    return now && tipOf(now, store.model()?.graph, zero(), host());
   };
   return (
     <div class="timeline-pane">
+      <div class="timeline-bar">
+        <button
+          type="button"
+          class="btn small"
+          data-testid="timeline-all"
+          title="The whole run (Home)"
+          onClick={() => setZoom(whole(total()))}
+        >
+          Fit all
+        </button>
+        <button
+          type="button"
+          class="btn small"
+          data-testid="timeline-step"
+          title="The step shown (0)"
+          disabled={here() === undefined}
+          onClick={showStep}
+        >
+          This step
+        </button>
+        <span class="mi t2 ell timeline-words" data-testid="timeline-words" title={words()}>
+          {words()}
+        </span>
+      </div>
       <Canvas
         class="timeline"
-        label="Timeline"
+        label="Timeline. Arrow keys move and zoom, Home shows the whole run, 0 this step."
+        tabindex={0}
         ref={(canvas) => canvas.addEventListener("wheel", wheel, { passive: false })}
         draw={(surface) => {
           void props.theme;
           placed = drawTimeline(surface, {
             lanes: lanes(),
+            expected: expected(),
             thinned: thinned(),
+            blocks: blocks(),
+            stacked: stacked(),
+            step: steps().now?.step ?? 0,
             window: window(),
-            zero: span().zero,
-            moment: span().moment,
-            now: span().now,
-            // What is expected next; a program that is gone does nothing more.
-            before: store.model()?.info.state === "live" ? span().before : undefined,
-            hovered: hovered(),
-            pauses: pauses().pauses,
+            zero: zero(),
+            moment: axis().map(moment()),
+            hovered: hoveredBar(),
+            holds: axis().holds,
             current:
               store.cursor().kind === "past" ? store.past.lastNode : (store.stop()?.node ?? 0),
           });
         }}
         events={{
+          onKeyDown: press,
           onPointerDown: (event) => {
             grabbed = { x: event.offsetX, from: window(), moved: false };
             event.currentTarget.setPointerCapture(event.pointerId);
@@ -223,12 +375,11 @@ export function Timeline(props: TimelineProps): JSX.Element {
               if (Math.abs(by) > 3) grabbed.moved = true;
               if (grabbed.moved) {
                 const [t0, t1] = grabbed.from;
-                const shift = (-by / placed.width) * (t1 - t0);
-                setZoom([t0 + shift, t1 + shift]);
+                setZoom(panned(grabbed.from, (-by / placed.width) * (t1 - t0), total()));
               }
               return;
             }
-            setHovered(placed && hitBar(placed, event.offsetX, event.offsetY));
+            setUnder(at(event.offsetX, event.offsetY));
             setPointer({
               x: event.offsetX,
               y: event.offsetY,
@@ -237,14 +388,15 @@ export function Timeline(props: TimelineProps): JSX.Element {
             });
           },
           onPointerUp: (event) => {
-            const bar = placed && hitBar(placed, event.offsetX, event.offsetY);
-            if (grabbed?.moved === false && bar !== undefined) {
-              if (bar.node > 0) props.go({ kind: "node", id: bar.node });
-              else if (bar.scope !== "") props.go({ kind: "scope", path: bar.scope });
+            const now = at(event.offsetX, event.offsetY);
+            if (grabbed?.moved === false && now?.kind === "step") showBlock(now.block);
+            else if (grabbed?.moved === false && now?.kind === "bar") {
+              if (now.bar.node > 0) props.go({ kind: "node", id: now.bar.node });
+              else if (now.bar.scope !== "") props.go({ kind: "scope", path: now.bar.scope });
             }
             grabbed = undefined;
           },
-          onPointerLeave: () => setHovered(undefined),
+          onPointerLeave: () => setUnder(undefined),
           onDblClick: () => setZoom(undefined),
         }}
       />
@@ -255,7 +407,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
             data-testid="timeline-tip"
             style={{
               left: `${Math.max(4, Math.min(pointer().x + 12, pointer().width - TIP_WIDTH))}px`,
-              top: `${Math.max(0, Math.min(pointer().y + 16, pointer().height - TIP_HEIGHT))}px`,
+              top: `${Math.max(0, Math.min(pointer().y + 36, pointer().height + 8 - TIP_ROW * (now().rows.length + 1)))}px`,
             }}
           >
             <b class="ell">{now().title}</b>
@@ -264,32 +416,6 @@ export function Timeline(props: TimelineProps): JSX.Element {
         )}
       </Show>
     </div>
-  );
-}
-
-/** The phases by name and colour: what the uppermost bars are. */
-export function PhaseKey(props: { readonly store: Store }): JSX.Element {
-  // Recomputing is rare: only the runs that do it have to know.
-  const phases = createMemo(
-    () => {
-      const nodes = props.store.model()?.graph.nodes ?? [];
-      const recomputes = nodes.some((node) => node?.phase === "recompute");
-      return PHASES.filter((each) => each !== "other" && (each !== "recompute" || recomputes));
-    },
-    undefined,
-    { equals: (a, b) => a.join() === b.join() },
-  );
-  return (
-    <span class="phase-key wide">
-      <For each={phases()}>
-        {(phase) => (
-          <span>
-            <span class={`sw ph-${phase}`} aria-hidden="true" />
-            {phase}
-          </span>
-        )}
-      </For>
-    </span>
   );
 }
 

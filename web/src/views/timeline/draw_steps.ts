@@ -1,0 +1,101 @@
+/**
+ * Draws steps on the timeline: a band of their names, or, where there are too many to show what ran
+ * in them, each as a stack of the parts of its time.
+ *
+ * Invariant: steps below a pixel are drawn once per pixel.
+ */
+
+import { textWidth } from "@/base/fonts_metrics";
+import { formatCount, formatDuration } from "@/base/numbers";
+import { PART_COLOURS } from "@/views/timeline/host";
+import { blockName, type StepBlock } from "@/views/timeline/step_blocks";
+import type { TimePart } from "@/wire/types.gen";
+import type { Surface } from "@/widgets/canvas";
+
+export interface Steps {
+  readonly blocks: readonly StepBlock[];
+  /** The step that the page shows. */
+  readonly step: number;
+}
+
+export interface Place {
+  x(time: number): number;
+  readonly left: number;
+  readonly top: number;
+  readonly height: number;
+}
+
+/** From below: what the program computes, then what it waits for. */
+const STACK: readonly TimePart[] = [
+  "forward",
+  "backward",
+  "optimizer",
+  "other",
+  "between",
+  "python",
+  "waiting",
+  "data",
+];
+
+const SANS = { face: "sans", weight: 400, size: 10 } as const;
+const LABEL_H = 15;
+
+export function drawBand({ g, width, colour }: Surface, steps: Steps, place: Place): void {
+  g.font = `10px ${colour("--sans")}`;
+  let last = Number.NEGATIVE_INFINITY;
+  for (const block of steps.blocks) {
+    const left = Math.max(place.left, place.x(block.start));
+    const right = Math.min(width, place.x(block.end));
+    if (right < place.left || left > width) continue;
+    if (right - left < 1 && right - last < 0.7) continue;
+    last = right;
+    const w = Math.max(1, right - left - (right - left > 3 ? 1 : 0));
+    const here = block.first <= steps.step && steps.step <= block.last;
+    g.fillStyle = colour(here ? "--bg-active" : "--bg-raised");
+    g.fillRect(left, place.top, w, place.height);
+    if (w < 14) continue;
+    g.fillStyle = colour(here ? "--text" : "--text-3");
+    const name = blockName(block);
+    const full = `${name} · ${formatDuration(block.end - block.start)}`;
+    const number = formatCount(block.first);
+    const text = [full, name, number].find((each) => textWidth(each, SANS) < w - 6);
+    if (text !== undefined) g.fillText(text, left + 4, place.top + place.height / 2 + 3.5);
+  }
+}
+
+export function drawStacks({ g, width, colour }: Surface, steps: Steps, place: Place): void {
+  const fills = STACK.map((part) => colour(PART_COLOURS[part]));
+  const top = place.top + LABEL_H;
+  const high = place.height - LABEL_H;
+  g.font = `10px ${colour("--sans")}`;
+  let labelled = Number.NEGATIVE_INFINITY;
+  for (const block of steps.blocks) {
+    const left = Math.max(place.left, place.x(block.start));
+    const right = Math.min(width, place.x(block.end));
+    if (right < place.left || left > width) continue;
+    const w = Math.max(1, right - left - (right - left > 4 ? 1 : 0));
+    const whole = STACK.reduce((sum, part) => sum + block.parts[part], 0);
+    let y = top + high;
+    // What is not known of steps that were left out is not sold as known.
+    g.globalAlpha = 1 - 0.65 * (block.leftOut / (block.last - block.first + 1));
+    STACK.forEach((part, i) => {
+      const h = whole > 0 ? (block.parts[part] / whole) * high : 0;
+      if (h <= 0) return;
+      g.fillStyle = fills[i] ?? "";
+      g.fillRect(left, y - h, w, h);
+      y -= h;
+    });
+    g.globalAlpha = 1;
+    const here = block.first <= steps.step && steps.step <= block.last;
+    if (here) {
+      g.fillStyle = colour("--now");
+      g.fillRect(left, top + high + 1, Math.max(w, 2), 2);
+    }
+    const text = block.first === block.last ? String(block.first) : `${block.first}–${block.last}`;
+    const wide = textWidth(text, SANS);
+    if (left < labelled || (wide > w && left + wide > width)) continue;
+    g.fillStyle = colour(here ? "--text" : "--text-3");
+    g.fillText(text, left, place.top + 10);
+    labelled = left + wide + 14;
+  }
+}

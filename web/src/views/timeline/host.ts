@@ -1,0 +1,196 @@
+/**
+ * What lies between nodes: where it is drawn, and what it is called.
+ *
+ * A sampler knows the ends of a gap to a few milliseconds; the executions around it know them
+ * exactly, so a sampled span reaches to them.
+ *
+ * Invariant: pure; no span of a lane overlaps a node of it.
+ */
+
+import { formatDuration } from "@/base/numbers";
+import type { Axis } from "@/views/timeline/axis";
+import type { TimelineRows } from "@/views/timeline/spans";
+import type { HostKind, HostTime, TimePart } from "@/wire/types.gen";
+
+/** Host time on the axis. */
+export interface HostSpan {
+  readonly kind: Exclude<HostKind, "held">;
+  readonly thread: number;
+  readonly step: number;
+  readonly start: number;
+  readonly end: number;
+  /** `train.py:41`, or "". */
+  readonly where: string;
+  readonly what: string;
+  /** Within the fetching of an item. */
+  readonly nested: boolean;
+}
+
+/** About twice the sampler's interval. */
+const BLUR_NS = 16e6;
+
+const NAMES: Readonly<Record<HostSpan["kind"], string>> = {
+  data: "data loading",
+  python: "Python",
+  library: "library",
+  waiting: "waiting",
+  input: "waiting for input",
+  held_along: "held with another thread",
+};
+
+/** The token of each kind's colour. */
+export const HOST_COLOURS: Readonly<Record<HostSpan["kind"], string>> = {
+  data: "--host-data",
+  python: "--host-python",
+  library: "--host-python",
+  waiting: "--host-waiting",
+  input: "--host-waiting",
+  held_along: "--host-between",
+};
+
+/** Parts of a step as they are summed up for a person; operations are one. */
+export const PART_NAMES: Readonly<Record<TimePart, string>> = {
+  forward: "forward",
+  backward: "backward",
+  optimizer: "optimizer",
+  other: "other operations",
+  data: "data loading",
+  waiting: "waiting",
+  python: "Python",
+  between: "between operations",
+  held: "held by the debugger",
+};
+
+export const PART_COLOURS: Readonly<Record<TimePart, string>> = {
+  forward: "--ph-forward",
+  backward: "--ph-backward",
+  optimizer: "--ph-optimizer",
+  other: "--ph-recompute",
+  data: "--host-data",
+  waiting: "--host-waiting",
+  python: "--host-python",
+  between: "--host-between",
+  held: "--line",
+};
+
+/** The last part of a path; the names of cells and prompts as they are. */
+export function baseName(file: string): string {
+  return file.slice(Math.max(file.lastIndexOf("/"), file.lastIndexOf("\\")) + 1);
+}
+
+/** `data loading · train.py:41`, shorter where a place is not known. */
+export function hostTitle(span: HostSpan): string {
+  const name = span.kind === "library" ? span.what || "library" : NAMES[span.kind];
+  const what = span.kind === "waiting" && span.what !== "" ? `${name} in ${span.what}` : name;
+  return span.where === "" ? what : `${what} · ${span.where}`;
+}
+
+/** Host time of a window, on the axis and between the nodes of its thread. */
+export function hostSpans(
+  host: readonly HostTime[],
+  rows: TimelineRows,
+  axis: Axis,
+): readonly HostSpan[] {
+  const edges = edgesByThread(rows);
+  const spans: HostSpan[] = [];
+  const fetches: HostSpan[] = [];
+  for (const each of host) {
+    if (each.kind !== "data") continue;
+    const span = shown(each, axis.map(each.start_ns), axis.map(each.end_ns), false);
+    fetches.push(span);
+    spans.push(span);
+  }
+  for (const each of host) {
+    if (each.kind === "data" || each.kind === "held") continue;
+    let start = axis.map(each.start_ns);
+    let end = axis.map(each.end_ns);
+    const middle = (start + end) / 2;
+    const fetch = fetches.find(
+      (one) => one.thread === each.thread && one.start <= middle && middle <= one.end,
+    );
+    const around = edges.get(each.thread)?.around(middle);
+    if (around === null) continue; // a node runs there
+    const low = Math.max(around?.[0] ?? Number.NEGATIVE_INFINITY, fetch?.start ?? -1);
+    const high = Math.min(around?.[1] ?? Number.POSITIVE_INFINITY, fetch?.end ?? 1e300);
+    if (Math.abs(start - low) < BLUR_NS || start < low) start = low;
+    if (Math.abs(end - high) < BLUR_NS || end > high) end = high;
+    const beside = fetches.filter((one) => one !== fetch && one.thread === each.thread);
+    for (const one of beside) {
+      if (one.end <= middle && start < one.end + BLUR_NS) start = Math.max(low, one.end);
+      if (one.start >= middle && end > one.start - BLUR_NS) end = Math.min(high, one.start);
+    }
+    if (end > start) spans.push(shown(each, start, end, fetch !== undefined));
+  }
+  return spans.sort((a, b) => a.start - b.start);
+}
+
+function shown(each: HostTime, start: number, end: number, nested: boolean): HostSpan {
+  return {
+    kind: each.kind === "held" ? "held_along" : each.kind,
+    thread: each.thread,
+    step: each.step,
+    start,
+    end,
+    where: each.line > 0 ? `${baseName(each.file)}:${each.line}` : "",
+    what: each.function,
+    nested,
+  };
+}
+
+interface Edges {
+  /** The end of the node before and the start of the next; null within a node. */
+  around(time: number): readonly [number, number] | null;
+}
+
+/** Of rows that stand on the axis already. */
+function edgesByThread(rows: TimelineRows): ReadonlyMap<number, Edges> {
+  const byThread = new Map<number, number[]>();
+  for (let i = 0; i < rows.count; i++) {
+    const thread = rows.thread[i] ?? 0;
+    const list = byThread.get(thread);
+    if (list === undefined) byThread.set(thread, [i]);
+    else list.push(i);
+  }
+  const found = new Map<number, Edges>();
+  for (const [thread, list] of byThread) {
+    list.sort((a, b) => (rows.startNs[a] ?? 0) - (rows.startNs[b] ?? 0));
+    const starts = list.map((i) => rows.startNs[i] ?? 0);
+    let last = Number.NEGATIVE_INFINITY;
+    const ends = list.map((i) => {
+      last = Math.max(last, (rows.startNs[i] ?? 0) + (rows.durationNs[i] ?? 0));
+      return last;
+    });
+    found.set(thread, {
+      around(time) {
+        let low = 0;
+        let high = starts.length;
+        while (low < high) {
+          const middle = (low + high) >> 1;
+          if ((starts[middle] ?? 0) <= time) low = middle + 1;
+          else high = middle;
+        }
+        const before = low > 0 ? (ends[low - 1] ?? 0) : Number.NEGATIVE_INFINITY;
+        return before > time ? null : [before, starts[low] ?? Number.POSITIVE_INFINITY];
+      },
+    });
+  }
+  return found;
+}
+
+/** Where the time went, the most first: `data loading 99 ms, operations 1.1 ms`. */
+export function partWords(parts: Readonly<Record<TimePart, number>>): string {
+  const rest = parts.between;
+  const sums: readonly (readonly [string, number])[] = [
+    ["operations", parts.forward + parts.backward + parts.optimizer + parts.other],
+    ["data loading", parts.data],
+    ["waiting", parts.waiting],
+    ["Python", parts.python],
+    ["between operations", rest],
+  ];
+  const whole = sums.reduce((sum, [, ns]) => sum + ns, 0);
+  return sums
+    .filter(([name, ns]) => ns > whole * 0.001 || (name === "operations" && ns > 0))
+    .sort((a, b) => b[1] - a[1])
+    .map(([name, ns]) => `${name} ${formatDuration(ns)}`)
+    .join(", ");
+}

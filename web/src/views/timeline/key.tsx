@@ -1,0 +1,55 @@
+/**
+ * The colours of the timeline by name: phases, and what lies between nodes.
+ *
+ * Invariant: rare phases are named only in runs that have them.
+ */
+
+import { createMemo, For, type JSX } from "solid-js";
+import type { Store } from "@/store/store";
+import { PHASES } from "@/wire/types.gen";
+
+const HOST = [
+  ["data", "data"],
+  ["waiting", "waiting"],
+  ["python", "Python"],
+  ["between", "between"],
+] as const;
+
+const TITLES = {
+  data: "Data loading: fetching the next item of ns.steps",
+  waiting: "Waiting: a sleep, a file, a lock, your input",
+  python: "Python and libraries, by the line where the program was",
+  between: "Between operations: Python, and observing it",
+} as const;
+
+export function TimelineKey(props: { readonly store: Store }): JSX.Element {
+  const phases = createMemo(
+    () => {
+      const nodes = props.store.model()?.graph.nodes ?? [];
+      const recomputes = nodes.some((node) => node?.phase === "recompute");
+      return PHASES.filter((each) => each !== "other" && (each !== "recompute" || recomputes));
+    },
+    undefined,
+    { equals: (a, b) => a.join() === b.join() },
+  );
+  return (
+    <span class="phase-key wide">
+      <For each={phases()}>
+        {(phase) => (
+          <span>
+            <span class={`sw ph-${phase}`} aria-hidden="true" />
+            {phase}
+          </span>
+        )}
+      </For>
+      <For each={HOST}>
+        {([kind, name]) => (
+          <span title={TITLES[kind]}>
+            <span class={`sw host-${kind}`} aria-hidden="true" />
+            {name}
+          </span>
+        )}
+      </For>
+    </span>
+  );
+}

@@ -1,0 +1,94 @@
+/**
+ * Words about what the pointer is on.
+ *
+ * Invariant: pure; a title and a few short lines.
+ */
+
+import { formatCount, formatDuration } from "@/base/numbers";
+import type { RunGraph } from "@/store/run_model";
+import type { Hold } from "@/views/timeline/axis";
+import { type HostSpan, hostTitle, partWords } from "@/views/timeline/host";
+import type { Bar } from "@/views/timeline/spans";
+import { blockName, type StepBlock } from "@/views/timeline/step_blocks";
+
+/** What the pointer is on. */
+export type Under =
+  | { readonly kind: "bar"; readonly bar: Bar }
+  | { readonly kind: "hold"; readonly hold: Hold }
+  | { readonly kind: "step"; readonly block: StepBlock };
+
+export interface Tip {
+  readonly title: string;
+  readonly rows: readonly string[];
+}
+
+/** `zero` is the start of the step shown, `host` all that lies between nodes. */
+export function tipOf(
+  under: Under,
+  graph: RunGraph | undefined,
+  zero: number,
+  host: readonly HostSpan[],
+): Tip {
+  if (under.kind === "hold") {
+    return {
+      title: `held by the debugger for ${formatDuration(under.hold.trueNs)}`,
+      rows: ["No time of the program's: left out here."],
+    };
+  }
+  if (under.kind === "step") return stepTip(under.block);
+  const { bar } = under;
+  const at = `at ${formatDuration(bar.start - zero)}`;
+  const step = bar.step > 0 ? `step ${formatCount(bar.step)}` : "before the first step";
+  const took = formatDuration(bar.end - bar.start);
+  if (bar.host !== undefined) {
+    const inside = bar.host.kind === "data" ? longestIn(host, bar.host) : undefined;
+    const what = bar.host.what;
+    const named = what !== "" && what !== "<module>" && bar.host.kind !== "data";
+    return {
+      title: hostTitle(bar.host),
+      rows: [
+        `${took}, ${step}, ${at}`,
+        ...(inside === undefined ? [] : [`most of it ${hostTitle(inside)}`]),
+        ...(named && bar.host.kind === "python" ? [`in ${what}`] : []),
+      ],
+    };
+  }
+  if (bar.between !== undefined) {
+    return {
+      title: bar.between === "" ? "between operations" : `between operations · ${bar.between}`,
+      rows: [`${took}, ${step}, ${at}`, "Python, and observing it"],
+    };
+  }
+  return {
+    title: graph?.nodes[bar.node]?.name ?? (bar.scope || bar.phase),
+    rows: [`${took}, ${bar.phase}`, `${step}, ${at}`],
+  };
+}
+
+function stepTip(block: StepBlock): Tip {
+  const count = block.last - block.first + 1;
+  const took = formatDuration(block.end - block.start);
+  const each = count > 1 ? `, ${formatDuration((block.end - block.start) / count)} each` : "";
+  const unseen = count > 1 ? `${formatCount(block.leftOut)} of them not observed` : "not observed";
+  return {
+    title: `${blockName(block)} · ${took}${each}`,
+    rows: [
+      ...partWords(block.parts).split(", "),
+      ...(block.leftOut > 0 ? [unseen] : []),
+      ...(block.parts.held > 0
+        ? [`held by the debugger for ${formatDuration(block.parts.held)}`]
+        : []),
+    ],
+  };
+}
+
+function longestIn(host: readonly HostSpan[], fetch: HostSpan): HostSpan | undefined {
+  let longest: HostSpan | undefined;
+  for (const span of host) {
+    if (!span.nested || span.thread !== fetch.thread) continue;
+    if (span.start < fetch.start || span.end > fetch.end) continue;
+    if (longest === undefined || span.end - span.start > longest.end - longest.start)
+      longest = span;
+  }
+  return longest;
+}

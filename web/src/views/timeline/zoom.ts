@@ -1,0 +1,74 @@
+/**
+ * The window of time that is shown, and how it moves.
+ *
+ * Invariant: pure; a window is never narrower than what can be told apart, never much wider than the
+ * run, and always shows a part of it.
+ */
+
+export type TimeWindow = readonly [start: number, end: number];
+
+const LEAST_NS = 200;
+const MOST = 1.25;
+
+/** `at` keeps its place. */
+export function zoomed(window: TimeWindow, at: number, factor: number, total: number): TimeWindow {
+  const [t0, t1] = window;
+  const most = Math.max(total * MOST, LEAST_NS);
+  const width = Math.min(Math.max((t1 - t0) * factor, LEAST_NS), most);
+  const part = (at - t0) / (t1 - t0 || 1);
+  return within([at - part * width, at + (1 - part) * width], total);
+}
+
+export function panned(window: TimeWindow, by: number, total: number): TimeWindow {
+  return within([window[0] + by, window[1] + by], total);
+}
+
+/** Moves a window so far that its middle is in the run. */
+function within([t0, t1]: TimeWindow, total: number): TimeWindow {
+  const middle = (t0 + t1) / 2;
+  const shift = Math.min(Math.max(middle, 0), Math.max(total, 0)) - middle;
+  return [t0 + shift, t1 + shift];
+}
+
+/** The whole run, with a little room. */
+export function whole(total: number): TimeWindow {
+  const room = Math.max(total, 1000) * 0.01;
+  return [-room, Math.max(total, 1000) + room];
+}
+
+/**
+ * What is asked for to show a window: wider, and on a grid, so that moving a little needs no other
+ * answer.
+ */
+export function askedFor([t0, t1]: TimeWindow): TimeWindow {
+  const grid = 2 ** Math.ceil(Math.log2(Math.max(t1 - t0, 1))) / 2;
+  return [
+    Math.max(0, Math.floor(t0 / grid) * grid - grid / 2),
+    Math.max(1, Math.ceil(t1 / grid) * grid + grid / 2),
+  ];
+}
+
+/** What a key does to a window; undefined if it is not about time. */
+export function moved(window: TimeWindow, key: string, total: number): TimeWindow | undefined {
+  const [t0, t1] = window;
+  const middle = (t0 + t1) / 2;
+  switch (key) {
+    case "ArrowLeft":
+    case "a":
+      return panned(window, (t0 - t1) / 5, total);
+    case "ArrowRight":
+    case "d":
+      return panned(window, (t1 - t0) / 5, total);
+    case "ArrowUp":
+    case "w":
+    case "+":
+    case "=":
+      return zoomed(window, middle, 1 / 1.5, total);
+    case "ArrowDown":
+    case "s":
+    case "-":
+      return zoomed(window, middle, 1.5, total);
+    default:
+      return undefined;
+  }
+}
