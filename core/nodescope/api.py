@@ -40,6 +40,7 @@ from nodescope.link.client import Handlers, Link
 from nodescope.protocol import Breakpoint, Command, RunInfo, SessionInfo, SetBreakpoints, SetWatches
 from nodescope.record.governed import GovernedRecorder, Passed, check_slowdown, recorder_for
 from nodescope.record.places import recording_path as recording_path
+from nodescope.record.recent import remember
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Advice
 from nodescope.record.sampling import Sampler
@@ -292,6 +293,7 @@ class Run:
         """
         global _current
         tracer.observe(self.bus)
+        remember(self.recorder.path)
         self.uncaught.begin()
         _current = self
         self._active = True
@@ -352,7 +354,7 @@ class Run:
         except Exception as failed:  # the program's end is not ours to spoil
             self._say(f"no advice: {telling.last_line(failed)}")
             return
-        self.recorder.advise(self.advice)
+        self.recorder.add(self.advice)
 
     def _slow(self) -> None:
         self._say("writing the rest of the recording; Ctrl-C leaves it out")

@@ -51,7 +51,8 @@ def main(arguments: list[str] | None = None) -> int:
     if port != options.port and options.port and not options.quiet:
         print(f"nodescope: port {options.port} is taken, using {port} instead", file=sys.stderr)
     # Removed from the environment, so that nothing started from here can read it.
-    app = create_app(Config(port=port, bearer=os.environ.pop(TOKEN_VARIABLE, "")))
+    bearer = os.environ.pop(TOKEN_VARIABLE, "")
+    app = create_app(Config(port=port, bearer=bearer, folder=options.folder, waits=options.waits))
     server = uvicorn.Server(uvicorn_config(app))
     allow_many_files()
 
@@ -152,6 +153,10 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--open", type=Path, action="append", default=[], metavar="FILE", help="a recording"
     )
+    parser.add_argument(
+        "--folder", type=Path, metavar="DIR", help="list the recordings of this folder"
+    )
+    parser.add_argument("--waits", action="store_true", help="programs may attach by themselves")
     parser.add_argument("--parent-pid", type=int, metavar="PID", help="end when this one ends")
     parser.add_argument("--quiet", action="store_true", help="say nothing on stderr")
     return parser.parse_args(arguments)

@@ -22,8 +22,9 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from nodescope.errors import NodescopeError
-from nodescope_server import __version__, comparing, rest
+from nodescope_server import __version__, comparing, rest, starting
 from nodescope_server.auth import Guard, Secrets
+from nodescope_server.library import Library, UnknownEntryError
 from nodescope_server.link import Link
 from nodescope_server.pages import Json, Problem, not_built
 from nodescope_server.runs import Runs, UnknownRunError
@@ -43,6 +44,8 @@ class Config(msgspec.Struct, frozen=True):
         page: Folder of the built page.
         lost_after_s: How long a run whose connection broke counts as live.
         send_deadline_s: How long a browser may leave a message unread.
+        folder: Where recordings are looked for; None for nowhere.
+        waits: Programs find this server by themselves, for `ns.attach()`.
     """
 
     port: int
@@ -50,6 +53,8 @@ class Config(msgspec.Struct, frozen=True):
     page: Path = PAGE
     lost_after_s: float = 2.0
     send_deadline_s: float = SEND_DEADLINE_S
+    folder: Path | None = None
+    waits: bool = False
 
 
 class App(FastAPI):
@@ -58,6 +63,7 @@ class App(FastAPI):
     def __init__(self, config: Config) -> None:
         self.keys = Secrets(config.bearer)
         self.runs = Runs()
+        self.library = Library(self.runs, config.folder, waits=config.waits)
         super().__init__(
             title="nodescope",
             version=__version__,
@@ -102,6 +108,7 @@ def create_app(config: Config) -> App:
 
     app.include_router(rest.routes(app.runs, app.keys))
     app.include_router(comparing.routes(app.runs))
+    app.include_router(starting.routes(app.runs, app.library))
     if (config.page / "index.html").is_file():
         app.mount("/", _Page(directory=config.page, html=True))
     else:
@@ -135,6 +142,7 @@ class _Page(StaticFiles):
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     assert isinstance(app, App)
     yield
+    app.library.close()
     try:
         async with asyncio.timeout(CLOSE_S):
             await app.runs.close()
@@ -144,7 +152,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 async def _on_nodescope_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, NodescopeError)
-    status = 404 if isinstance(error, UnknownRunError) else 409
+    status = 404 if isinstance(error, UnknownRunError | UnknownEntryError) else 409
     return Json(Problem(error.message, error.hint), status_code=status)
 
 

@@ -22,7 +22,7 @@ from nodescope.protocol import RunInfo, SessionInfo
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Dropped, Execution, GradientRow, LogRow, StepRow
 from nodescope.record.summary import TensorSummary
-from nodescope_server import __version__, comparing, values, wire
+from nodescope_server import __version__, comparing, starting, values, wire
 from nodescope_server.answers import LARGEST, Id, RunId, answers
 from nodescope_server.auth import Secrets
 from nodescope_server.exports import Exports
@@ -130,6 +130,7 @@ TYPES = (
     Token,
     Problem,
     *comparing.TYPES,
+    *starting.TYPES,
 )
 
 

@@ -285,6 +285,17 @@ class Runs:
         """What a list of runs shows."""
         return tuple(each.info for each in self._runs.values())
 
+    def all(self) -> tuple[Run, ...]:
+        """Every run."""
+        return tuple(self._runs.values())
+
+    async def drop(self, run_id: str) -> None:
+        """Let go of a run whose recording is to be deleted; whoever follows it sees it end."""
+        run = self._runs.pop(run_id, None)
+        if run is not None:
+            self.changed()
+            await run.close()
+
     def get(self, run_id: str) -> Run:
         """The run with this id.
 

@@ -18,10 +18,11 @@ import msgspec
 
 from nodescope import events, protocol
 from nodescope.compare import align, measure
+from nodescope.debug import summing
 from nodescope.debug.why import answer
 from nodescope.ir import graph
-from nodescope.record import rows, step_times
-from nodescope_server import comparing, rest, wire, wire_why
+from nodescope.record import glance, rows, step_times
+from nodescope_server import comparing, rest, starting, wire, wire_why
 
 TARGET = Path(__file__).resolve().parents[2] / "web" / "src" / "wire" / "types.gen.ts"
 
@@ -46,6 +47,8 @@ _ALIASES: tuple[tuple[str, Any], ...] = (
     ("BreakpointKind", protocol.BreakpointKind),
     ("Command", protocol.Command),
     ("WhyKind", answer.Kind),
+    ("Outcome", glance.Outcome),
+    ("ProblemKind", summing.ProblemKind),
     ("NumberState", wire_why.NumberState),
     ("RequestBody", wire.RequestBody),
     ("ResponseBody", wire.ResponseBody),
@@ -79,7 +82,7 @@ def generate() -> str:
     """The whole text of ``types.gen.ts``."""
     sent = list(_structs(wire.Request))
     received = list(_structs(wire.ServerMessage))
-    for each in (*comparing.TYPES, rest.RunGraph):  # by REST
+    for each in (*comparing.TYPES, *starting.TYPES, rest.RunGraph):  # by REST
         received += _structs(each)
     ordered = list(dict.fromkeys([*sent, *received]))
     parts = [_HEADER, "\n".join(f"export const {k} = {_literal(v)};" for k, v in _CONSTANTS)]

@@ -29,6 +29,7 @@ ROUTES = (
     "/api/runs/{run}/values/101.npy",
     "/api/runs/{run}/source?file=a.py",
     "/api/runs/{run}/logs",
+    "/api/runs/{run}/summary",
     "/api/runs/{run}/export.svg",
     "/api/runs/{run}/export.dot",
     "/api/runs/{run}/functions",

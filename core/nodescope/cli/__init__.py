@@ -198,7 +198,9 @@ def parser() -> argparse.ArgumentParser:
     rest.required = False  # is not named as missing
 
     opening = commands.add_parser("open", help="look at a recording", allow_abbrev=False)
-    opening.add_argument("recording", type=Path)
+    opening.add_argument(
+        "recording", type=Path, nargs="?", help="without it, a list of those that there are"
+    )
     _serving(opening)
 
     _checking(
@@ -324,6 +326,11 @@ def _comparing(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="where eager.nscope and compiled.nscope go"
+    )
+    command.add_argument(
+        "--no-timing",
+        action="store_true",
+        help="do not run the program six more times to time both forms unobserved",
     )
     _serving(command)
     command.add_argument("what", type=Path, help="a Python script, or the eager run's recording")

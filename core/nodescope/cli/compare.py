@@ -1,8 +1,10 @@
 """``nodescope compare``: an eager and a compiled run of a program, side by side.
 
-The program runs twice, one after the other, each time in a process of its own: with the same
+The program is recorded twice, one run after the other, each in a process of its own: with the same
 arguments, environment, hash seed and seeds, once plainly and once with its compiled functions as
-graphs. Both recordings are then served, and the page opens on their comparison.
+graphs. Before that both forms are timed unobserved, in short runs that take turns, and the times go
+into the recording of the compiled run. Both recordings are then served, and the page opens on their
+comparison.
 
 Invariant: nothing is compared that was not recorded; a program without compiled functions is told
 so in one line.
@@ -15,19 +17,32 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any, Final
+
+import msgspec
 
 from nodescope import api
 from nodescope.cli.other import stay
 from nodescope.cli.server import Server
+from nodescope.cli.timed import Timed
+from nodescope.compare.timing import WARM_UP, Times, timings
 from nodescope.engine.static.mode import VARIABLE
 from nodescope.errors import RecordingError, UsageError
 from nodescope.processes import program_command
 from nodescope.record.captured import functions
 from nodescope.record.recording import Recording
+from nodescope.record.rows import Timings
 from nodescope.record.schema import SUFFIX
 from nodescope.telling import say
 
 SIDES = ("eager", "compiled")
+PAIRS: Final = 3
+"""Runs of each side, unobserved, that are timed."""
+
+CALLS: Final = 300
+SECONDS: Final = 12.0
+"""After so many calls of each function, or so long, such a run is cut off."""
+
 _INTERRUPTED = 130
 
 
@@ -68,11 +83,12 @@ def _recorded(options: argparse.Namespace) -> tuple[Path, Path]:
     script: Path = options.what
     if not script.is_file():
         raise UsageError(f"no script or recording {str(script)!r}")
+    timings = None if options.no_timing else _timed(options, script)
     paths = tuple(_path(options, script, each) for each in SIDES)
     status = 0
     for side, path in zip(SIDES, paths, strict=True):
         say(f"{side} run of {script.name}, recorded to {path}")
-        status = _child(options, script, side, path)
+        status = _child(options, script, side, path, timings)
         if status == _INTERRUPTED:
             raise KeyboardInterrupt
         if status != 0:
@@ -94,13 +110,47 @@ def _path(options: argparse.Namespace, script: Path, side: str) -> Path:
     return folder / f"{side}{SUFFIX}"
 
 
-def _child(options: argparse.Namespace, script: Path, side: str, path: Path) -> int:
-    command = program_command("nodescope.cli.recorded", "--record", str(path.absolute()))
-    command += ["--label", side, "--level", options.level, "--budget", str(options.budget)]
-    if options.steps is not None:
-        command += ["--steps", str(options.steps)]
+def _timed(options: argparse.Namespace, script: Path) -> Timings | None:
+    """Time both forms unobserved, in turns; None, said in a line, if that came to nothing."""
+    say(
+        f"timing {script.name} unobserved: {2 * PAIRS} runs, eager and compiled in turns, each cut "
+        f"off after {CALLS} calls or {SECONDS:g} s, without output (--no-timing leaves them out); "
+        "two recorded runs follow"
+    )
+    measured: dict[str, list[Times]] = {side: [] for side in SIDES}
+    cuts: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="nodescope-") as folder:
+        for turn in range(PAIRS):
+            for side in SIDES:
+                result = Path(folder) / f"{side}-{turn}.json"
+                command = program_command("nodescope.cli.timed", "--result", str(result))
+                command += ["--calls", str(CALLS), "--seconds", str(SECONDS)]
+                status = _wait([*command, str(script), *options.args], side, quiet=True)
+                if status == _INTERRUPTED:
+                    raise KeyboardInterrupt
+                try:
+                    timed = msgspec.json.decode(result.read_bytes(), type=Timed)
+                except (OSError, msgspec.MsgspecError):
+                    say(f"not timed: the {side} run ended with status {status}")
+                    return None
+                if not timed.calls and not timed.cut:
+                    return None  # no compiled function is called: the recorded run says so
+                measured[side].append(timed.calls)
+                cuts += [timed.cut] if timed.cut else []
+    functions = timings(measured[SIDES[0]], measured[SIDES[1]])
+    if not functions:
+        say(f"not timed: no compiled function was called more than {WARM_UP + 1} times")
+        return None
+    return Timings(functions, PAIRS, WARM_UP, cuts[0] if cuts else "")
+
+
+def _wait(command: list[str], side: str, *, quiet: bool = False) -> int:
+    """Run a child to its end; its status."""
     environment = {"PYTHONHASHSEED": "0", **os.environ, VARIABLE: side}
-    child = subprocess.Popen([*command, str(script), *options.args], env=environment)
+    streams: dict[str, Any] = {}
+    if quiet:
+        streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    child = subprocess.Popen(command, env=environment, **streams)
     while True:
         try:
             return child.wait()
@@ -108,6 +158,21 @@ def _child(options: argparse.Namespace, script: Path, side: str, path: Path) -> 
             # The terminal has told the child as well; it ends its recording first.
             if child.poll() is None:
                 child.send_signal(signal.SIGINT)
+
+
+def _child(
+    options: argparse.Namespace, script: Path, side: str, path: Path, timings: Timings | None
+) -> int:
+    command = program_command("nodescope.cli.recorded", "--record", str(path.absolute()))
+    command += ["--label", side, "--level", options.level, "--budget", str(options.budget)]
+    if options.steps is not None:
+        command += ["--steps", str(options.steps)]
+    if timings is None:
+        return _wait([*command, str(script), *options.args], side)
+    with tempfile.NamedTemporaryFile(prefix="nodescope-", suffix=".json") as file:
+        file.write(msgspec.json.encode(timings))
+        file.flush()
+        return _wait([*command, "--timings", file.name, str(script), *options.args], side)
 
 
 def _check(path: Path, name: str, status: int) -> None:

@@ -26,8 +26,10 @@ BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chro
 
 
 def open_recording(options: argparse.Namespace) -> int:
-    """Serve a recording until Ctrl-C."""
-    path: Path = options.recording
+    """Serve a recording, or the list of those that there are, until Ctrl-C."""
+    path: Path | None = options.recording
+    if path is None:
+        return stay(Server(options.port), browser=not options.no_browser, place="#runs")
     if not path.is_file():
         raise RecordingError(f"no recording {str(path)!r}")
     return stay(Server(options.port, (path.absolute(),)), browser=not options.no_browser)
@@ -35,7 +37,7 @@ def open_recording(options: argparse.Namespace) -> int:
 
 def serve(options: argparse.Namespace) -> int:
     """Wait for programs that attach, until Ctrl-C."""
-    server = Server(options.port)
+    server = Server(options.port, waits=True)
     try:
         publish(server.address)
         print("nodescope: programs that call ns.attach() appear here", file=sys.stderr)

@@ -12,12 +12,14 @@ import random
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from nodescope import api
 from nodescope.cli.script import Ending, load, run_script
 from nodescope.errors import NodescopeError
 from nodescope.events import LEVELS
+from nodescope.record.rows import Timings
 from nodescope.telling import last_line, say
 
 SEED = 0
@@ -54,6 +56,8 @@ def _run(options: argparse.Namespace) -> int:
     )
     try:
         observed.start()
+        if options.timings is not None:
+            observed.recorder.add(msgspec.json.decode(options.timings.read_bytes(), type=Timings))
         ending = run_script(code, script, options.args, observed.log)
     except BaseException as error:
         observed.finish(1, last_line(error))
@@ -69,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--level", choices=LEVELS, default="values")
     found.add_argument("--budget", type=int, default=api.DEFAULT_BUDGET_BYTES)
     found.add_argument("--steps", type=int)
+    found.add_argument("--timings", type=Path)
     found.add_argument("script", type=Path)
     found.add_argument("args", nargs=argparse.REMAINDER)
     return found

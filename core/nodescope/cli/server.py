@@ -42,15 +42,19 @@ class Server:
     Args:
         port: Where it listens, or the next free one.
         recordings: Files to open.
+        waits: Programs find it by themselves, for `ns.attach()`.
 
     Raises:
         LinkError: It does not start.
     """
 
-    def __init__(self, port: int, recordings: tuple[Path, ...] = ()) -> None:
+    def __init__(
+        self, port: int, recordings: tuple[Path, ...] = (), *, waits: bool = False
+    ) -> None:
         token = secrets.token_urlsafe(32)
         command = own_command("nodescope_server", "--port", str(port))
         command += ["--parent-pid", str(os.getpid())]
+        command += ["--folder", os.getcwd(), *(["--waits"] if waits else [])]
         for each in recordings:
             command += ["--open", str(each)]
         # What it says while it starts is shown, or becomes our one line; later it has no stderr

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
-from nodescope.record.rows import Advice, Change
+from nodescope.record.rows import Advice, LineChange
 
 SEE: Final = "docs/runs.md"
 _LONGEST: Final = 1 << 20
@@ -49,8 +49,7 @@ _MAKERS: Final = frozenset(
     )
 )
 _SEEN: Final = (
-    "What it sees today is what is computed on nodescope's own tensors, NumPy's functions of them "
-    "included"
+    "nodescope sees what is computed on its own tensors, NumPy's functions of them included"
 )
 _PLAIN: Final = "plain NumPy arrays pass it by"
 
@@ -143,9 +142,9 @@ def lines(advice: Advice) -> tuple[str, ...]:
 
 
 _GENERAL: Final = (
-    Change("", 0, "", "import nodescope as ns"),
-    Change("", 0, "w = np.zeros((64, 10))", 'w = ns.parameter(np.zeros((64, 10)), name="w")'),
-    Change("", 0, "for x in batches:", "for x in ns.steps(batches):  # with x = ns.tensor(x)"),
+    LineChange("", 0, "", "import nodescope as ns"),
+    LineChange("", 0, "w = np.zeros((64, 10))", 'w = ns.parameter(np.zeros((64, 10)), name="w")'),
+    LineChange("", 0, "for x in batches:", "for x in ns.steps(batches):  # with x = ns.tensor(x)"),
 )
 
 
@@ -179,7 +178,7 @@ def _imported(tree: ast.Module) -> set[str]:
     return names | {each.partition(".")[0] for each in names}
 
 
-def _changes(tree: ast.Module, source: str, name: str) -> Iterator[Change]:
+def _changes(tree: ast.Module, source: str, name: str) -> Iterator[LineChange]:
     """The lines of a NumPy program to change: the import, an array, a loop over its data."""
     numpy = next(
         (
@@ -194,7 +193,7 @@ def _changes(tree: ast.Module, source: str, name: str) -> Iterator[Change]:
     if numpy is None:
         return
     line, called = numpy
-    yield Change(name, line, "", "import nodescope as ns")  # beside it
+    yield LineChange(name, line, "", "import nodescope as ns")  # beside it
     ordered = sorted(
         (node for node in ast.walk(tree) if hasattr(node, "lineno")),
         key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0)),
@@ -204,14 +203,14 @@ def _changes(tree: ast.Module, source: str, name: str) -> Iterator[Change]:
         target, whole = made.targets[0].id, ast.get_source_segment(source, made.value) or ""
         if "\n" not in whole and len(whole) < _WIDEST:
             after = f'{target} = ns.parameter({whole}, name="{target}")'
-            yield Change(name, made.lineno, f"{target} = {whole}", after)
+            yield LineChange(name, made.lineno, f"{target} = {whole}", after)
     loop = next((each for each in ordered if isinstance(each, ast.For)), None)
     if isinstance(loop, ast.For):
         target = ast.get_source_segment(source, loop.target) or ""
         over = ast.get_source_segment(source, loop.iter) or ""
         if "\n" not in target + over and len(target + over) < _WIDEST:
             after = f"for {target} in ns.steps({over}):"
-            yield Change(name, loop.lineno, f"for {target} in {over}:", after)
+            yield LineChange(name, loop.lineno, f"for {target} in {over}:", after)
 
 
 def _makes(node: ast.AST, numpy: str) -> bool:

@@ -31,7 +31,7 @@ from nodescope.events import (
 )
 from nodescope.ir.graph import Node, Value
 from nodescope.record.many import summary_rows
-from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Advice, Dropped, Governed
+from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Advice, Dropped, Governed, Timings
 from nodescope.record.schema import MAX_SOURCE_BYTES, encode, shape_text
 from nodescope.record.summary import TensorSummary
 from nodescope.record.writer import Writer
@@ -70,8 +70,11 @@ class Skipped(NamedTuple):
     times: int
 
 
-Told = Event | ValueKept | Skipped | Governed | Advice
+Told = Event | ValueKept | Skipped | Governed | Advice | Timings
 """What is written beside executions."""
+
+
+_DOCUMENTS: dict[type, str] = {Governed: "governor", Advice: "advice", Timings: "timing"}
 
 
 class Noted(NamedTuple):
@@ -162,8 +165,8 @@ class Batch:
         if isinstance(event, Skipped):
             self._times[event.node] = self._times.get(event.node, 0) + event.times
             return
-        if isinstance(event, Governed | Advice):
-            kind = "governor" if isinstance(event, Governed) else "advice"
+        kind = _DOCUMENTS.get(type(event), "")
+        if kind:
             self._add("document", (None, seq, kind, encode(event)))
             self._mark(seq, 0)
             return

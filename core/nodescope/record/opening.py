@@ -27,6 +27,8 @@ _CHECKED_BYTES = 48 << 20
 _ROW_BYTES = 6
 _FEW_ROWS = 1000
 _MOST_ROWS = 20_000_000
+# Larger files are not copied for a glance.
+_GLANCED_BYTES = 16 << 20
 _KINDS = (
     (b"PK\x03\x04", "a ZIP archive (such as .npz or .pt)"),
     (b"\x93NUMPY", "a NumPy .npy file"),
@@ -60,8 +62,12 @@ class Opened(NamedTuple):
         self.release()
 
 
-def connect(path: Path) -> Opened:
+def connect(path: Path, *, whole: bool = True) -> Opened:
     """Open a recording read-only, wherever it comes from.
+
+    Args:
+        whole: Read it through for damage, unless it is large. Otherwise a large one with a log
+            that would have to be copied is read as it was before the log.
 
     Raises:
         RecordingError: There is none, or it is something else, too new or damaged.
@@ -70,11 +76,11 @@ def connect(path: Path) -> Opened:
     if not written_here(real):
         check_head(path)
     try:
-        opened = _connect(path, real)
+        opened = _connect(path, real, whole=whole)
     except OSError as error:
         raise RecordingError(f"cannot read {path}: {error.strerror or error}") from error
     try:
-        _check(opened, path)
+        _check(opened, path, whole=whole)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         opened.close()
         raise damaged(path, error) from error
@@ -84,7 +90,7 @@ def connect(path: Path) -> Opened:
     return opened
 
 
-def _check(opened: Opened, path: Path) -> None:
+def _check(opened: Opened, path: Path, *, whole: bool) -> None:
     """Whether it is whole, and nothing but a recording."""
     database = opened.database
     said = objection(database)
@@ -93,7 +99,7 @@ def _check(opened: Opened, path: Path) -> None:
             f"{path} is no recording of nodescope's: {said}",
             hint="it was changed, or made by something else; it is not read",
         )
-    if path.stat().st_size <= _CHECKED_BYTES:
+    if whole and path.stat().st_size <= _CHECKED_BYTES:
         verdict = database.execute("PRAGMA quick_check(1)").fetchone()
         if verdict is None or verdict[0] != "ok":
             raise RecordingError(
@@ -165,8 +171,12 @@ def _check_length(path: Path) -> None:
         )
 
 
-def _connect(path: Path, real: Path) -> Opened:
+def _connect(path: Path, real: Path, *, whole: bool) -> Opened:
+    size = real.stat().st_size
+    final = f"{real.as_uri()}?mode=ro&immutable=1"
     if os.path.lexists(beside(real, "-journal")):
+        if not whole and size > _GLANCED_BYTES:
+            return _open(final, path, size)
         return _of_copy(path, real)  # a change was broken off, or so it seems
     try:
         pending = os.lstat(beside(real, "-wal")).st_size > 0
@@ -176,7 +186,7 @@ def _connect(path: Path, real: Path) -> Opened:
     # so keeps SQLite from looking for files beside it, and from leaving files of its own there.
     if not pending:
         _check_length(path)
-        return _open(f"{real.as_uri()}?mode=ro&immutable=1", path, real.stat().st_size)
+        return _open(final, path, size)
     if in_place(real):
         opened = _open(f"{real.as_uri()}?mode=ro", path, _MOST_ROWS * _ROW_BYTES)
         try:
@@ -184,6 +194,8 @@ def _connect(path: Path, real: Path) -> Opened:
             return opened
         except sqlite3.OperationalError:
             opened.close()  # the log of a dead program in a place where we may not write
+    if not whole and size > _GLANCED_BYTES:
+        return _open(final, path, size)
     return _of_copy(path, real)
 
 

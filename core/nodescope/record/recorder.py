@@ -43,7 +43,7 @@ from nodescope.ir.scopes import is_within
 from nodescope.record import ending
 from nodescope.record.batch import Batch, Noted, Ran, Timed, Told, ValueKept
 from nodescope.record.buffers import Buffers, layouts_of
-from nodescope.record.rows import FAILED, Advice, Dropped
+from nodescope.record.rows import FAILED, Advice, Dropped, Timings
 from nodescope.record.summary import TensorSummary, summarise
 from nodescope.record.writer import Writer
 
@@ -204,10 +204,10 @@ class Recorder:
         self._kept[value] = seq
         self._note(ValueKept(value, seq, array.copy()), array.nbytes + _RECORD_BYTES, always=False)
 
-    def advise(self, advice: Advice) -> None:
-        """Record what to do about a run without operations."""
+    def add(self, document: Advice | Timings) -> None:
+        """Record what to do about a run without operations, or how long it takes unobserved."""
         if not self._off:
-            self._note(advice, 2 * _RECORD_BYTES, always=True)
+            self._note(document, 2 * _RECORD_BYTES, always=True)
 
     def thread_seq(self) -> int:
         """The seq of the calling thread's last record; of the last one of all if it has none."""

@@ -32,6 +32,7 @@ from nodescope.record.rows import (
     LogRow,
     NodeRow,
     StepRow,
+    Timings,
     ValueAt,
     ValueRow,
 )
@@ -42,6 +43,7 @@ T = TypeVar("T")
 
 _node = msgspec.msgpack.Decoder(Node).decode
 _attrs = msgspec.msgpack.Decoder(dict[str, Any]).decode
+_timings = msgspec.msgpack.Decoder(Timings).decode
 _advice = msgspec.msgpack.Decoder(Advice).decode
 _governed = msgspec.msgpack.Decoder(Governed).decode
 _argv = msgspec.json.Decoder(list[str]).decode
@@ -61,14 +63,17 @@ class Recording:
         self._observed = ""  # of a step, as it is asked for
 
     @classmethod
-    def open(cls, path: str | Path) -> Recording:
+    def open(cls, path: str | Path, *, whole: bool = True) -> Recording:
         """Open a recording, finished or being written.
+
+        Args:
+            whole: Read it through for damage first, unless it is large.
 
         Raises:
             RecordingError: It is not one, too new for us, or damaged.
         """
         path = path_of(path)
-        return cls(path, connect(path))
+        return cls(path, connect(path, whole=whole))
 
     def __enter__(self) -> Recording:
         return self
@@ -167,6 +172,11 @@ class Recording:
         rows = self.documents("advice")
         return self._read(_advice, rows[-1][1]) if rows else None
 
+    def timings(self) -> Timings | None:
+        """How long its compiled functions take unobserved, if that was measured."""
+        rows = self.documents("timing")
+        return self._read(_timings, rows[-1][1]) if rows else None
+
     def source(self, file: str) -> str | None:
         """The text of a source file, as it was during the run."""
         rows = self._all("SELECT text FROM source WHERE file = ?", file)
@@ -185,6 +195,10 @@ class Recording:
             after_seq,
         )
         return [StepRow(*times, bool(seen)) for *times, seen in rows]  # type: ignore[call-arg]
+
+    def count_steps(self) -> int:
+        """How many training steps began."""
+        return int(self._all("SELECT count(*) FROM step")[0][0])
 
     def logs(self, after: int = 0, limit: int | None = None) -> list[LogRow]:
         """Lines after a seq, in order; with ``limit``, the last ones."""
@@ -255,6 +269,44 @@ class Recording:
     def durations(self, limit: int = 200_000) -> list[tuple[int, int]]:
         """Node and nanoseconds of the latest executions, in any order."""
         return self._all("SELECT node, duration_ns FROM execution ORDER BY seq DESC LIMIT ?", limit)
+
+    def costs(self) -> list[tuple[int, int, int]]:
+        """Node, executions and their total nanoseconds of all that is recorded, slowest first."""
+        return self._all(
+            "SELECT node, count(*), sum(duration_ns) FROM execution GROUP BY node ORDER BY 3 DESC"
+        )
+
+    def first_flagged(self, flag: int) -> tuple[Execution, int] | None:
+        """The first execution with a flag of `record.rows`, and how many nodes ever had it."""
+        rows = self._all(
+            f"SELECT {EXECUTION} FROM execution WHERE flags & ? ORDER BY seq LIMIT 1", flag
+        )
+        if not rows:
+            return None
+        many = self._all("SELECT count(DISTINCT node) FROM execution WHERE flags & ?", flag)
+        return Execution(*rows[0]), int(many[0][0])
+
+    def means(self, value: int) -> list[tuple[int, int, float | None, bool]]:
+        """Seq, step, mean, and whether it has NaN or Inf, of a value each time it is known."""
+        rows = self._all(
+            "SELECT seq, step, mean, nan_count, inf_count FROM summary WHERE value = ? "
+            "ORDER BY seq",
+            value,
+        )
+        return [(seq, step, mean, bool(nan or inf)) for seq, step, mean, nan, inf in rows]
+
+    def kept_arrays(self) -> tuple[int, int, int | None, int | None]:
+        """How many whole arrays are kept, their bytes, and the first and last step of them."""
+        many, nbytes, first, last = self._all(
+            "SELECT count(*), coalesce(sum(nbytes), 0), min(seq), max(seq) FROM blob"
+        )[0]
+        steps = [
+            row[0]
+            for seq in (first, last)
+            if seq is not None
+            for row in self._all("SELECT step FROM execution WHERE seq = ?", seq)
+        ]
+        return many, nbytes, min(steps, default=None), max(steps, default=None)
 
     def ran_in(self, step: int) -> list[tuple[int, int]]:
         """Node and seq of what a training step executed first, in order, each node once."""

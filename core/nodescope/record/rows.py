@@ -135,7 +135,7 @@ class Dropped(msgspec.Struct, frozen=True):
     executions: int = 0
 
 
-class Change(msgspec.Struct, frozen=True):
+class LineChange(msgspec.Struct, frozen=True):
     """A line of the user's to change, or to add if ``before`` is ``""``.
 
     Attributes:
@@ -162,7 +162,50 @@ class Advice(msgspec.Struct, frozen=True):
     headline: str
     found: str = ""
     steps: tuple[str, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[LineChange, ...] = ()
+
+
+class CallTimes(msgspec.Struct, frozen=True):
+    """Times of the calls of a function, unobserved, in nanoseconds.
+
+    Attributes:
+        median_ns, low_ns, high_ns: The median, and the quartiles about it.
+        calls: How many there are, warm-up left out.
+    """
+
+    median_ns: float
+    low_ns: float
+    high_ns: float
+    calls: int
+
+
+class FunctionTiming(msgspec.Struct, frozen=True):
+    """A compiled function in both forms, unobserved.
+
+    Attributes:
+        pairs: By how much it is faster compiled, for each pair of runs: ratios of their medians.
+    """
+
+    name: str
+    eager: CallTimes
+    compiled: CallTimes
+    pairs: tuple[float, ...]
+
+
+class Timings(msgspec.Struct, frozen=True):
+    """What `nodescope compare` measured before it recorded.
+
+    Attributes:
+        functions: Those that were called often enough.
+        runs: Runs of each form.
+        warm_up: First calls of each run that were left out.
+        cut: Why runs did not go to their end: ``after 200 calls``; or ``""``.
+    """
+
+    functions: tuple[FunctionTiming, ...]
+    runs: int
+    warm_up: int
+    cut: str = ""
 
 
 class LeftOut(msgspec.Struct, frozen=True):

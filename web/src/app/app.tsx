@@ -27,6 +27,7 @@ import { createMoments } from "@/store/moments";
 import { createReasons } from "@/store/reasons";
 import { createWatches } from "@/store/watches";
 import type { Store } from "@/store/store";
+import { createSummary } from "@/store/summary";
 import type { DockTab, OutlineTab, Ui } from "@/store/ui";
 import type { Item } from "@/store/url";
 import type { GraphView } from "@/render/types";
@@ -36,6 +37,7 @@ import { DebuggerBar } from "@/views/debugger_bar";
 import { EmptyState, NextHint } from "@/views/empty_state";
 import { GraphPane, momentOf, type SeenValue } from "@/views/graph/graph_pane";
 import { Inspector } from "@/views/inspector/inspector";
+import { SummaryPanel } from "@/views/inspector/summary_panel";
 import { KeysHelp, type KeyGroup } from "@/views/keys_help";
 import { LinkBanner, LostRun, Notices } from "@/views/notices";
 import { Outline } from "@/views/outline";
@@ -59,6 +61,8 @@ export interface AppProps {
   readonly ui: Ui;
   readonly preferences: Preferences;
   retry(): void;
+  /** Shows the list of all runs. */
+  showRuns(): void;
   onView(view: GraphView | undefined): void;
 }
 
@@ -78,6 +82,7 @@ export function App(props: AppProps): JSX.Element {
   const branches = createBranches(store, ui);
   const watches = createWatches(store, ui);
   const moments = createMoments(store, ui);
+  const summing = createSummary(store);
   let root!: HTMLDivElement;
   let searchField!: HTMLInputElement;
 
@@ -129,6 +134,7 @@ export function App(props: AppProps): JSX.Element {
     go,
     toggleBreakpoint,
     exportSvg,
+    showRuns: () => props.showRuns(),
     showBreakpoints: () => {
       if (narrow()) ui.setDockTab("breakpoints");
       // Where there is no room for both, the rules of the gallery lie in their place.
@@ -220,10 +226,16 @@ export function App(props: AppProps): JSX.Element {
       <LinkBanner store={store} onRetry={() => props.retry()} />
       <LostRun store={store} />
       <header class="top">
-        <div class="brand">
+        <button
+          type="button"
+          class="brand"
+          title="All runs and recordings"
+          data-testid="all-runs"
+          onClick={() => props.showRuns()}
+        >
           <Logo />
           <span class="brand-name">nodescope</span>
-        </div>
+        </button>
         <span class="vr" aria-hidden="true" />
         <RunSelect store={store} />
         <span
@@ -317,7 +329,7 @@ export function App(props: AppProps): JSX.Element {
             />
           </Match>
           <Match when={ui.outlineTab() === "runs"}>
-            <RunList store={store} />
+            <RunList store={store} showAll={() => props.showRuns()} />
           </Match>
         </Switch>
         <Splitter
@@ -344,7 +356,14 @@ export function App(props: AppProps): JSX.Element {
             props.onView(made);
           }}
         />
-        <EmptyState store={store} />
+        <EmptyState
+          store={store}
+          advice={
+            summing.summary()?.run.id === store.runId()
+              ? (summing.summary()?.summary.advice ?? undefined)
+              : undefined
+          }
+        />
         <NextHint store={store} />
       </main>
 
@@ -356,23 +375,46 @@ export function App(props: AppProps): JSX.Element {
           measure={measure("#insp", "width")}
           onResize={(px) => preferences.setSize("inspector", px)}
         />
-        <Inspector
-          store={store}
-          ui={ui}
-          reasons={reasons}
-          branches={branches}
-          moments={moments}
-          marked={watches.marked()}
-          askWatch={(text) => {
-            ui.setDockTab("watches");
-            void watches.ask(text);
-          }}
-          theme={preferences.theme()}
-          go={go}
-          visit={visit}
-          point={point}
-          onSlice={(node, found) => setSlice({ node, slice: found, seq: momentOf(store) })}
-        />
+        <Show
+          when={!summing.shown() && !(summing.over() && store.subject() === undefined)}
+          fallback={
+            <SummaryPanel
+              store={store}
+              summing={summing}
+              theme={preferences.theme()}
+              go={go}
+              visit={visit}
+            />
+          }
+        >
+          <Show when={summing.over()}>
+            <button
+              type="button"
+              class="sum-open"
+              data-testid="summary-open"
+              onClick={() => summing.show(true)}
+            >
+              <Icon name="left" size={12} /> Summary of the run
+            </button>
+          </Show>
+          <Inspector
+            store={store}
+            ui={ui}
+            reasons={reasons}
+            branches={branches}
+            moments={moments}
+            marked={watches.marked()}
+            askWatch={(text) => {
+              ui.setDockTab("watches");
+              void watches.ask(text);
+            }}
+            theme={preferences.theme()}
+            go={go}
+            visit={visit}
+            point={point}
+            onSlice={(node, found) => setSlice({ node, slice: found, seq: momentOf(store) })}
+          />
+        </Show>
       </aside>
 
       <section class="dock" id="dock" aria-label="Timeline, console and breakpoints">

@@ -68,6 +68,7 @@ beforeEach(() => {
       go: (item) => store.select(item),
       toggleBreakpoint: () => undefined,
       exportSvg: () => undefined,
+      showRuns: () => undefined,
       focusSearch: () => undefined,
       showBreakpoints: () => undefined,
       focusBreakpoints: () => undefined,

@@ -41,6 +41,7 @@ export interface CommandScope {
   go(item: Item): void;
   toggleBreakpoint(node: number): void;
   exportSvg(): void;
+  showRuns(): void;
   focusSearch(): void;
   /** Shows the pane of breakpoints. */
   showBreakpoints(): void;
@@ -307,6 +308,13 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       group: "Page",
       enabled: ALWAYS,
       run: () => page.exportSvg(),
+    },
+    {
+      title: "All runs and recordings",
+      keys: "",
+      group: "Page",
+      enabled: ALWAYS,
+      run: () => page.showRuns(),
     },
     {
       title: "Light or dark",

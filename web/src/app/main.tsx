@@ -12,6 +12,8 @@ import "@/app/styles/why.css";
 import "@/app/styles/watch.css";
 import "@/app/styles/moments.css";
 import "@/app/styles/compare.css";
+import "@/app/styles/start.css";
+import "@/app/styles/summary.css";
 import { createRoot } from "solid-js";
 import { render } from "solid-js/web";
 import { followAddress } from "@/app/address";
@@ -92,7 +94,8 @@ function main(): void {
   if (host === null) throw new Error("index.html has no #app");
   const compared = readCompare(location.hash);
   let comparing = compared !== undefined;
-  createRoot(() => followAddress(store, ui, () => !comparing));
+  let starting = false;
+  createRoot(() => followAddress(store, ui, () => !comparing && !starting));
   render(
     () => (
       <Root
@@ -101,6 +104,9 @@ function main(): void {
           hook.compare = state;
           comparing = state !== undefined;
           hook.sides = views;
+        }}
+        onStart={(shown) => {
+          starting = shown;
         }}
         store={store}
         ui={ui}

@@ -1,11 +1,12 @@
 /**
- * Which page the address asks for: a run, or the comparison of two.
+ * Which page the address asks for: a run, the comparison of two, or the list of all.
  *
  * Invariant: both know of each other here alone; going from one to the other changes the address.
  */
 
 import {
   createEffect,
+  createMemo,
   createRenderEffect,
   createSignal,
   type JSX,
@@ -18,8 +19,13 @@ import { type CompareAddress, readCompare, type Side, writeCompare } from "@/sto
 import type { GraphView } from "@/render/types";
 import { ComparePage } from "@/views/compare/compare_page";
 import { type CompareState, createCompare } from "@/views/compare/state";
+import { StartPage } from "@/views/start/start_page";
 
-export interface RootProps extends AppProps {
+const START = "#runs";
+
+export interface RootProps extends Omit<AppProps, "showRuns"> {
+  /** Whether the list of runs is shown. */
+  onStart(shown: boolean): void;
   readonly compare: CompareAddress | undefined;
   onCompare(
     state: CompareState | undefined,
@@ -29,17 +35,54 @@ export interface RootProps extends AppProps {
 
 export function Root(props: RootProps): JSX.Element {
   const [compare, setCompare] = createSignal(props.compare);
+  const [asked, setAsked] = createSignal(location.hash === START);
+  /** The list was asked for, or there is nothing else to show. */
+  const start = createMemo(
+    () =>
+      asked() ||
+      (props.store.link().kind === "open" &&
+        props.store.runId() === undefined &&
+        props.store.runs().length === 0),
+  );
+  createRenderEffect(() => props.onStart(start()));
+  const showRuns = (): void => {
+    history.pushState(null, "", `${location.pathname}${START}`);
+    setAsked(true);
+  };
+  const openRun = (run: string): void => {
+    history.pushState(null, "", `${location.pathname}#run=${run}`);
+    setAsked(false);
+    props.store.openRun(run);
+  };
   // Back from a run to the comparison, or another address typed in.
   const onPop = (): void => {
     const wanted = readCompare(location.hash);
     if (wanted !== undefined) setCompare(wanted);
+    setAsked(location.hash === START);
   };
   onMount(() => {
     window.addEventListener("popstate", onPop);
     onCleanup(() => window.removeEventListener("popstate", onPop));
   });
   return (
-    <Show when={compare()} keyed fallback={<App {...props} />}>
+    <Show
+      when={compare()}
+      keyed
+      fallback={
+        <Show when={start()} fallback={<App {...props} showRuns={showRuns} />}>
+          <StartPage
+            store={props.store}
+            preferences={props.preferences}
+            openRun={openRun}
+            openComparison={(eager, compiled) => {
+              history.pushState(null, "", `${location.pathname}#compare=${eager},${compiled}`);
+              setAsked(false);
+              setCompare(readCompare(location.hash));
+            }}
+          />
+        </Show>
+      }
+    >
       {(address) => (
         <Compared
           {...props}

@@ -6,9 +6,14 @@
 
 import { createSignal, type JSX, Match, Show, Switch } from "solid-js";
 import type { Store } from "@/store/store";
+import { AdviceCard } from "@/widgets/advice";
 import { IconButton } from "@/widgets/icon";
+import type { Advice } from "@/wire/types.gen";
 
-export function EmptyState(props: { readonly store: Store }): JSX.Element {
+export function EmptyState(props: {
+  readonly store: Store;
+  readonly advice: Advice | undefined;
+}): JSX.Element {
   const link = () => props.store.link().kind;
   const nodes = () => props.store.model()?.graph.count ?? 0;
   const phase = () => props.store.session()?.phase;
@@ -47,6 +52,7 @@ export function EmptyState(props: { readonly store: Store }): JSX.Element {
             <h3>Running</h3>
             <p>No node has run yet: the program has not reached its first operation.</p>
           </Match>
+          <Match when={props.advice}>{(advice) => <AdviceCard advice={advice()} />}</Match>
           <Match when={true}>
             <h3>An empty run</h3>
             <p>It ended before any operation of nodescope ran. The console has its output.</p>

@@ -5,6 +5,8 @@
  */
 
 import { For, type JSX, Show } from "solid-js";
+import { printable } from "@/base/printable";
+import { argumentsOf } from "@/store/shelf";
 import type { Store } from "@/store/store";
 import type { RunInfo } from "@/wire/types.gen";
 
@@ -45,6 +47,9 @@ export function RunSelect(props: { readonly store: Store }): JSX.Element {
     <label class="runsel" title={current()?.argv.join(" ") ?? ""}>
       <span class={`lamp ${current() ? tone(current() as RunInfo) : "off"}`} aria-hidden="true" />
       <span class="runsel-name ell">{current()?.name ?? "no run"}</span>
+      <Show when={current()}>
+        {(run) => <span class="m t3 ell runsel-args">{printable(argumentsOf(run()), 60)}</span>}
+      </Show>
       <Show when={current()}>{(run) => <span class="t3 wide">{stateWords(run())}</span>}</Show>
       <span class="runsel-arrow" aria-hidden="true">
         ⌄
@@ -58,7 +63,8 @@ export function RunSelect(props: { readonly store: Store }): JSX.Element {
         <For each={newestFirst(props.store.runs())}>
           {(run) => (
             <option value={run.id} selected={run.id === props.store.runId()}>
-              {run.name} · {stateWords(run)} · {startedAt(run)}
+              {printable(`${run.name} ${argumentsOf(run)}`.trim(), 80)} · {stateWords(run)} ·{" "}
+              {startedAt(run)}
             </option>
           )}
         </For>
@@ -67,9 +73,21 @@ export function RunSelect(props: { readonly store: Store }): JSX.Element {
   );
 }
 
-export function RunList(props: { readonly store: Store }): JSX.Element {
+export function RunList(props: {
+  readonly store: Store;
+  /** Shows the list of all recordings. */
+  showAll(): void;
+}): JSX.Element {
   return (
     <div class="runs" data-testid="runs">
+      <button
+        type="button"
+        class="run-all link"
+        data-testid="runs-all"
+        onClick={() => props.showAll()}
+      >
+        All recordings of this folder, and recent ones…
+      </button>
       <For
         each={newestFirst(props.store.runs())}
         fallback={
@@ -87,7 +105,9 @@ export function RunList(props: { readonly store: Store }): JSX.Element {
             onClick={() => props.store.openRun(run.id)}
           >
             <span class={`lamp ${tone(run)}`} aria-hidden="true" />
-            <span class="ell run-name">{run.name}</span>
+            <span class="ell run-name" title={run.argv.join(" ")}>
+              {printable(run.name, 80)} <span class="m t2">{printable(argumentsOf(run), 120)}</span>
+            </span>
             <span class="mi t3">{startedAt(run)}</span>
             <span class="run-more mi t3 ell">
               {stateWords(run)} · {run.level}

@@ -16,14 +16,29 @@ export async function get<T>(
   path: string,
   query: Readonly<Record<string, string | number>> = {},
 ): Promise<T> {
-  const address = new URL(`api/${path}`, document.baseURI);
-  address.hash = "";
+  const address = addressOf(path);
   address.search = new URLSearchParams(
     Object.entries(query).map(([key, value]) => [key, String(value)]),
   ).toString();
+  return ask<T>(address, "GET");
+}
+
+/** POSTs to or DELETEs `api/<path>`: something changes. */
+export async function send<T>(method: "POST" | "DELETE", path: string): Promise<T> {
+  return ask<T>(addressOf(path), method);
+}
+
+function addressOf(path: string): URL {
+  const address = new URL(`api/${path}`, document.baseURI);
+  address.hash = "";
+  address.search = "";
+  return address;
+}
+
+async function ask<T>(address: URL, method: string): Promise<T> {
   let reply: Response;
   try {
-    reply = await fetch(address);
+    reply = await fetch(address, { method });
   } catch {
     throw new RequestError("The server does not answer", "is nodescope still running?");
   }

@@ -1760,6 +1760,252 @@ export interface Graph {
   readonly constants: readonly number[];
 }
 
+/**
+ * What the start page lists.
+ *
+ * Attributes:
+ *     folder: The folder that nodescope was started in, for a person.
+ *     entries: The latest first.
+ *     pending: How many have not been read yet; ask again.
+ *     left_out: How many more there are than are listed.
+ *     waits: Programs can attach to this server by `ns.attach()`.
+ */
+export interface Shelf {
+  readonly folder: string;
+  readonly entries: readonly Entry[];
+  readonly pending: number;
+  readonly left_out: number;
+  readonly waits: boolean;
+}
+
+/**
+ * A recording in the list.
+ *
+ * Attributes:
+ *     id: Made by this server; what opens and deletes it.
+ *     run: The id of the run, if it is open here; else `""`.
+ *     live: Its program is connected to this server.
+ *     here: It lies in the folder that nodescope was started in, or in `.nodescope/runs` there.
+ *     folder, file: Where it lies, for a person; `~` stands for the home folder.
+ *     ours: It can be deleted: one of nodescope's own runs left it.
+ *     glance: What is shown of it; None if it has not been read yet.
+ */
+export interface Entry {
+  readonly id: string;
+  readonly run: string;
+  readonly live: boolean;
+  readonly here: boolean;
+  readonly folder: string;
+  readonly file: string;
+  readonly ours: boolean;
+  readonly glance: Glance | null;
+}
+
+/**
+ * What a list shows of a recording.
+ *
+ * Attributes:
+ *     id: Of the run; `""` if it cannot be read.
+ *     name, argv: The program and its command line.
+ *     duration_ns: From its start to its end, or to the last that was recorded.
+ *     steps: Training steps that began.
+ *     nbytes: Size of the file and of the log beside it.
+ *     changed_unix_ns: When the file was last written.
+ *     fault: Why it cannot be read, or `""`.
+ */
+export interface Glance {
+  readonly id: string;
+  readonly name: string;
+  readonly argv: readonly string[];
+  readonly started_unix_ns: number;
+  readonly duration_ns: number;
+  readonly steps: number;
+  readonly level: Level;
+  readonly outcome: Outcome;
+  readonly status: number | null;
+  readonly error: string;
+  readonly nbytes: number;
+  readonly changed_unix_ns: number;
+  readonly fault: string;
+}
+
+/** A recording that is open now. */
+export interface OpenedRun {
+  readonly run: RunInfo;
+}
+
+/** A recording that is gone. */
+export interface DeletedRecording {
+  readonly id: string;
+}
+
+/**
+ * A run in short.
+ *
+ * Attributes:
+ *     nbytes: Size of the recording.
+ *     commands: What can be done with the recording in a terminal.
+ */
+export interface RunSummary {
+  readonly run: RunInfo;
+  readonly nbytes: number;
+  readonly commands: readonly CommandLine[];
+  readonly summary: Summary;
+}
+
+/** What can be typed in a terminal, and what it does. */
+export interface CommandLine {
+  readonly does: string;
+  readonly line: string;
+}
+
+/**
+ * A run in short.
+ *
+ * Attributes:
+ *     outcome, status, error: How it ended.
+ *     source: The user's line that raised, if that is known.
+ *     steps: Training steps that began.
+ *     wall_ns: From the start to the end, stops of a debugger included.
+ *     operations: How many were recorded.
+ *     operations_ns: Sum of their durations, over all threads.
+ *     nodes: How many different ones.
+ *     curves: Losses, those first where a backward pass began.
+ *     slow_nodes, slow_scopes: By total time, the slowest first; scopes of the first level.
+ *     troubles: First error, NaN and Inf.
+ *     advice: What to do if nothing was seen.
+ */
+export interface Summary {
+  readonly outcome: Outcome;
+  readonly status: number | null;
+  readonly error: string;
+  readonly source: SourceLocation | null;
+  readonly steps: number;
+  readonly wall_ns: number;
+  readonly operations: number;
+  readonly operations_ns: number;
+  readonly nodes: number;
+  readonly curves: readonly Curve[];
+  readonly slow_nodes: readonly Cost[];
+  readonly slow_scopes: readonly Cost[];
+  readonly troubles: readonly Trouble[];
+  readonly kept: Kept;
+  readonly advice: Advice | null;
+}
+
+/**
+ * A loss over the run, thinned to at most 400 points, the last one among them.
+ *
+ * Attributes:
+ *     node, name: Whose first output it is.
+ *     total: How often it was computed.
+ *     broken: How many of these were NaN or Inf.
+ *     first, last, least: Finite values; None if there is none.
+ */
+export interface Curve {
+  readonly node: number;
+  readonly name: string;
+  readonly points: readonly CurvePoint[];
+  readonly total: number;
+  readonly broken: number;
+  readonly first: number | null;
+  readonly last: number | null;
+  readonly least: number | null;
+}
+
+/** A loss at a moment; `value` is None where it is not finite. */
+export interface CurvePoint {
+  readonly step: number;
+  readonly seq: number;
+  readonly value: number | null;
+}
+
+/**
+ * The time of a node or a scope over the whole run.
+ *
+ * Attributes:
+ *     node: Its id; 0 for a scope.
+ *     name: The node's name, or the scope's path.
+ *     times: How often the node ran; of a scope, its operations.
+ *     total_ns: Sum of its durations.
+ */
+export interface Cost {
+  readonly node: number;
+  readonly name: string;
+  readonly times: number;
+  readonly total_ns: number;
+}
+
+/**
+ * What went wrong first, of its kind.
+ *
+ * Attributes:
+ *     node, name, step, seq: Where and when: the first in the order of execution.
+ *     nodes: How many nodes had it at some time.
+ *     text: What was raised, or `""`.
+ *     source: The user's line.
+ */
+export interface Trouble {
+  readonly kind: ProblemKind;
+  readonly node: number;
+  readonly name: string;
+  readonly step: number;
+  readonly seq: number;
+  readonly nodes: number;
+  readonly text: string;
+  readonly source: SourceLocation | null;
+}
+
+/**
+ * What can be looked at later, and what cannot.
+ *
+ * Attributes:
+ *     arrays, arrays_bytes: Values of which every element is kept.
+ *     first_step, last_step: The training steps of which some are; None if of none.
+ *     dropped: What was lost, counted.
+ *     governed: What the governor left out, without its nodes; None of a run without a limit.
+ *     steps_left_out: Training steps that were not observed.
+ */
+export interface Kept {
+  readonly arrays: number;
+  readonly arrays_bytes: number;
+  readonly first_step: number | null;
+  readonly last_step: number | null;
+  readonly dropped: Dropped;
+  readonly governed: Governed | null;
+  readonly steps_left_out: number;
+}
+
+/**
+ * What to do about a run of which there is nothing to show.
+ *
+ * Attributes:
+ *     headline: What is so, in a line.
+ *     found: What was found in the program.
+ *     steps: What can be done, a sentence each.
+ *     changes: Lines to change.
+ */
+export interface Advice {
+  readonly headline: string;
+  readonly found: string;
+  readonly steps: readonly string[];
+  readonly changes: readonly LineChange[];
+}
+
+/**
+ * A line of the user's to change, or to add if `before` is `""`.
+ *
+ * Attributes:
+ *     file, line: The file's name, and which line; `""` and 0 for an example.
+ *     before, after: The line as it is, and as it is to be.
+ */
+export interface LineChange {
+  readonly file: string;
+  readonly line: number;
+  readonly before: string;
+  readonly after: string;
+}
+
 /** The graph as it is known at `seq`. */
 export interface RunGraph {
   readonly run: string;
@@ -1824,6 +2070,10 @@ export type Command =
   | StepTwin;
 
 export type WhyKind = "leaf" | "birth" | "passed" | "computed" | "missing" | "limit";
+
+export type Outcome = "running" | "finished" | "failed" | "interrupted" | "killed" | "unreadable";
+
+export type ProblemKind = "error" | "nan" | "inf";
 
 export type NumberState = "nan" | "inf" | "zero" | "finite" | "unknown";
 

@@ -215,6 +215,13 @@ class Judging:
             each.asked.values = len(each.values)
         return tuple(each.asked for each in self._entries)
 
+    def losses(self) -> tuple[Node, ...]:
+        """The nodes that give losses, as rules are asked of them; where backward began, first."""
+        parts = [each for each in self._parts.values() if "losses" in each.roles]
+        began = self._losses
+        parts.sort(key=lambda each: each.value not in began)
+        return tuple({each.node.id: each.node for each in parts if each.port == 0}.values())
+
     @property
     def waits(self) -> bool:
         """Whether something of this step may yet turn out to be asked."""

@@ -1,0 +1,129 @@
+"""Runs a script unobserved and times its compiled functions: ``nodescope compare`` starts it.
+
+    python -m nodescope.cli.timed --result FILE --calls N --seconds S script.py [args]
+
+Nothing is recorded and nobody watches: what is measured is what the program does by itself. Only
+the outermost call of a compiled function is timed, from its call to its return.
+
+Invariant: the run ends at its end, after N calls of each function, or after S seconds, whichever
+comes first; what was measured till then is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+import numpy as np
+
+from nodescope.cli.script import Ending, load, run_script
+from nodescope.engine.static.compiled import Compiled
+from nodescope.errors import NodescopeError
+from nodescope.telling import say
+
+SEED = 0
+
+
+class Timed(msgspec.Struct, frozen=True):
+    """Nanoseconds of each call, by the function's name, and why it was cut off, or ``""``."""
+
+    calls: dict[str, list[int]]
+    cut: str = ""
+
+
+class _Stopwatch:
+    """Times calls, and ends the process when it has seen enough."""
+
+    def __init__(self, result: Path, calls: int, seconds: float) -> None:
+        self._result = result
+        self._most = calls
+        self._seconds = seconds
+        self._until = time.monotonic() + seconds
+        self._here = threading.local()
+        self._times: dict[str, list[int]] = {}
+
+    def install(self) -> None:
+        plain = Compiled._call
+
+        def call(
+            function: Compiled, owner: Any, args: tuple[Any, ...], more: dict[str, Any]
+        ) -> Any:
+            here = self._here
+            if getattr(here, "inside", False):
+                return plain(function, owner, args, more)
+            here.inside = True
+            began = time.perf_counter_ns()
+            try:
+                return plain(function, owner, args, more)
+            finally:
+                took = time.perf_counter_ns() - began
+                here.inside = False
+                self._took(function.name, took)
+
+        Compiled._call = call  # type: ignore[method-assign]
+
+    def _took(self, name: str, took: int) -> None:
+        times = self._times.setdefault(name, [])
+        if len(times) < self._most:
+            times.append(took)
+        elif all(len(each) >= self._most for each in self._times.values()):
+            self.end(f"after {self._most} calls")
+        if time.monotonic() > self._until:
+            self.end(f"after {self._seconds:g} s")
+
+    def write(self, cut: str = "") -> None:
+        fresh = self._result.with_suffix(".part")
+        fresh.write_bytes(msgspec.json.encode(Timed(self._times, cut)))
+        fresh.replace(self._result)
+
+    def end(self, cut: str) -> NoReturn:
+        """Leave the program where it is: nothing of it runs any more."""
+        self.write(cut)
+        os._exit(0)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run and time; the exit status."""
+    options = _parser().parse_args(arguments)
+    watch = _Stopwatch(options.result, options.calls, options.seconds)
+    # A program that computes long before its first call is cut off as well.
+    late = threading.Timer(options.seconds, lambda: watch.end(f"after {options.seconds:g} s"))
+    late.daemon = True
+    try:
+        code = load(options.script)
+        if isinstance(code, Ending):
+            return code.status
+        random.seed(SEED)
+        np.random.seed(SEED)
+        watch.install()
+        late.start()
+        ending = run_script(code, options.script, options.args, lambda stream, line: None)
+    except NodescopeError as error:
+        say(str(error))
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    late.cancel()
+    watch.write()
+    return ending.status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="nodescope compare", allow_abbrev=False)
+    parser.add_argument("--result", type=Path, required=True)
+    parser.add_argument("--calls", type=int, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("script", type=Path)
+    parser.add_argument("args", nargs=argparse.REMAINDER)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+"""How long a program's compiled functions take unobserved, eager and compiled, from several runs.
+
+The runs of the two forms take turns, each in a process of its own, so that whatever else the
+machine does hits both. The first calls of each run, in which functions are traced and caches fill,
+are left out.
+
+Invariant: pure functions of the measured times; too few calls give no verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Final
+
+from nodescope.record.rows import CallTimes, FunctionTiming
+
+WARM_UP: Final = 3
+"""Calls at the start of each run that are left out."""
+
+_FEWEST: Final = 2
+
+Times = Mapping[str, Sequence[int]]
+"""Nanoseconds of each call of a run, by the function's name."""
+
+
+def timings(eager: Sequence[Times], compiled: Sequence[Times]) -> tuple[FunctionTiming, ...]:
+    """The functions that were called often enough in every run, in the order of the first."""
+    names = list(eager[0]) if eager else []
+    found: list[FunctionTiming] = []
+    for name in names:
+        one = [_warm(run.get(name, ())) for run in eager]
+        two = [_warm(run.get(name, ())) for run in compiled]
+        if min(map(len, (*one, *two)), default=0) < _FEWEST:
+            continue
+        pairs = tuple(median(left) / median(right) for left, right in zip(one, two, strict=True))
+        found.append(FunctionTiming(name, _times(one), _times(two), pairs))
+    return tuple(found)
+
+
+def _warm(calls: Sequence[int]) -> list[int]:
+    return list(calls[WARM_UP:])
+
+
+def _times(runs: Sequence[Sequence[int]]) -> CallTimes:
+    calls = sorted(each for run in runs for each in run)
+    last = len(calls) - 1
+    return CallTimes(median(calls), calls[last // 4], calls[last - last // 4], len(calls))

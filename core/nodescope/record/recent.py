@@ -1,0 +1,85 @@
+"""The recordings that this user's programs wrote last, wherever they lie: a list of paths.
+
+It is kept in the user's state folder and appended to, a line each. It holds no content: whatever is
+shown of a recording is read from the file itself.
+
+Invariant: bounded, readable by its owner alone, and never trusted: a line that makes no sense is
+skipped, a file that is gone is left out. What goes wrong with it never reaches the program.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from nodescope.record.ours import state_folder
+
+MOST: Final = 200
+"""Paths that are kept."""
+
+_LONGEST: Final = 4000
+_MOST_BYTES: Final = 1 << 20
+
+_path = msgspec.json.Decoder(str).decode
+
+
+def place() -> Path:
+    """The file; it may not be there."""
+    return state_folder() / "recent"
+
+
+def remember(recording: Path) -> None:
+    """Put a recording at the head of the list."""
+    try:
+        line = msgspec.json.encode(str(recording.absolute())) + b"\n"
+        if len(line) > _LONGEST:
+            return
+        path = place()
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Short appends are whole, so programs that start at once need no lock.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+        handle = os.open(path, flags, 0o600)
+        try:
+            os.write(handle, line)
+            long = os.fstat(handle).st_size > MOST * 2 * 100
+        finally:
+            os.close(handle)
+        if long:
+            _shorten(path)
+    except (OSError, ValueError, RuntimeError):
+        pass  # no state folder, no list
+
+
+def recent() -> tuple[Path, ...]:
+    """The recordings, the latest first, each once; those that are gone are left out."""
+    try:
+        path = place()
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - _MOST_BYTES))
+            lines = file.read(_MOST_BYTES).splitlines()
+    except (OSError, ValueError, RuntimeError):
+        return ()
+    paths: dict[str, None] = {}
+    for line in reversed(lines):
+        try:
+            text = _path(line)
+        except (msgspec.MsgspecError, ValueError):
+            continue
+        if os.path.isabs(text) and "\0" not in text:
+            paths.setdefault(text)
+        if len(paths) >= MOST:
+            break
+    return tuple(Path(each) for each in paths if os.path.isfile(each))
+
+
+def _shorten(path: Path) -> None:
+    lines = [msgspec.json.encode(str(each)) for each in reversed(recent())]
+    handle, fresh = tempfile.mkstemp(dir=path.parent)  # mode 0600
+    with os.fdopen(handle, "wb") as file:
+        file.write(b"".join(line + b"\n" for line in lines))
+    os.replace(fresh, path)

@@ -1,0 +1,107 @@
+"""REST of the start page and of the end of a run: what can be opened, and a run in short.
+
+Invariant: a recording is named by the id that the list gave it, never by a path.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path as FilePath
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Path
+
+from nodescope.debug.summing import Summary, summarise_run
+from nodescope.protocol import RunInfo
+from nodescope_server.answers import RunId, answers
+from nodescope_server.library import Library, Shelf
+from nodescope_server.pages import Json
+from nodescope_server.runs import Runs
+
+EntryId = Annotated[str, Path(max_length=64, description="As the list gave it.")]
+
+
+class OpenedRun(msgspec.Struct, frozen=True):
+    """A recording that is open now."""
+
+    run: RunInfo
+
+
+class DeletedRecording(msgspec.Struct, frozen=True):
+    """A recording that is gone."""
+
+    id: str
+
+
+class CommandLine(msgspec.Struct, frozen=True):
+    """What can be typed in a terminal, and what it does."""
+
+    does: str
+    line: str
+
+
+class RunSummary(msgspec.Struct, frozen=True):
+    """A run in short.
+
+    Attributes:
+        nbytes: Size of the recording.
+        commands: What can be done with the recording in a terminal.
+    """
+
+    run: RunInfo
+    nbytes: int
+    commands: tuple[CommandLine, ...]
+    summary: Summary
+
+
+TYPES = (Shelf, OpenedRun, DeletedRecording, RunSummary)
+
+
+def routes(runs: Runs, library: Library) -> APIRouter:
+    """The routes over these runs and recordings."""
+    api = APIRouter(prefix="/api")
+
+    @api.get("/library", summary="Recordings that can be opened", **answers(Shelf))
+    async def shelf() -> Json:
+        return Json(await library.shelf())
+
+    @api.post("/library/{entry}/open", summary="Open a recording", **answers(OpenedRun, 404, 409))
+    async def open_recording(entry: EntryId) -> Json:
+        return Json(OpenedRun(await library.open(entry)))
+
+    @api.delete(
+        "/library/{entry}", summary="Delete a recording", **answers(DeletedRecording, 404, 409)
+    )
+    async def delete(entry: EntryId) -> Json:
+        await library.delete(entry)
+        return Json(DeletedRecording(entry))
+
+    @api.get("/runs/{run}/summary", summary="A run in short", **answers(RunSummary, 404, 409))
+    async def summary(run: RunId) -> Json:
+        found = runs.get(run)
+        live = found.info.state == "live"
+        summed = await found.study.call(lambda each: summarise_run(each, running=live))
+        path = FilePath(found.info.recording)
+        return Json(RunSummary(found.info, _size(path), _commands(path), summed))
+
+    return api
+
+
+def _size(path: FilePath) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _commands(path: FilePath) -> tuple[CommandLine, ...]:
+    relative = os.path.relpath(path)
+    name = shlex.quote(str(path) if relative.startswith("..") else relative)
+    return (
+        CommandLine("open it again", f"nodescope open {name}"),
+        CommandLine("the graph as a picture", f"nodescope export {name} -o graph.svg"),
+        CommandLine("ask watches of it", f"nodescope check {name}"),
+        CommandLine("compare with another run", f"nodescope compare {name} OTHER.nscope"),
+    )

@@ -1,0 +1,65 @@
+/**
+ * The summary of the run that is shown, once it has ended: asked of the server again when it ends.
+ *
+ * Invariant: never of another run than the one shown; undefined while a run goes on.
+ */
+
+import { type Accessor, createEffect, createSignal, on, onCleanup } from "solid-js";
+import type { Store } from "@/store/store";
+import { get } from "@/wire/rest";
+import { inWords } from "@/wire/socket";
+import type { RunSummary } from "@/wire/types.gen";
+
+export interface Summing {
+  /** Whether the run shown has ended. */
+  readonly over: Accessor<boolean>;
+  readonly summary: Accessor<RunSummary | undefined>;
+  readonly problem: Accessor<string>;
+  /** Whether the summary stands in the inspector's place although something is selected. */
+  readonly shown: Accessor<boolean>;
+  show(shown: boolean): void;
+}
+
+export function createSummary(store: Store): Summing {
+  const [summary, setSummary] = createSignal<RunSummary>();
+  const [problem, setProblem] = createSignal("");
+  const [shown, setShown] = createSignal(false);
+  const over = (): boolean => {
+    const info = store.model()?.info;
+    return info !== undefined && info.state !== "live" && info.recording !== "";
+  };
+  let asked = 0;
+  // What is told last comes before a run is said to have ended, so it is asked once for each end.
+  const question = (): string => {
+    const info = store.model()?.info;
+    return info === undefined || !over() ? "" : `${info.id} ${info.state}`;
+  };
+  createEffect(
+    on(question, (now, before) => {
+      const number = ++asked;
+      setSummary(undefined);
+      setProblem("");
+      if (now === "") return setShown(false);
+      // It has just ended before our eyes: this is what one wants to see.
+      const run = now.split(" ")[0] ?? "";
+      if (before === "" && watched === run) setShown(true);
+      get<RunSummary>(`runs/${run}/summary`).then(
+        (found) => number === asked && setSummary(found),
+        (error: unknown) => number === asked && setProblem(inWords(error)),
+      );
+    }),
+  );
+  /** The run that was seen live. */
+  let watched = "";
+  createEffect(() => {
+    const info = store.model()?.info;
+    if (info?.state === "live") watched = info.id;
+  });
+  createEffect(
+    on(store.selection, (item) => item !== undefined && setShown(false), { defer: true }),
+  );
+  onCleanup(() => {
+    asked = -1;
+  });
+  return { over, summary, problem, shown, show: setShown };
+}

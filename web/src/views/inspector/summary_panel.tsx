@@ -1,0 +1,406 @@
+/**
+ * A run that has ended, in short: how it went, its losses, what was slow, what went wrong, what was
+ * kept, and what can be done with the recording.
+ *
+ * Invariant: every line that names a node or a moment leads there; numbers are the recording's.
+ */
+
+import { createSignal, For, type JSX, Show } from "solid-js";
+import { formatBytes, formatCount, formatDuration, formatNumber, plural } from "@/base/numbers";
+import { printable } from "@/base/printable";
+import { argumentsOf, outcomeTone } from "@/store/shelf";
+import type { Store } from "@/store/store";
+import type { Summing } from "@/store/summary";
+import type { Item } from "@/store/url";
+import { AdviceCard } from "@/widgets/advice";
+import { Sparkline } from "@/widgets/charts";
+import { Icon, IconButton } from "@/widgets/icon";
+import type { Cost, Curve, Kept, Outcome, RunSummary, Trouble } from "@/wire/types.gen";
+
+export interface SummaryPanelProps {
+  readonly store: Store;
+  readonly summing: Summing;
+  readonly theme: string;
+  go(item: Item): void;
+  /** Shows a node at a moment. */
+  visit(node: number, seq: number): void;
+}
+
+const ENDS: Readonly<Record<Outcome, string>> = {
+  running: "Running",
+  finished: "Finished",
+  failed: "Failed",
+  interrupted: "Interrupted",
+  killed: "Killed",
+  unreadable: "Cannot be read",
+};
+
+export function SummaryPanel(props: SummaryPanelProps): JSX.Element {
+  return (
+    <Show
+      when={props.summing.summary()}
+      fallback={
+        <p class="empty pad">
+          {props.summing.problem() === ""
+            ? "Summing up the run…"
+            : `The run cannot be summed up: ${props.summing.problem()}`}
+        </p>
+      }
+    >
+      {(whole) => <Body {...props} whole={whole()} />}
+    </Show>
+  );
+}
+
+function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.Element {
+  const sum = () => props.whole.summary;
+  const args = () => argumentsOf(props.whole.run);
+  const hits = () => (props.store.session()?.watches ?? []).filter((each) => each.hits > 0);
+  return (
+    <div class="sum" data-testid="summary">
+      <header class="sum-head">
+        <div class="row sum-first">
+          <span class={`lamp ${outcomeTone(sum().outcome)}`} aria-hidden="true" />
+          <h2 data-testid="summary-outcome">{ENDS[sum().outcome]}</h2>
+          <span class="sp" />
+          <Show when={props.store.selection() !== undefined}>
+            <IconButton
+              small
+              icon="close"
+              label="Back to what is selected"
+              onClick={() => props.summing.show(false)}
+            />
+          </Show>
+        </div>
+        <p class="m t2 ell" title={printable(props.whole.run.argv.join(" "), 2000)}>
+          {printable(props.whole.run.name, 80)} {printable(args(), 200)}
+        </p>
+      </header>
+      <Show when={sum().error !== "" && sum().outcome !== "interrupted"}>
+        <div class="sum-error">
+          <b>{printable(sum().error, 500)}</b>
+          <Show when={sum().source}>
+            {(at) => (
+              <span class="mi t2">
+                {printable(at().file.split("/").at(-1) ?? "", 80)}:{at().line}
+              </span>
+            )}
+          </Show>
+        </div>
+      </Show>
+      <Show when={sum().outcome === "killed"}>
+        <p class="sum-note">
+          It did not live to say how it ended. What it recorded until then is here.
+        </p>
+      </Show>
+      {/* Where there is nothing to draw, it stands in the middle. */}
+      <Show when={(props.store.model()?.graph.count ?? 0) > 0 ? sum().advice : null}>
+        {(advice) => <AdviceCard advice={advice()} />}
+      </Show>
+      <dl class="sum-facts">
+        <Fact title="Time" value={formatDuration(sum().wall_ns)} />
+        <Fact title="Steps" value={formatCount(sum().steps)} />
+        <Fact title="Nodes" value={formatCount(sum().nodes)} />
+        <Fact title="Operations" value={formatCount(sum().operations)} />
+      </dl>
+      <Share within={sum().operations_ns} wall={sum().wall_ns} />
+      <Show when={sum().curves.length > 0}>
+        <section class="sec">
+          <h3 class="h">
+            <span class="lab">{sum().curves.length === 1 ? "Loss" : "Losses"}</span>
+          </h3>
+          <For each={sum().curves}>
+            {(curve) => (
+              <CurveRow curve={curve} theme={props.theme} visit={props.visit} go={props.go} />
+            )}
+          </For>
+        </section>
+      </Show>
+      <section class="sec">
+        <h3 class="h">
+          <span class="lab">What went wrong first</span>
+        </h3>
+        <For
+          each={sum().troubles}
+          fallback={<p class="t3">No error, no NaN and no Inf in what was recorded.</p>}
+        >
+          {(trouble) => <TroubleRow trouble={trouble} visit={props.visit} />}
+        </For>
+        <For each={hits()}>
+          {(watch) => (
+            <div class="sum-row">
+              <span class="wmark" aria-hidden="true" />
+              <span class="ell sum-name">{printable(watch.text, 120)}</span>
+              <span class="mi t2">{plural(watch.hits, "hit")}</span>
+            </div>
+          )}
+        </For>
+      </section>
+      <Show when={sum().slow_scopes.length > 0}>
+        <Slow
+          title="Slowest scopes"
+          costs={sum().slow_scopes}
+          total={sum().operations_ns}
+          pick={(cost) => props.go({ kind: "scope", path: cost.name })}
+        />
+      </Show>
+      <Show when={sum().slow_nodes.length > 0}>
+        <Slow
+          title="Slowest nodes"
+          costs={sum().slow_nodes}
+          total={sum().operations_ns}
+          pick={(cost) => props.go({ kind: "node", id: cost.node })}
+        />
+      </Show>
+      <section class="sec">
+        <h3 class="h">
+          <span class="lab">What was kept</span>
+          <span class="sp" />
+          <span class="mi t3">{props.whole.run.level}</span>
+        </h3>
+        <For each={keptWords(sum().kept, props.whole.run.level)}>
+          {(line) => <p class="sum-kept t2">{line}</p>}
+        </For>
+      </section>
+      <section class="sec sum-last">
+        <h3 class="h">
+          <span class="lab">Recording</span>
+          <span class="sp" />
+          <span class="mi t3">{formatBytes(props.whole.nbytes)}</span>
+        </h3>
+        <p class="mi t2 sum-path" title={printable(props.whole.run.recording, 2000)}>
+          <bdi dir="ltr">{printable(props.whole.run.recording, 400)}</bdi>
+        </p>
+        <For each={props.whole.commands}>
+          {(command) => <CommandRow line={command.line} does={command.does} />}
+        </For>
+      </section>
+    </div>
+  );
+}
+
+function Fact(props: { readonly title: string; readonly value: string }): JSX.Element {
+  return (
+    <div>
+      <dt>{props.title}</dt>
+      <dd class="m">{props.value}</dd>
+    </div>
+  );
+}
+
+/** How much of the time was spent in operations. */
+function Share(props: { readonly within: number; readonly wall: number }): JSX.Element {
+  const part = () => Math.min(1, props.wall > 0 ? props.within / props.wall : 0);
+  return (
+    <Show when={props.within > 0}>
+      <div class="sum-share">
+        <div class="sum-bar" role="img" aria-label={`${Math.round(part() * 100)} % in operations`}>
+          <span style={{ width: `${part() * 100}%` }} />
+        </div>
+        <p class="mi t3">
+          {formatDuration(props.within)} in operations ({percent(part())}); the rest is Python,
+          data, recording and stops
+        </p>
+      </div>
+    </Show>
+  );
+}
+
+function percent(part: number): string {
+  return `${part > 0 && part < 0.1 ? (part * 100).toFixed(1) : Math.round(part * 100)} %`;
+}
+
+function CurveRow(props: {
+  readonly curve: Curve;
+  readonly theme: string;
+  visit(node: number, seq: number): void;
+  go(item: Item): void;
+}): JSX.Element {
+  const points = () => props.curve.points;
+  const words = () => {
+    const { first, last, least, broken, total } = props.curve;
+    if (first === null) return "never finite";
+    const parts = [`${formatNumber(first, 4)} → ${formatNumber(last, 4)}`];
+    if (least !== null && least !== last) parts.push(`least ${formatNumber(least, 4)}`);
+    if (broken > 0) parts.push(`${formatCount(broken)} of ${formatCount(total)} not finite`);
+    return parts.join(" · ");
+  };
+  return (
+    <div class="sum-curve" data-testid="summary-curve">
+      <div class="row sum-curve-head">
+        <button
+          type="button"
+          class="ell sum-link"
+          onClick={() => props.go({ kind: "node", id: props.curve.node })}
+        >
+          {printable(props.curve.name, 200)}
+        </button>
+        <span class="sp" />
+        <span class="mi t2" classList={{ nan: props.curve.broken > 0 }}>
+          {words()}
+        </span>
+      </div>
+      <Show when={points().length > 1}>
+        <Sparkline
+          values={points().map((point) => point.value ?? Number.NaN)}
+          label={`${props.curve.name} over the steps: ${words()}. Click a moment to look at it.`}
+          theme={props.theme}
+          marked={points().length - 1}
+          onPick={(at) => {
+            const point = points()[at];
+            if (point !== undefined) props.visit(props.curve.node, point.seq);
+          }}
+        />
+        <div class="sum-axis mi t3">
+          <span>step {formatCount(points()[0]?.step ?? 0)}</span>
+          <span>{formatCount(points().at(-1)?.step ?? 0)}</span>
+        </div>
+      </Show>
+    </div>
+  );
+}
+
+const KINDS: Readonly<Record<Trouble["kind"], { readonly word: string; readonly tone: string }>> = {
+  error: { word: "error", tone: "brk" },
+  nan: { word: "NaN", tone: "nan" },
+  inf: { word: "Inf", tone: "inf" },
+};
+
+function TroubleRow(props: {
+  readonly trouble: Trouble;
+  visit(node: number, seq: number): void;
+}): JSX.Element {
+  const kind = () => KINDS[props.trouble.kind];
+  const where = () => {
+    const at = props.trouble.source;
+    return at === null ? "" : ` · ${at.file.split("/").at(-1) ?? ""}:${at.line}`;
+  };
+  return (
+    <button
+      type="button"
+      class="sum-row sum-trouble"
+      data-testid="summary-trouble"
+      onClick={() => props.visit(props.trouble.node, props.trouble.seq)}
+    >
+      <Show
+        when={props.trouble.kind !== "error"}
+        fallback={<span class="lamp bad" aria-hidden="true" />}
+      >
+        <span class="dia" classList={{ inf: props.trouble.kind === "inf" }} aria-hidden="true" />
+      </Show>
+      <span class={`sum-kind ${kind().tone}`}>{kind().word}</span>
+      <span class="sum-name">
+        <span class="ell">{printable(props.trouble.name, 200)}</span>
+        <span class="mi t3">
+          step {formatCount(props.trouble.step)}
+          {where()}
+          {props.trouble.nodes > 1 ? ` · ${formatCount(props.trouble.nodes)} nodes in all` : ""}
+        </span>
+      </span>
+    </button>
+  );
+}
+
+function Slow(props: {
+  readonly title: string;
+  readonly costs: readonly Cost[];
+  readonly total: number;
+  pick(cost: Cost): void;
+}): JSX.Element {
+  const most = () => Math.max(1, ...props.costs.map((each) => each.total_ns));
+  return (
+    <section class="sec">
+      <h3 class="h">
+        <span class="lab">{props.title}</span>
+        <span class="sp" />
+        <span class="mi t3">total · share of operations</span>
+      </h3>
+      <For each={props.costs}>
+        {(cost) => (
+          <button
+            type="button"
+            class="sum-row sum-cost"
+            title={`${printable(cost.name, 400)}: ran ${plural(cost.times, "time")}`}
+            onClick={() => props.pick(cost)}
+          >
+            <span class="sum-fill" style={{ width: `${(100 * cost.total_ns) / most()}%` }} />
+            <span class="ell sum-name">{printable(cost.name, 200)}</span>
+            <span class="mi">{formatDuration(cost.total_ns)}</span>
+            <span class="mi t3 sum-part">
+              {props.total > 0 ? Math.round((100 * cost.total_ns) / props.total) : 0} %
+            </span>
+          </button>
+        )}
+      </For>
+    </section>
+  );
+}
+
+function CommandRow(props: { readonly line: string; readonly does: string }): JSX.Element {
+  const [copied, setCopied] = createSignal(false);
+  return (
+    <button
+      type="button"
+      class="sum-command"
+      title={`Copy: ${printable(props.line, 2000)}`}
+      onClick={() =>
+        void navigator.clipboard?.writeText(props.line).then(
+          () => setCopied(true),
+          () => setCopied(false),
+        )
+      }
+    >
+      <span class="m ell">{printable(shortened(props.line), 400)}</span>
+      <span class="mi t3">{copied() ? "copied" : props.does}</span>
+      <Icon name="copy" size={12} />
+    </button>
+  );
+}
+
+/** A command without the recording's path, which stands above it. */
+function shortened(line: string): string {
+  return line.replace(/'[^']*\.nscope'|\S*\.nscope/, "…");
+}
+
+/** What can be looked at later and what cannot, a sentence each. */
+export function keptWords(kept: Kept, level: string): readonly string[] {
+  const lines: string[] = [];
+  if (kept.arrays > 0) {
+    const steps =
+      kept.first_step === null || kept.last_step === null
+        ? ""
+        : kept.first_step === kept.last_step
+          ? ` of step ${formatCount(kept.first_step)}`
+          : ` of steps ${formatCount(kept.first_step)} to ${formatCount(kept.last_step)}`;
+    lines.push(
+      `Every element of ${plural(kept.arrays, "value")}${steps}, ${formatBytes(kept.arrays_bytes)}.`,
+    );
+  } else if (level === "values") lines.push("No element of any value.");
+  else if (level === "summary")
+    lines.push("Statistics of every value, no elements (level summary).");
+  else lines.push(`Level ${level}: no statistics and no elements.`);
+  const { dropped, governed } = kept;
+  if (dropped.blobs > 0) {
+    lines.push(`Of ${plural(dropped.blobs, "value")} only statistics are left.`);
+  }
+  if (dropped.summaries > 0) {
+    lines.push(
+      `${plural(dropped.summaries, "value")} without statistics: the recorder was behind.`,
+    );
+  }
+  if (dropped.executions > 0) {
+    lines.push(`${plural(dropped.executions, "execution")} lost: the recorder was behind.`);
+  }
+  if (governed !== null) {
+    const left = governed.executions + governed.summaries + governed.arrays;
+    const what = left > 0 ? ` left out ${formatCount(left)} records` : " left nothing out";
+    lines.push(
+      `The limit of ${formatNumber(governed.limit, 3)}× slowdown${what}; the run was ` +
+        `${formatNumber(governed.slowdown, 3)}× as slow${governed.measured ? "" : ", as estimated"}.`,
+    );
+  }
+  if (kept.steps_left_out > 0) {
+    lines.push(`${plural(kept.steps_left_out, "step")} went unobserved, to keep the limit.`);
+  }
+  return lines;
+}

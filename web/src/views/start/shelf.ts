@@ -1,0 +1,192 @@
+/**
+ * The start page's own state: the list as the server last gave it, what is marked, what is asked.
+ *
+ * Invariant: asked again while the page is shown, sooner while something has not been read yet.
+ */
+
+import { type Accessor, createEffect, createMemo, createSignal, onCleanup } from "solid-js";
+import {
+  type Group,
+  groupOf,
+  matches,
+  type SortBy,
+  type Sorting,
+  sorted,
+  type Which,
+} from "@/store/shelf";
+import { get, send } from "@/wire/rest";
+import { inWords } from "@/wire/socket";
+import type { DeletedRecording, Entry, FunctionList, OpenedRun, Shelf } from "@/wire/types.gen";
+
+const REFRESH_MS = 2500;
+const SOON_MS = 120;
+
+export const GROUPS: readonly Group[] = ["running", "here", "elsewhere"];
+
+export interface ShelfState {
+  readonly shelf: Accessor<Shelf | undefined>;
+  readonly problem: Accessor<string>;
+  readonly search: Accessor<string>;
+  readonly which: Accessor<Which>;
+  readonly sorting: Accessor<Sorting>;
+  readonly marked: Accessor<ReadonlySet<string>>;
+  /** The recordings that deletion was asked of, until it is confirmed. */
+  readonly doomed: Accessor<readonly Entry[]>;
+  readonly focused: Accessor<string | undefined>;
+  readonly busy: Accessor<boolean>;
+  readonly now: Accessor<number>;
+  /** Rows as they are shown, by group. */
+  readonly groups: Accessor<readonly { readonly group: Group; readonly rows: readonly Entry[] }[]>;
+  readonly rows: Accessor<readonly Entry[]>;
+  setSearch(text: string): void;
+  setWhich(which: Which): void;
+  sortBy(by: SortBy): void;
+  mark(id: string): void;
+  clear(): void;
+  focus(id: string | undefined): void;
+  /** Opens a recording; the run's id. */
+  open(entry: Entry): Promise<string | undefined>;
+  /** Opens the two that are marked; the eager run's id, then the compiled one's. */
+  compare(): Promise<readonly [string, string] | undefined>;
+  askToDelete(): void;
+  keep(): void;
+  deleteThem(): Promise<void>;
+}
+
+/** `stir` changes when the server's runs do. */
+export function createShelf(stir: Accessor<unknown>): ShelfState {
+  const [shelf, setShelf] = createSignal<Shelf>();
+  const [problem, setProblem] = createSignal("");
+  const [search, setSearch] = createSignal("");
+  const [which, setWhich] = createSignal<Which>("all");
+  const [sorting, setSorting] = createSignal<Sorting>({ by: "started", up: false });
+  const [marked, setMarked] = createSignal<ReadonlySet<string>>(new Set());
+  const [doomed, setDoomed] = createSignal<readonly Entry[]>([]);
+  const [focused, setFocused] = createSignal<string>();
+  const [busy, setBusy] = createSignal(false);
+  const [now, setNow] = createSignal(Date.now());
+  let timer: number | undefined;
+  let asking = false;
+  let gone = false;
+
+  const refresh = async (): Promise<void> => {
+    window.clearTimeout(timer);
+    if (asking) return;
+    asking = true;
+    try {
+      const found = await get<Shelf>("library");
+      if (gone) return;
+      setShelf(found);
+      setNow(Date.now());
+    } catch (error) {
+      if (!gone) setProblem(inWords(error));
+    } finally {
+      asking = false;
+    }
+    const pending = shelf()?.pending ?? 0;
+    const wait = pending > 0 ? SOON_MS : REFRESH_MS;
+    if (!gone) timer = window.setTimeout(() => void refresh(), wait);
+  };
+  createEffect(() => {
+    stir();
+    void refresh();
+  });
+  onCleanup(() => {
+    gone = true;
+    window.clearTimeout(timer);
+  });
+
+  const groups = createMemo(() => {
+    const entries = (shelf()?.entries ?? []).filter((each) => matches(each, which(), search()));
+    return GROUPS.map((group) => ({
+      group,
+      rows: sorted(
+        entries.filter((each) => groupOf(each) === group),
+        sorting(),
+      ),
+    })).filter((each) => each.rows.length > 0);
+  });
+  const rows = createMemo(() => groups().flatMap((each) => each.rows));
+  const chosen = (): readonly Entry[] => {
+    const all = (shelf()?.entries ?? []).filter((each) => marked().has(each.id));
+    return all.length > 0 ? all : rows().filter((each) => each.id === focused());
+  };
+  const doing = async <T>(task: () => Promise<T>): Promise<T | undefined> => {
+    setBusy(true);
+    setProblem("");
+    try {
+      return await task();
+    } catch (error) {
+      setProblem(inWords(error));
+      return undefined;
+    } finally {
+      setBusy(false);
+    }
+  };
+  const opened = async (entry: Entry): Promise<string> =>
+    entry.run || (await send<OpenedRun>("POST", `library/${entry.id}/open`)).run.id;
+
+  return {
+    shelf,
+    problem,
+    search,
+    which,
+    sorting,
+    marked,
+    doomed,
+    focused,
+    busy,
+    now,
+    groups,
+    rows,
+    setSearch,
+    setWhich,
+    sortBy: (by) => setSorting({ by, up: sorting().by === by ? !sorting().up : false }),
+    mark: (id) => {
+      const next = new Set(marked());
+      if (!next.delete(id)) next.add(id);
+      setMarked(next);
+      setDoomed([]);
+    },
+    clear: () => {
+      setMarked(new Set<string>());
+      setDoomed([]);
+      setProblem("");
+    },
+    focus: setFocused,
+    open: (entry) => doing(() => opened(entry)),
+    compare: () =>
+      doing(async () => {
+        const [one, two] = chosen();
+        if (one === undefined || two === undefined) return undefined;
+        const ids = [await opened(one), await opened(two)] as const;
+        const compiled = await Promise.all(
+          ids.map((id) => get<FunctionList>(`runs/${id}/functions`)),
+        );
+        const [first, second] = compiled.map((each) => each.functions.length > 0);
+        if (!first && !second) {
+          throw new Error(
+            "Neither run has a compiled function, so there is nothing to compare side by side. " +
+              "nodescope compare train.py runs a program both ways.",
+          );
+        }
+        return first && !second ? ([ids[1], ids[0]] as const) : ids;
+      }),
+    askToDelete: () => {
+      const own = chosen().filter((each) => each.ours);
+      if (own.length > 0) setDoomed(own);
+      else setProblem("Only recordings that nodescope's own runs left can be deleted here.");
+    },
+    keep: () => setDoomed([]),
+    deleteThem: async () => {
+      await doing(async () => {
+        for (const each of doomed()) {
+          await send<DeletedRecording>("DELETE", `library/${each.id}`);
+        }
+      });
+      setDoomed([]);
+      setMarked(new Set<string>());
+      await refresh();
+    },
+  };
+}
