@@ -16,6 +16,7 @@ import argparse
 import os
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any, Final
 

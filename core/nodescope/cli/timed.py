@@ -51,21 +51,19 @@ class _Stopwatch:
 
     def install(self) -> None:
         plain = Compiled._call
+        here, took = self._here, self._took
 
-        def call(
-            function: Compiled, owner: Any, args: tuple[Any, ...], more: dict[str, Any]
-        ) -> Any:
-            here = self._here
+        def call(self: Compiled, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             if getattr(here, "inside", False):
-                return plain(function, owner, args, more)
+                return plain(self, owner, args, kwargs)
             here.inside = True
             began = time.perf_counter_ns()
             try:
-                return plain(function, owner, args, more)
+                return plain(self, owner, args, kwargs)
             finally:
-                took = time.perf_counter_ns() - began
+                ended = time.perf_counter_ns()
                 here.inside = False
-                self._took(function.name, took)
+                took(self.name, ended - began)
 
         Compiled._call = call  # type: ignore[method-assign]
 
