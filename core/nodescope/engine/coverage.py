@@ -3,8 +3,7 @@
     python -m nodescope.engine.coverage            print it; fail if the README's table is old
     python -m nodescope.engine.coverage --write    bring the README's table up to date
 
-Invariant: all of it is read from the registry and the dispatch tables; only the reasons are written
-here.
+Invariant: all of it is read from the registry and the dispatch tables.
 """
 
 from __future__ import annotations
@@ -21,54 +20,10 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine import dispatch
-from nodescope.engine.numpy_functions import plain
+from nodescope.engine.numpy_functions import plain, refused
 from nodescope.ops.op import Family
 
 BEGIN, END = "<!-- ops:begin -->", "<!-- ops:end -->"
-
-_REASONS: dict[str, tuple[str, str]] = {
-    "dates": (
-        "tensors hold numbers",
-        "busday_count busday_offset datetime_as_string datetime_data is_busday isnat",
-    ),
-    "polynomials of the old kind": (
-        "superseded in NumPy itself by np.polynomial; np.polyval is traced",
-        "poly polyadd polyder polydiv polyfit polyint polymul polysub roots",
-    ),
-    "files and text": (
-        "they read or write files, or format numbers",
-        "fromfile fromregex fromstring genfromtxt load loadtxt save savetxt savez savez_compressed "
-        "format_float_positional format_float_scientific base_repr binary_repr typename info",
-    ),
-    "making arrays from objects": (
-        "a tensor leaves the graph only by .numpy(); nodescope.tensor makes one",
-        "array asanyarray asarray_chkfinite ascontiguousarray asfortranarray asmatrix bmat "
-        "frombuffer fromfunction fromiter require",
-    ),
-    "functions of functions": (
-        "they call Python once per element or slice; nodescope.map and scan are traced",
-        "apply_along_axis apply_over_axes frompyfunc nested_iters",
-    ),
-    "constants of numbers only": (
-        "they take no tensor: wrap the result in nodescope.constant",
-        "bartlett blackman hamming hanning kaiser indices diag_indices mask_indices tril_indices "
-        "triu_indices fftfreq rfftfreq broadcast_shapes",
-    ),
-    "histograms in several dimensions": (
-        "counts have no gradient; np.histogram and np.bincount are traced",
-        "histogram2d histogramdd",
-    ),
-    "bits in bytes": ("uint8 streams, not numerical programs", "packbits unpackbits"),
-    "dtype of the result depends on values": ("take .real where it is meant", "real_if_close"),
-    "about NumPy and dtypes": (
-        "they take no arrays",
-        "einsum_path get_include get_printoptions getbufsize geterr geterrcall isdtype isfortran "
-        "isscalar issubdtype iterable mintypecode printoptions promote_types set_printoptions "
-        "setbufsize seterr seterrcall show_config show_runtime test",
-    ),
-    "deprecated": ("removed or about to be", "in1d row_stack trapz"),
-}
-_GROUP_OF = {name: group for group, (_, names) in _REASONS.items() for name in names.split()}
 
 
 def functions(module: types.ModuleType) -> dict[str, Callable[..., Any]]:
@@ -101,8 +56,8 @@ def classified(module: types.ModuleType) -> dict[str, list[str]]:
             kind = "op"
         elif function in dispatch.FUNCTIONS:
             kind = "composed"
-        elif name in _GROUP_OF:
-            kind = _GROUP_OF[name]
+        elif name in refused.KIND_OF:
+            kind = refused.KIND_OF[name]
         elif hasattr(sys.modules["nodescope"], name):
             kind = "created"
         else:
@@ -124,7 +79,7 @@ def table() -> str:
     lines = ["| Family | Ops |", "|-|-|"]
     for family, names in by_family().items():
         lines.append(f"| {family} | {', '.join(f'`{name}`' for name in names)} |")
-    missing = "; ".join(_REASONS)
+    missing = "; ".join(refused.KINDS)
     lines += ["", f"NumPy's functions of these kinds are not covered: {missing}."]
     return "\n".join(lines)
 
@@ -148,7 +103,8 @@ def report() -> str:
             if kind not in kinds:
                 missing.setdefault(kind, []).extend(names)
     for group, names in sorted(missing.items()):
-        reason = _REASONS.get(group, ("no reason is known: cover them", ""))[0]
+        known = refused.KINDS.get(group)
+        reason = "no reason is known: cover them" if known is None else known.reason
         lines.append(f"  {group} ({reason}):\n    {', '.join(sorted(set(names)))}")
     return "\n".join(lines)
 

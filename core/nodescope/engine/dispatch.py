@@ -5,6 +5,7 @@ Invariant: a function that is not traced is refused by name; none ever falls bac
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine import numpy_functions
-from nodescope.engine.numpy_functions import ufuncs
+from nodescope.engine.numpy_functions import refused, ufuncs
 from nodescope.engine.numpy_functions.writing import into
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
@@ -36,12 +37,7 @@ def bound(op: Op) -> Callable[..., Tensor]:
             try:
                 inputs, attrs = bind(*args, **kwargs)
             except TypeError as error:
-                text = str(error).replace("_bind", op.name).replace("<lambda>", op.name)
-                raise UnsupportedError(
-                    f"{op.name}: {text}",
-                    source=where(),
-                    hint="leave that argument out, or use .numpy() first",
-                ) from None
+                raise _wrong_arguments(op.name, error) from None
         found = tuple(operand(each) for each in inputs)
         for given, each in zip(inputs, found, strict=True):
             if each is None:
@@ -79,14 +75,24 @@ def _array_function(
     except TypeError as error:
         if error.__traceback__ is None or error.__traceback__.tb_next is not None:
             raise
-        raise UnsupportedError(
-            f"np.{func.__name__}: {str(error).replace('_numpy_', '')}",
-            source=where(),
-            hint="leave that argument out, or use .numpy() first",
-        ) from None
+        raise _wrong_arguments(f"np.{func.__name__}", error) from None
+
+
+def _wrong_arguments(name: str, error: TypeError) -> UnsupportedError:
+    """What Python says of arguments that a function of ours does not take, in NumPy's terms."""
+    unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    if unknown:
+        said = f"the argument {unknown[1]}= is not traced"
+    else:
+        said = re.sub(r"^\S*\(\) ", "it ", str(error))
+    return UnsupportedError(
+        f"{name}: {said}", source=where(), hint="leave that argument out, or use .numpy() first"
+    )
 
 
 def _not_traced(name: str) -> UnsupportedError:
+    if hint := refused.hint_of(name.rpartition(".")[2]):
+        return UnsupportedError(f"{name} is not traced", source=where(), hint=hint)
     known = sorted({f"np.{each.__name__}" for each in (*UFUNCS, *FUNCTIONS)})
     near = did_you_mean(name, known)
     return UnsupportedError(

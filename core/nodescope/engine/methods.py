@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from nodescope.engine.operators import function_method
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor, check_known
 from nodescope.errors import BoundsError, MissingError, ShapeError, UnsupportedError, UsageError
@@ -26,26 +26,15 @@ _VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 # Methods that are NumPy functions
 
 
-def _function(name: str) -> Callable[..., Any]:
-    function = getattr(np, name)
-
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        return function(self, *args, **kwargs)
-
-    method.__name__ = name
-    method.__doc__ = f"`numpy.{name}` of this tensor, with the same arguments."
-    return method
-
-
 _FUNCTIONS = (
-    "argsort", "clip", "compress", "cumprod", "diagonal", "dot",
-    "nonzero", "repeat", "round", "searchsorted", "swapaxes", "take", "trace",
+    "argpartition", "argsort", "choose", "clip", "cumprod", "diagonal", "dot", "nonzero", "put",
+    "repeat", "round", "searchsorted", "swapaxes", "take", "trace",
 )  # fmt: skip
 
 
-def _compress(self: Tensor, condition: Any, axis: int | None = None) -> Tensor:
+def _compress(self: Tensor, condition: Any, axis: int | None = None, out: Any = None) -> Tensor:
     """`numpy.compress` of this tensor: what stands where ``condition`` is true."""
-    found: Any = np.compress(condition, self, axis=axis)
+    found: Any = np.compress(condition, self, axis=axis, out=out)
     return found  # type: ignore[no-any-return]
 
 
@@ -209,23 +198,22 @@ def _item(self: Tensor, *index: Any) -> Any:
 _only = Tensor.item
 
 
+def _tobytes(self: Tensor, order: str = "C") -> bytes:
+    """The elements as bytes, in C's order or Fortran's ("F")."""
+    check_known(self, "tobytes")
+    return self.data.tobytes(order)  # type: ignore[arg-type]
+
+
 # What is missing
 
 _ARRAY = "it is the array's own: take it from x.numpy()"
-_WRITES = "tensors do not change by method: "
 _INPLACE = "write x {}= y"
 _MISSING = {
     "base": _ARRAY, "byteswap": _ARRAY, "ctypes": _ARRAY, "dump": _ARRAY, "dumps": _ARRAY,
-    "flags": _ARRAY, "getfield": _ARRAY, "strides": _ARRAY, "tobytes": _ARRAY, "tofile": _ARRAY,
+    "flags": _ARRAY, "getfield": _ARRAY, "strides": _ARRAY, "tofile": _ARRAY,
     "tostring": _ARRAY, "setfield": _ARRAY, "setflags": _ARRAY,
-    "flat": "iterate over x.ravel()",
-    "choose": "use np.take_along_axis or np.where",
-    "argpartition": "use np.argsort",
-    "itemset": _WRITES + "write x[index] = value",
-    "partition": _WRITES + "use np.sort(x), which gives a new one",
-    "put": _WRITES + "use np.put(x, indices, values)",
-    "resize": _WRITES + "use x.reshape, or np.pad",
-    "sort": _WRITES + "use np.sort(x), which gives a new one",
+    "itemset": "write x[index] = value",
+    "resize": "a tensor keeps its shape: x = x.reshape(...), np.resize(x, shape), or np.pad",
     "ptp": "use x.max() - x.min()",
     "newbyteorder": "elements are always in the machine's own order",
     "view": "use x.reshape for another shape, x.astype for another dtype",
@@ -275,7 +263,7 @@ def _dir(self: Tensor) -> list[str]:
 
 def _fill() -> None:
     for name in _FUNCTIONS:
-        setattr(Tensor, name, _function(name))
+        setattr(Tensor, name, function_method(name))
     for name, read in {
         "mT": _matrix_transposed, "real": _real, "imag": _imag, "itemsize": _itemsize,
         "nbytes": _nbytes, "device": _device,
@@ -283,7 +271,8 @@ def _fill() -> None:
         setattr(Tensor, name, property(read))
     for name, method in {
         "item": _item,
-        "compress": _compress, "to_device": _to_device, "__array_namespace__": _namespace,
+        "compress": _compress, "tobytes": _tobytes, "to_device": _to_device,
+        "__array_namespace__": _namespace,
         "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device, "__complex__": _complex,
         "conj": _conjugate, "conjugate": _conjugate,
         "__divmod__": _divmod, "__rdivmod__": _rdivmod, "__dir__": _dir,

@@ -5,7 +5,9 @@ Invariant: each is one op; nothing is computed here.
 
 from __future__ import annotations
 
+import inspect
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +17,7 @@ from nodescope import ops
 from nodescope.engine.run import apply, binary, operator_of, operators
 from nodescope.engine.source import where
 from nodescope.engine.tensor import NO_ATTRS, Tensor, check_dtype, operand
-from nodescope.errors import IndexTypeError, UnsupportedError
+from nodescope.errors import DtypeError, IndexTypeError, NodescopeError, UnsupportedError
 from nodescope.ops.index import Port
 from nodescope.ops.layout import as_shape
 from nodescope.ops.lowprecision import as_dtype
@@ -81,23 +83,36 @@ def _reversed(self: Tensor) -> Tensor:
     return apply(_TRANSPOSE, (self,), {"axes": None})
 
 
-def _reshape(self: Tensor, *shape: Any) -> Tensor:
-    """The same elements in another shape; one size may be -1."""
+def _reshape(self: Tensor, *shape: Any, order: str = "C", copy: bool | None = None) -> Tensor:
+    """The same elements in another shape; one size may be -1.
+
+    Args:
+        shape: Sizes, one by one or as a tuple.
+        order: In which the elements are read and placed: "C", "F" (the first index fastest) or "A".
+        copy: Whether the result is a copy; None for a view where NumPy would make one.
+    """
     wanted = as_shape(shape[0] if len(shape) == 1 else shape)
+    if order != "C" or copy is not None:
+        found: Any = np.reshape(self, wanted, order=order, copy=copy)  # type: ignore[call-overload]
+        return found  # type: ignore[no-any-return]
     return apply(_RESHAPE, (self,), {"shape": wanted})
 
 
-def _ravel(self: Tensor) -> Tensor:
+def _ravel(self: Tensor, order: str = "C") -> Tensor:
     """All elements in one dimension; a view of a contiguous tensor, as in NumPy."""
+    if order != "C":
+        found: Any = np.ravel(self, order=order)  # type: ignore[call-overload]
+        return found  # type: ignore[no-any-return]
     data = self.data
     if data.__class__ is np.ndarray and not data.flags.c_contiguous:
         self = apply(_COPY, (self,), NO_ATTRS)
     return _reshape(self, self.size)
 
 
-def _flatten(self: Tensor) -> Tensor:
+def _flatten(self: Tensor, order: str = "C") -> Tensor:
     """All elements in one dimension, as a copy."""
-    return _reshape(apply(_COPY, (self,), NO_ATTRS), self.size)
+    copied = apply(_COPY, (self,), NO_ATTRS)
+    return _reshape(copied, self.size) if order == "C" else _ravel(copied, order)
 
 
 def _transpose(self: Tensor, *axes: Any) -> Tensor:
@@ -107,9 +122,29 @@ def _transpose(self: Tensor, *axes: Any) -> Tensor:
     return apply(_TRANSPOSE, (self,), {"axes": order})
 
 
-def _astype(self: Tensor, dtype: Any, *, copy: bool = True) -> Tensor:
-    """The elements converted to another dtype; without ``copy`` the tensor itself if it has it."""
+def _astype(
+    self: Tensor, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
+    copy: bool = True,
+) -> Tensor:  # fmt: skip
+    """The elements converted to another dtype; without ``copy`` the tensor itself if it has it.
+
+    Args:
+        dtype: The other dtype.
+        order: Taken; how the result lies in memory is ours to choose.
+        casting: Which conversions are allowed; NumPy's words.
+        subok: Taken; there is one class of tensors.
+        copy: Whether the result is a copy even if nothing is converted.
+
+    Raises:
+        DtypeError: ``casting`` forbids the conversion, or the dtype is none of numbers.
+    """
     wanted = check_dtype(as_dtype(dtype))
+    if casting != "unsafe" and not np.can_cast(self.dtype, wanted, casting):  # type: ignore[arg-type]
+        raise DtypeError(
+            f"astype: {self.dtype} does not become {wanted} by the rule {casting!r}",
+            source=where(),
+            hint="leave casting= out to convert all the same",
+        )
     if not copy and wanted == self.dtype:
         return self
     return apply(_ASTYPE, (self,), {"dtype": wanted.name})
@@ -129,27 +164,54 @@ def _unary(op: Op) -> Callable[[Tensor], Tensor]:
 
 
 def _method(op: Op) -> Callable[..., Tensor]:
+    """A method that is one node, or, with more arguments, NumPy's function of that name."""
     bind = op.bind
     assert bind is not None
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         try:
             inputs, attrs = bind(self, *args, **kwargs)
-        except TypeError as error:
-            text = str(error).replace("_bind()", "it").replace("<lambda>()", "it")
-            torch = {"dim": "axis=", "keepdim": "keepdims="}
-            raise UnsupportedError(
-                f"{op.name}: {text}",
-                source=where(),
-                hint=f"say {', '.join(torch[each] for each in kwargs if each in torch)}"
-                if torch.keys() & kwargs
-                else f"it takes NumPy's arguments: see help(np.{op.name})",
-            ) from None
+        except TypeError:
+            return full(self, *args, **kwargs)  # type: ignore[no-any-return]
         return apply(op, inputs, attrs)
 
-    method.__name__ = op.name
-    method.__doc__ = f"`numpy.{op.name}` of this tensor, with the same arguments."
+    full = function_method(op.name)
+    method.__name__ = method.__qualname__ = op.name
+    method.__doc__ = full.__doc__
+    method.__signature__ = full.__signature__  # type: ignore[attr-defined]
     return method
+
+
+def function_method(name: str) -> Any:
+    """NumPy's function ``name`` as a method, with the arguments of the function."""
+    function = getattr(np, name)
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(self, *args, **kwargs)
+        except TypeError as error:
+            if isinstance(error, NodescopeError):
+                raise
+            raise _wrong_argument(name, kwargs, error) from None
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"`numpy.{name}` of this tensor, with the same arguments."
+    _, *others = inspect.signature(function).parameters.values()
+    place = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    method.__signature__ = inspect.Signature([place, *others])  # type: ignore[attr-defined]
+    return method
+
+
+def _wrong_argument(name: str, kwargs: dict[str, Any], error: TypeError) -> UnsupportedError:
+    """What NumPy says of arguments that it does not have, and what other libraries call them."""
+    torch = {"dim": "axis=", "keepdim": "keepdims="}
+    text = re.sub(r"^_?\w*?(_dispatcher)?\(\)", "it", str(error))
+    said = ", ".join(torch[key] for key in kwargs if key in torch)
+    return UnsupportedError(
+        f"{name}: {text}",
+        source=where(),
+        hint=f"say {said}" if said else f"it takes NumPy's arguments: see help(np.{name})",
+    )
 
 
 ARITHMETIC = {

@@ -265,7 +265,9 @@ class Tensor(Operators):
         raise UnsupportedError(
             "a tensor does not turn into an array by itself: it would drop out of the graph",
             source=where(),
-            hint="say so with .numpy()",
+            hint="say x.numpy() to leave the graph, gradients included; np.stack, np.concatenate "
+            "and np.column_stack join tensors, np.broadcast_to repeats one, and "
+            "nodescope.tensor(array)[x] indexes by one",
         )
 
 

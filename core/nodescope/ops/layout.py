@@ -130,7 +130,7 @@ register(
         impl=lambda x, shape: np.broadcast_to(x, shape),
         vjp=(lambda F, ct, out, x, shape: unbroadcast(F, ct, x),),
         numpy=(np.broadcast_to,),
-        bind=lambda array, shape: ((array,), {"shape": as_shape(shape)}),
+        bind=lambda array, shape, subok=False: ((array,), {"shape": as_shape(shape)}),
         samples=lambda rng: [
             Sample((rng.standard_normal(old),), {"shape": new})
             for old, new in [((3, 1), (3, 4)), ((4,), (2, 3, 4)), ((), (2,)), ((1,), (0,))]
@@ -370,7 +370,7 @@ register(
         impl=lambda x: x.copy(),
         vjp=(lambda F, ct, out, x: ct,),
         numpy=(np.copy,),
-        bind=lambda a: ((a,), {}),
+        bind=lambda a, order="K", subok=False: ((a,), {}),
         elementwise=True,
         c="{0}",
     )

@@ -111,7 +111,7 @@ register(
         infer=_argpartition_infer,
         impl=lambda x, kth, axis: np.argpartition(x, kth, axis=axis),
         numpy=(np.argpartition,),
-        bind=lambda a, kth, axis=-1: (
+        bind=lambda a, kth, axis=-1, kind="introselect", order=None: (
             (a,),
             {"kth": tuple(int(each) for each in np.atleast_1d(kth)), "axis": axis},
         ),

@@ -273,7 +273,9 @@ y = np.asarray(x)
 """,
         UnsupportedError, 2,
         "a tensor does not turn into an array by itself: it would drop out of the graph",
-        "say so with .numpy()",
+        "say x.numpy() to leave the graph, gradients included; np.stack, np.concatenate and "
+        "np.column_stack join tensors, np.broadcast_to repeats one, and nodescope.tensor(array)[x] "
+        "indexes by one",
     ),
     Mistake(
         "out array",

@@ -36,6 +36,8 @@ from nodescope.engine.nn.pooling import (
 )
 from nodescope.engine.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
+linear = functional.linear  # the file of that name would be found instead
+
 __all__ = [
     *functional.__all__,
     "GRU", "LSTM", "RNN", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveMaxPool1d",

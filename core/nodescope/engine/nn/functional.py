@@ -60,12 +60,34 @@ __all__ = [
     "conv_transpose1d", "conv_transpose2d", "cosine_similarity", "cross_entropy", "dropout", "elu",
     "embedding", "erf", "flatten", "gelu", "glu", "group_norm", "hardsigmoid", "hardswish",
     "hardtanh", "huber_loss", "instance_norm", "kl_div", "l1_loss", "layer_norm", "leaky_relu",
-    "log_softmax", "logsigmoid", "logsumexp", "max_pool1d", "max_pool2d", "mish", "mse_loss",
-    "nll_loss", "prelu", "relu", "relu6", "rms_norm", "selu", "sigmoid", "silu", "smooth_l1_loss",
-    "softmax", "softplus", "softsign", "swish", "tanh",
+    "linear", "log_softmax", "logsigmoid", "logsumexp", "max_pool1d", "max_pool2d", "mish",
+    "mse_loss", "nll_loss", "prelu", "relu", "relu6", "rms_norm", "selu", "sigmoid", "silu",
+    "smooth_l1_loss", "softmax", "softplus", "softsign", "swish", "tanh",
 ]  # fmt: skip
 
 # Activations
+
+
+def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
+    """``x @ weight + bias``, as the layer `nodescope.nn.Linear` does.
+
+    Args:
+        x: (..., inputs).
+        weight: (inputs, outputs); PyTorch's are the other way round.
+        bias: (outputs,), or None for none.
+
+    Raises:
+        ShapeError: The sizes do not fit.
+    """
+    found, given = tensor_of(x), tensor_of(weight)
+    if given.ndim != 2 or not found.ndim or found.shape[-1] != given.shape[0]:
+        raise ShapeError(
+            f"linear: a weight of shape {given.shape} for inputs of shape {found.shape}",
+            source=where(),
+            hint="a weight is (inputs, outputs); turn one of PyTorch's with weight.T",
+        )
+    product: Any = found @ given
+    return product if bias is None else product + tensor_of(bias)  # type: ignore[no-any-return]
 
 
 def tanh(x: Any) -> Tensor:

@@ -234,25 +234,31 @@ def ix_(*args: Any) -> tuple[Tensor, ...]:
 
 
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Tensor, ...]:
-    """``np.unravel_index`` in C order; an index outside is not looked for."""
-    if order != "C":
-        raise unsupported("np.unravel_index: only order='C' is traced")
+    """``np.unravel_index``; an index outside is not looked for."""
     rest = tensor_of(indices)
     found: list[Any] = []
-    for size in reversed(tuple(concrete(shape, "np.unravel_index: shape").reshape(-1).tolist())):
+    sizes = concrete(shape, "np.unravel_index: shape").reshape(-1).tolist()
+    for size in sizes if order == "F" else reversed(sizes):
         found.append(rest % size)
         rest = rest // size
-    return tuple(reversed(found))
+    return tuple(found if order == "F" else reversed(found))
 
 
-def ravel_multi_index(multi_index: Any, dims: Any, mode: str = "raise", order: str = "C") -> Tensor:
-    """``np.ravel_multi_index`` in C order; an index outside is not looked for."""
-    if order != "C" or mode != "raise":
-        raise unsupported("np.ravel_multi_index: only order='C', mode='raise' is traced")
-    sizes = tuple(concrete(dims, "np.ravel_multi_index: dims").reshape(-1).tolist())
+def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Tensor:
+    """``np.ravel_multi_index``; with ``mode="raise"`` an index outside is not looked for."""
+    sizes = concrete(dims, "np.ravel_multi_index: dims").reshape(-1).tolist()
+    modes = (mode,) * len(sizes) if isinstance(mode, str) else tuple(mode)
+    parts = []
+    for each, size, how in zip(multi_index, sizes, modes, strict=True):
+        part: Any = tensor_of(each)
+        if how == "wrap":
+            part = part % size
+        elif how == "clip":
+            part = np.clip(part, 0, size - 1)
+        parts.append((part, size))
     found: Any = 0
-    for each, size in zip(multi_index, sizes, strict=True):
-        found = found * size + tensor_of(each)
+    for part, size in reversed(parts) if order == "F" else parts:
+        found = found * size + part
     return found
 
 

@@ -263,54 +263,6 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     return tuple(found)
 
 
-def _full_pairs(width: Any, ndim: int) -> tuple[tuple[int, int], ...]:
-    if isinstance(width, dict):
-        pairs = [(0, 0)] * ndim
-        for axis, each in width.items():
-            pairs[axis] = tuple(np.broadcast_to(each, 2).tolist())
-        return tuple(pairs)
-    found = np.broadcast_to(concrete(width, "np.pad: pad_width"), (ndim, 2))
-    return tuple((int(before), int(after)) for before, after in found)
-
-
-def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Tensor:
-    """``np.pad``: modes constant, empty, edge, reflect, symmetric and wrap."""
-    x = tensor_of(array)
-    widths = _full_pairs(pad_width, x.ndim)
-    if mode in ("constant", "empty"):
-        values = np.broadcast_to(
-            concrete(kwargs.pop("constant_values", 0), "np.pad: constant_values"), (x.ndim, 2)
-        )
-        _none_left("pad", kwargs)
-        if not values.size or (values == values.flat[0]).all():
-            value = values.flat[0].item() if values.size else 0
-            return call("pad", x, widths=widths, value=value)
-        for axis, pair in enumerate(widths):
-            for side in (0, 1):
-                one = [(0, 0)] * x.ndim
-                one[axis] = (pair[0], 0) if side == 0 else (0, pair[1])
-                x = call("pad", x, widths=tuple(one), value=values[axis, side].item())
-        return x
-    if mode not in ("edge", "reflect", "symmetric", "wrap"):
-        raise unsupported(f"np.pad: mode={mode!r} is not traced", "use constant, edge or reflect")
-    if kwargs.pop("reflect_type", "even") != "even":
-        raise unsupported("np.pad: reflect_type='odd' is not traced")
-    _none_left("pad", kwargs)
-    for axis, pair in enumerate(widths):
-        if pair == (0, 0):
-            continue
-        if not x.shape[axis]:
-            raise shape_error(f"np.pad: axis {axis} is empty and has nothing to continue with")
-        places: Any = np.pad(np.arange(x.shape[axis]), pair, mode=mode)
-        x = along(x, axis, places)
-    return x
-
-
-def _none_left(name: str, kwargs: dict[str, Any]) -> None:
-    if kwargs:
-        raise unsupported(f"np.{name}: the argument {next(iter(kwargs))}= is not traced here")
-
-
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
     """``np.astype``."""
     return tensor_of(x).astype(dtype, copy=copy)
@@ -322,7 +274,7 @@ NUMPY: Table = {
     np.atleast_2d: atleast_2d, np.atleast_3d: atleast_3d, np.broadcast_arrays: broadcast_arrays,
     np.fliplr: fliplr, np.flipud: flipud, np.rot90: rot90, np.tile: tile, np.repeat: repeat,
     np.resize: resize, np.diag: diag, np.diagflat: diagflat, np.trace: trace,
-    np.meshgrid: meshgrid, np.pad: pad, np.linalg.diagonal: lambda x, /, *, offset=0: np.diagonal(
+    np.meshgrid: meshgrid, np.linalg.diagonal: lambda x, /, *, offset=0: np.diagonal(
         x, offset, -2, -1
     ),
     np.linalg.trace: lambda x, /, *, offset=0, dtype=None: np.trace(x, offset, -2, -1, dtype),

@@ -99,8 +99,6 @@ def pinv(a: Any, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any = 1
     The gradient is that at constant rank.
     """
     a = tensor_of(a)
-    if hermitian:
-        raise UnsupportedError("pinv: hermitian=True is not traced", source=where())
     if rtol is None and a.ndim >= 2:
         rtol = max(a.shape[-2:]) * float(np.finfo(_float(a)).eps)
     cutoff = rtol if rcond is None else rcond
@@ -110,7 +108,23 @@ def pinv(a: Any, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any = 1
     relative = _tuples(
         np.asarray(cutoff or 0.0 if np.ndim(cutoff) == 0 else cutoff, float).tolist()
     )
+    if hermitian:
+        return _hermitian_pinv(a, np.asarray(relative))
     return call("pinv", a, rcond=relative)  # type: ignore[no-any-return]
+
+
+def _hermitian_pinv(a: Tensor, cutoffs: Any) -> Tensor:
+    """By the eigenvalues of one triangle, as NumPy does it."""
+    found: Any = eigh(a)
+    values, vectors = found
+    size: Any = np.abs(values)
+    large = size > cutoffs[..., None] * np.max(size, axis=-1, keepdims=True)
+    turned = np.where(large, 1 / np.where(large, values, 1), 0).astype(values.dtype)
+    return vectors * turned[..., None, :] @ _adjoint(vectors)  # type: ignore[no-any-return]
+
+
+def _adjoint(x: Any) -> Any:
+    return np.conj(np.swapaxes(x, -1, -2))
 
 
 def _tuples(value: Any) -> Any:
@@ -208,10 +222,23 @@ def svd(
     is NaN.
     """
     if hermitian:
-        raise UnsupportedError("svd: hermitian=True is not traced", source=where(), hint="use eigh")
+        return _hermitian_svd(tensor_of(a), compute_uv)
     if not compute_uv:
         return svdvals(a)
     return SVDResult(*call("svd", tensor_of(a), full_matrices=bool(full_matrices)))
+
+
+def _hermitian_svd(a: Tensor, compute_uv: bool) -> Any:
+    """By the eigenvalues of one triangle: their signs go to Vh."""
+    if not compute_uv:
+        return np.sort(np.abs(eigvalsh(a)), axis=-1)[..., ::-1]
+    found: Any = eigh(a)
+    values, vectors = found
+    order: Any = np.argsort(np.abs(values), axis=-1)[..., ::-1]
+    signs = np.take_along_axis(np.sign(values), order, -1)
+    u: Any = np.take_along_axis(vectors, order[..., None, :], -1)
+    s: Any = np.take_along_axis(np.abs(values), order, -1)
+    return SVDResult(u, s, _adjoint(u * signs[..., None, :]))
 
 
 def svdvals(x: Any, /) -> Tensor:

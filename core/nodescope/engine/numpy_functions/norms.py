@@ -55,7 +55,7 @@ def vector_norm(x: Any, /, *, axis: Axes = None, keepdims: bool = False, ord: fl
     if isinstance(ord, str):
         raise DomainError(f"vector_norm: {ord!r} is not a norm of vectors", source=where())
     along = None if axis is None else _along("vector_norm", axis, x)
-    if ord == 2:
+    if ord == 2 or ord is None:
         return _euclidean(x, along, keepdims)
     return _vectors(x, ord, along, keepdims)
 
@@ -73,7 +73,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Tenso
         raise MatrixShapeError(
             f"matrix_norm: a matrix has two dimensions, not {x.ndim}", source=where()
         )
-    return _matrices(x, ord, (x.ndim - 2, x.ndim - 1), keepdims)
+    return _matrices(x, "fro" if ord is None else ord, (x.ndim - 2, x.ndim - 1), keepdims)
 
 
 def _along(name: str, axis: Any, x: Tensor) -> tuple[int, ...]:

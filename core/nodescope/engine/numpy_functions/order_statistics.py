@@ -139,20 +139,25 @@ def nanquantile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False, *, weights: None = None,
 ) -> Tensor:  # fmt: skip
-    """``np.nanquantile`` with ``method="linear"``."""
+    """``np.nanquantile``; ``q`` are numbers, not tensors."""
     x = tensor_of(a)
     if x.dtype.kind != "f":
         return quantile(x, q, axis, out, overwrite_input, method, keepdims, weights=weights)
     refuse_out("np.nanquantile", out)
-    if method != "linear" or weights is not None:
-        raise unsupported("np.nanquantile: only method='linear' without weights is traced")
+    if weights is not None:
+        raise unsupported("np.nanquantile: weights= is not traced", "use .numpy() first")
     levels = concrete(q, "np.nanquantile: q")
     if ((levels < 0) | (levels > 1)).any():
         raise ValueError("Quantiles must be in the range [0, 1]")
     dtype = np.asarray(np.quantile(np.zeros(2, x.dtype), q)).dtype
     ordered, kept, wide = _lined(x, axis)
     places = np.sum(~np.isnan(ordered), axis=-1, keepdims=True)
-    position = np.maximum(places - 1, 0) * levels.ravel()
+    if method == "linear":
+        position = np.maximum(places - 1, 0) * levels.ravel()
+    else:  # where it lies among 1, 2, 3 … elements
+        counts = range(1, ordered.shape[-1] + 1)
+        among = [np.quantile(np.arange(float(n)), levels.ravel(), method=method) for n in counts]
+        position = tensor_of(np.array([among[0], *among]))[places[..., 0]]
     low = np.floor(position)
     share = (position - low).astype(dtype)
     low = low.astype(np.intp)
@@ -165,7 +170,7 @@ def nanquantile(
 
 
 def nanpercentile(a: Any, q: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """``np.nanpercentile`` with ``method="linear"``."""
+    """``np.nanpercentile``; as `nanquantile`, in hundredths."""
     x, levels = tensor_of(a), concrete(q, "np.nanpercentile: q")
     exact = x.dtype.type(100) if x.dtype.kind == "f" and levels.ndim == 0 else 100
     share = np.true_divide(levels, exact) if levels.ndim else (levels / exact).item()

@@ -25,7 +25,9 @@ from nodescope.engine.tensor import Tensor
 from nodescope.ops.shapes import axes
 
 
-def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> Tensor:
+def partition(
+    a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: None = None
+) -> Tensor:
     """``np.partition``."""
     x = tensor_of(a)
     if axis is None:
@@ -120,12 +122,25 @@ def histogram_bin_edges(
 def histogram(
     a: Any, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """``np.histogram`` without weights; counts have no gradient."""
-    if weights is not None:
-        raise unsupported("np.histogram: weights= is not traced", "see nodescope.bincount")
+    """``np.histogram``; counts have no gradient, but sums of weights have."""
     x = tensor_of(a)
     edges = histogram_bin_edges(x, bins, range)
-    return call("histogram", x, edges, density=bool(density)), edges
+    if weights is None:
+        return call("histogram", x, edges, density=bool(density)), edges
+    heavy = tensor_of(weights)
+    if heavy.shape != x.shape:
+        raise shape_error(f"np.histogram: weights of shape {heavy.shape} for {x.shape}")
+    flat, size = ravel(x), edges.size - 1
+    places = searchsorted(edges, flat, "right") - 1
+    places = np.where(flat == edges[-1], size - 1, places)
+    # What lies outside is counted in a bin of its own, which is left out.
+    places = np.where(np.logical_and(places >= 0, places < size), places, size)
+    found = bincount(places, ravel(heavy), length=size + 1)[:size]
+    if density:
+        found = found / np.diff(edges) / np.sum(found)
+    elif heavy.dtype.kind not in "c" and found.dtype != heavy.dtype:
+        found = found.astype(heavy.dtype)
+    return found, edges
 
 
 # Sets
@@ -138,12 +153,24 @@ def unique(
 ) -> Any:  # fmt: skip
     """``np.unique``: the shape of the result depends on values."""
     x = tensor_of(ar)
+    if x.requires_grad and x.dtype.kind in "fcV" and axis is None:
+        return _unique_with_gradient(
+            x, (return_index, return_inverse, return_counts), bool(equal_nan)
+        )
     if axis is None and not (return_index or return_inverse or return_counts):
         return call("unique", x, equal_nan=bool(equal_nan))
     found = call("unique_all", x, axis=axis, equal_nan=bool(equal_nan))
     wanted = (True, return_index, return_inverse, return_counts)
     kept = tuple(each for each, want in zip(found, wanted, strict=True) if want)
     return kept[0] if len(kept) == 1 else kept
+
+
+def _unique_with_gradient(x: Tensor, wanted: tuple[bool, ...], equal_nan: bool) -> Any:
+    """`unique` with values taken from where they first stand, so that gradients find them."""
+    found = call("unique_all", x.detach(), axis=None, equal_nan=equal_nan)
+    values = ravel(x)[found[1]]
+    kept = tuple(each for each, want in zip(found[1:], wanted, strict=True) if want)
+    return (values, *kept) if kept else values
 
 
 def unique_values(x: Any, /) -> Tensor:
@@ -153,7 +180,7 @@ def unique_values(x: Any, /) -> Tensor:
 
 def _named(name: str, *parts: int) -> Any:
     def function(x: Any, /) -> Any:
-        found = call("unique_all", tensor_of(x), axis=None, equal_nan=False)
+        found = unique(x, True, True, True, equal_nan=False)
         # NumPy's own result type, so that its fields have their names.
         return type(getattr(np, name)(np.zeros(0)))(*(found[i] for i in parts))
 
@@ -177,10 +204,14 @@ def isin(
 
 def intersect1d(
     ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False
-) -> Tensor:
+) -> Any:
     """``np.intersect1d``: the shape of the result depends on values."""
     if return_indices:
-        raise unsupported("np.intersect1d: return_indices= is not traced")
+        one, first = unique(ravel(ar1), return_index=True)
+        two, second = unique(ravel(ar2), return_index=True)
+        kept, others = isin(one, two), isin(two, one)
+        common = one[kept].astype(np.result_type(one.dtype, two.dtype))
+        return common, first[kept], second[others]
     one, two = unique(ravel(ar1)), ravel(ar2)
     return one[isin(one, two)].astype(np.result_type(one.dtype, two.dtype))
 

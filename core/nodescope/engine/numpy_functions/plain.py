@@ -32,6 +32,12 @@ def _of_dtypes(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _einsum_path(*operands: Any, **how: Any) -> Any:
+    shapes = [np.empty(each.shape) if isinstance(each, Tensor) else each for each in operands]
+    path: Any = np.einsum_path
+    return path(*shapes, **how)
+
+
 NUMPY: Table = {
     np.shape: lambda a: a.shape, np.ndim: lambda a: a.ndim, np.size: _plain(np.size),
     np.allclose: _plain(np.allclose), np.array_equal: _plain(np.array_equal),
@@ -41,5 +47,6 @@ NUMPY: Table = {
     np.iscomplexobj: lambda x: x.dtype.kind == "c", np.isrealobj: lambda x: x.dtype.kind != "c",
     np.array_repr: lambda arr, *args, **kwargs: repr(arr),
     np.array_str: lambda a, *args, **kwargs: str(a), np.array2string: _plain(np.array2string),
+    np.einsum_path: _einsum_path,
     np.may_share_memory: _plain(np.may_share_memory), np.shares_memory: _plain(np.shares_memory),
 }  # fmt: skip

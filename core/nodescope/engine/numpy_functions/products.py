@@ -21,7 +21,10 @@ from nodescope.ops.shapes import axes
 _LETTERS = string.ascii_letters
 
 
-def einsum(*operands: Any, optimize: Any = True, out: None = None, order: str = "K") -> Tensor:
+def einsum(
+    *operands: Any, optimize: Any = True, out: None = None, order: str = "K", dtype: Any = None,
+    casting: Any = "safe",
+) -> Tensor:  # fmt: skip
     """``np.einsum``: with subscripts, or with operands and lists of axes in turn.
 
     Args:
@@ -29,6 +32,8 @@ def einsum(*operands: Any, optimize: Any = True, out: None = None, order: str = 
         optimize: Taken as NumPy takes it; we always look for a good order.
         out: Refused.
         order: Taken; the layout of the result in memory is ours to choose.
+        dtype: What is computed in, and the result's; that of the operands if None.
+        casting: Which conversions to ``dtype`` are allowed; NumPy's words.
 
     Raises:
         ShapeError: The subscripts do not fit each other or the operands.
@@ -41,6 +46,16 @@ def einsum(*operands: Any, optimize: Any = True, out: None = None, order: str = 
         raise ShapeError("einsum: there are no subscripts", source=where())
     subscripts, given = _parsed(operands)
     tensors = [tensor_of(each) for each in given]
+    if dtype is not None:
+        for each in tensors:
+            if not np.can_cast(each.dtype, dtype, casting):
+                raise DtypeError(
+                    f"np.einsum: {each.dtype} does not become {np.dtype(dtype)} by the rule "
+                    f"{casting!r}",
+                    source=where(),
+                    hint="give casting='unsafe', or convert with .astype",
+                )
+        tensors = [each.astype(dtype) for each in tensors]
     try:
         said = spelled_out(subscripts, tuple(each.ndim for each in tensors))
     except ShapeError as error:

@@ -5,7 +5,6 @@ Invariant: without ``dtype``, ``initial`` and ``where`` a reduction is one node.
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable
 from typing import Any
 
@@ -109,7 +108,10 @@ def _floats(x: Tensor, dtype: Any, name: str) -> Tensor:
     if dtype is None:
         return x
     if np.dtype(dtype).kind not in "fc":
-        raise dtype_error(f"np.{name}: dtype={np.dtype(dtype)} would round the mean")
+        raise dtype_error(
+            f"np.{name}: dtype={np.dtype(dtype)} would round the mean",
+            "convert the result with .astype",
+        )
     return x.astype(dtype)
 
 
@@ -138,15 +140,15 @@ def var(
 ) -> Tensor:  # fmt: skip
     """``np.var``."""
     refuse_out("np.var", out)
-    if mean is not None:
-        raise unsupported("np.var: mean= is not traced", "leave it out")
     if correction is not None:
         ddof = correction
     x, along = _floats(tensor_of(a), dtype, "var"), as_axis(axis)
-    if where is True:
+    if where is True and mean is None:
         return call("var", x, axis=along, keepdims=bool(keepdims), ddof=ddof)
     x = x if x.dtype.kind in "fc" else x.astype(np.float64)
-    centred = masked(x - _mean(x, along, keepdims=True, where=where), where, 0)
+    centred = x - (_mean(x, along, keepdims=True, where=where) if mean is None else mean)
+    if where is not True:
+        centred = masked(centred, where, 0)
     squares = np.square(np.abs(centred)) if x.dtype.kind == "c" else np.square(centred)
     n = _counted(x, where, along, keepdims).astype(squares.dtype) - ddof
     return np.sum(squares, axis=along, keepdims=keepdims) / np.maximum(n, 0)
@@ -214,15 +216,26 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor
     return sum(x if x.dtype == bool else x != 0, axis, keepdims=keepdims)
 
 
-def _logaddexp_reduce(a: Any, axis: Any = 0, keepdims: bool = False, **rest: Any) -> Tensor:
-    if builtins.any(value is not None for value in rest.values()):
-        raise unsupported("np.logaddexp.reduce: only axis and keepdims are traced")
-    return call("logsumexp", tensor_of(a), axis=as_axis(axis), keepdims=bool(keepdims))
+def _logaddexp_reduce(
+    a: Any, axis: Any = 0, keepdims: bool = False, initial: Any = None, where: Any = True
+) -> Tensor:
+    x = tensor_of(a) if where is True else masked(tensor_of(a), where, -np.inf)
+    found = call("logsumexp", x, axis=as_axis(axis), keepdims=bool(keepdims))
+    return _started(found, initial, np.logaddexp)
+
+
+def _logical_reduce(function: Callable[..., Tensor], ufunc: np.ufunc) -> Callable[..., Tensor]:
+    def reduce(a: Any, *, initial: Any = None, **rest: Any) -> Tensor:
+        found = function(a, **rest)
+        return found if initial is None else ufunc(found, initial)
+
+    return reduce
 
 
 UFUNC_REDUCE: Table = {
-    np.add: sum, np.multiply: prod, np.maximum: max, np.minimum: min, np.logical_and: all,
-    np.logical_or: any, np.logaddexp: _logaddexp_reduce,
+    np.add: sum, np.multiply: prod, np.maximum: max, np.minimum: min,
+    np.logical_and: _logical_reduce(all, np.logical_and),
+    np.logical_or: _logical_reduce(any, np.logical_or), np.logaddexp: _logaddexp_reduce,
 }  # fmt: skip
 """What ``ufunc.reduce`` is."""
 

@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nodescope.engine.numpy_functions.base import dtype_error, tensor_of, unsupported
+from nodescope.engine.numpy_functions.base import dtype_error, refuse_out, tensor_of, unsupported
 from nodescope.engine.numpy_functions.base import xp as np
 from nodescope.engine.numpy_functions.cumulative import UFUNC_ACCUMULATE
 from nodescope.engine.numpy_functions.nan import NUMPY as _NAN
 from nodescope.engine.numpy_functions.products import vecdot
-from nodescope.engine.numpy_functions.reduce import UFUNC_REDUCE
+from nodescope.engine.numpy_functions.ranges import reduceat
+from nodescope.engine.numpy_functions.reduce import UFUNC_REDUCE, masked
 from nodescope.engine.numpy_functions.writing import at, into
 from nodescope.engine.run import apply
 from nodescope.engine.tensor import NO_ATTRS, Tensor, operand
 from nodescope.ops.op import Op
+from nodescope.ops.reduction import as_axis
+from nodescope.ops.shapes import axes, count
 
 _REDUCE = {**UFUNC_REDUCE, np.fmax: _NAN[np.nanmax], np.fmin: _NAN[np.nanmin]}
 
@@ -50,15 +53,18 @@ def called(
         return _reduce(op, ufunc, name, *inputs, **kwargs)
     if method == "accumulate" and ufunc in UFUNC_ACCUMULATE:
         return UFUNC_ACCUMULATE[ufunc](*inputs, **kwargs)
-    if method == "outer" and op is not None and len(inputs) == 2 and not kwargs:
+    if method == "outer" and op is not None and len(inputs) == 2:
         a, b = map(tensor_of, inputs)
-        return ufunc(a.reshape(a.shape + (1,) * b.ndim), b)
+        return ufunc(a.reshape(a.shape + (1,) * b.ndim), b, **kwargs)
+    if method == "reduceat" and ufunc in _REDUCE:
+        return reduceat(_REDUCE[ufunc], name, *inputs, **kwargs)
     if method == "at" and ufunc in (np.add, np.subtract):
         return at(ufunc.__name__, *inputs)
     hints = {
-        "at": "nodescope.index_add(x, index, value) gives a new tensor",
+        "at": f"write x[index] = {name}(x[index], ...), which counts a repeated index once",
         "accumulate": "np.cumsum and np.cumprod are traced",
         "reduceat": "split first, then reduce each part",
+        "outer": "add an axis: f(a[:, None], b)",
     }
     raise unsupported(
         f"{name}.{method} is not traced",
@@ -67,35 +73,50 @@ def called(
 
 
 def _reduce(
-    op: Op | None, ufunc: np.ufunc, name: str, array: Any, *args: Any, **kwargs: Any
-) -> Any:
+    op: Op | None, ufunc: np.ufunc, name: str, array: Any, axis: Any = 0, dtype: Any = None,
+    out: None = None, keepdims: bool = False, initial: Any = None, where: Any = True,
+) -> Any:  # fmt: skip
+    """``ufunc.reduce`` with NumPy's arguments, in their order."""
+    refuse_out(f"{name}.reduce", out)
     known = _REDUCE.get(ufunc)
+    rest: dict[str, Any] = {}
+    if initial is not None:
+        rest["initial"] = initial
+    if where is not True:
+        rest["where"] = where
     if known is not None:
-        if not args:
-            kwargs.setdefault("axis", 0)
-        return known(array, *args, **kwargs)
+        if ufunc in (np.add, np.multiply):
+            rest["dtype"] = dtype
+        elif dtype is not None:
+            array = tensor_of(array).astype(dtype, copy=False)
+        return known(array, axis=axis, keepdims=keepdims, **rest)
     if op is None or ufunc.nin != 2 or ufunc.identity is None or op.vjp is not None:
         raise unsupported(
             f"{name}.reduce is not traced", "use .numpy() first to leave the graph, or np.sum"
         )
-    return _folded(op, ufunc, name, array, *args, **kwargs)
+    x = tensor_of(array) if dtype is None else tensor_of(array).astype(dtype, copy=False)
+    return _folded(op, ufunc, x, axis, keepdims, initial, where)
 
 
 def _folded(
-    op: Op, ufunc: np.ufunc, name: str, array: Any, axis: int = 0, keepdims: bool = False,
-    **rest: Any,
-) -> Any:  # fmt: skip
-    """Of associative functions of bits: halves of the axis are combined until one is left."""
-    if rest or not isinstance(axis, int):
-        raise unsupported(f"{name}.reduce: only one axis and keepdims are traced")
-    x = np.moveaxis(tensor_of(array), axis, 0)
+    op: Op, ufunc: np.ufunc, x: Any, axis: Any, keepdims: bool, initial: Any, where: Any
+) -> Any:
+    """Of associative functions of bits: halves of the axes are combined until one is left."""
+    if where is not True:
+        x = masked(x, where, ufunc.identity)
+    gone = axes(f"{ufunc.__name__}.reduce", as_axis(axis), x.ndim)
+    wide = tuple(1 if i in gone else n for i, n in enumerate(x.shape))
+    kept = tuple(i for i in range(x.ndim) if i not in gone)
+    shape = tuple(x.shape[i] for i in kept)
+    x = np.transpose(x, (*gone, *kept)).reshape((count(x.shape, gone), *shape))
     if not len(x):
-        x = tensor_of(np.full((1, *x.shape[1:]), ufunc.identity, x.dtype))
+        x = tensor_of(np.full((1, *shape), ufunc.identity, x.dtype))
     while len(x) > 1:
         half = len(x) // 2
         folded = apply(op, (x[:half], x[half : 2 * half]), NO_ATTRS)
         x = np.concatenate([folded, x[2 * half :].astype(folded.dtype)]) if len(x) % 2 else folded
-    return np.moveaxis(x, 0, axis) if keepdims else x[0]
+    found = x[0].reshape(wide) if keepdims else x[0]
+    return found if initial is None else ufunc(found, initial)
 
 
 def _with_arguments(
@@ -103,24 +124,31 @@ def _with_arguments(
 ) -> Any:
     if ufunc is np.vecdot and set(kwargs) == {"axis"}:
         return vecdot(*inputs, **kwargs)
-    other = next((each for each in kwargs if each != "dtype"), None)
     name = f"np.{ufunc.__name__}"
-    if other is not None:
-        hint = "select with np.where" if other == "where" else "convert with .astype"
-        raise unsupported(f"{name}: the argument {other}= is not traced", hint)
+    if kwargs.get("where", True) is not True:
+        raise unsupported(
+            f"{name}: where= without out= leaves elements without a value",
+            "select with np.where, or give out= a tensor",
+        )
+    if "signature" in kwargs or "sig" in kwargs:
+        raise unsupported(f"{name}: the argument signature= is not traced", "say dtype=")
+    kwargs = {key: value for key, value in kwargs.items() if key in ("dtype", "casting")}
+    casting = kwargs.get("casting", "same_kind")
     found = [operand(each) for each in inputs]
     if None in [each if each is None else 0 for each in found]:
         return NotImplemented
     given = [each.dtype if isinstance(each, Tensor) else type(each) for each in found]
-    wanted = np.dtype(kwargs["dtype"])
+    wanted = None if kwargs.get("dtype") is None else np.dtype(kwargs["dtype"])
     signature = (*(None,) * ufunc.nin, *(wanted,) * ufunc.nout)
     try:
         dtypes = ufunc.resolve_dtypes(
-            (*given, *(None,) * ufunc.nout), signature=signature, casting="same_kind"
+            (*given, *(None,) * ufunc.nout), signature=signature, casting=casting
         )
     except TypeError:
+        given_as = "" if wanted is None else f" with dtype={wanted}"
         raise dtype_error(
-            f"{name}: cannot be computed with dtype={wanted}", "convert the result with .astype"
+            f"{name}: cannot be computed{given_as} by the rule casting={casting!r}",
+            "convert the operands with .astype",
         ) from None
     converted = tuple(
         each if not isinstance(each, Tensor) or each.dtype == dtype else each.astype(dtype)

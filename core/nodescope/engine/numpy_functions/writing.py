@@ -19,7 +19,7 @@ from nodescope.engine.source import where as here
 from nodescope.engine.tensor import NO_ATTRS, Tensor, alias, next_seq, operand, settled
 from nodescope.engine.writing.inplace import updated, write
 from nodescope.engine.writing.writable import check_writable, fitted
-from nodescope.errors import BoundsError, UnsupportedError
+from nodescope.errors import BoundsError, DtypeError, UnsupportedError
 from nodescope.ops.op import Array
 
 
@@ -81,7 +81,7 @@ def _written(what: str, target: Any) -> Tensor:
         raise UnsupportedError(
             f"{what} would write a tensor's elements to an array, out of the graph",
             source=here(),
-            hint="make the first argument a tensor, or use .numpy() on the others",
+            hint="make the first argument a tensor, or a new one: np.full_like, np.broadcast_to",
         )
     check_writable(target, what)
     return target
@@ -98,11 +98,13 @@ def _typed(value: Any, like: Tensor) -> Tensor:
 def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
     """``np.copyto``: ``src`` broadcasts to ``dst``."""
     target = _written("np.copyto", dst)
-    if casting not in ("same_kind", "unsafe"):
-        raise UnsupportedError(
-            f"np.copyto: casting={casting!r} is not traced", source=here(), hint="leave it out"
-        )
     given = _typed(src, target)
+    if not np.can_cast(given.dtype, target.dtype, casting):  # type: ignore[arg-type]
+        raise DtypeError(
+            f"np.copyto: {given.dtype} does not become {target.dtype} by the rule {casting!r}",
+            source=here(),
+            hint="give casting='unsafe', or convert with .astype",
+        )
     if casting == "unsafe" and given.dtype != target.dtype:
         given = given.astype(target.dtype)
     given = fitted(target, given, "np.copyto", wider=True)

@@ -15,7 +15,7 @@ Invariant: a write is exact for everybody who sees the memory, or it is refused 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -264,12 +264,57 @@ def updated(target: Tensor, index: Any, value: Any) -> Tensor:
     return apply(_SET, (settled(target), given, *arrays), {"index": template})
 
 
+def _sort(
+    self: Tensor, axis: int = -1, kind: Any = None, order: Any = None, *,
+    stable: bool | None = None,
+) -> None:  # fmt: skip
+    """Sort the elements along an axis in place; `numpy.sort` gives a new tensor."""
+    check_writable(self, "x.sort()")
+    write(self, np.sort(settled(self), axis, kind, order, stable=stable))  # type: ignore[arg-type]
+
+
+def _partition(
+    self: Tensor, kth: Any, axis: int = -1, kind: Any = "introselect", order: Any = None
+) -> None:
+    """Put the k-th smallest element in its place, in place; `numpy.partition` gives a new one."""
+    check_writable(self, "x.partition()")
+    write(self, np.partition(settled(self), kth, axis, kind, order))  # type: ignore[arg-type]
+
+
+class Flat:
+    """The elements of a tensor in C's order, to read and to write; `numpy.ndarray.flat`."""
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+
+    def __len__(self) -> int:
+        return self._tensor.size
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self._tensor.ravel())
+
+    def __getitem__(self, index: Any) -> Tensor:
+        return self._tensor.flatten()[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        check_writable(self._tensor, "x.flat[i] = y")
+        places = np.arange(self._tensor.size)[index.numpy() if isinstance(index, Tensor) else index]
+        put: Any = np.put
+        put(self._tensor, np.ravel(places), value)
+
+
+def _set_flat(self: Tensor, value: Any) -> None:
+    Flat(self)[:] = value
+
+
 # What stands for what
 
 
 _OWN = {
-    "data", "edge", "name", "fill", "__hash__", "__repr__", "__setitem__", "__copy__",
-    "__deepcopy__", "__reduce_ex__",
+    "data", "edge", "name", "fill", "sort", "partition", "put", "flat", "__hash__", "__repr__",
+    "__setitem__", "__copy__", "__deepcopy__", "__reduce_ex__",
 }  # fmt: skip
 
 
@@ -309,6 +354,9 @@ def _fill() -> None:
     }.items():  # fmt: skip
         setattr(Tensor, name, _fixed(name, hint))
     setattr(Tensor, "__setitem__", _setitem)  # noqa: B010 (its annotation is for readers only)
+    setattr(Tensor, "sort", _sort)  # noqa: B010
+    setattr(Tensor, "partition", _partition)  # noqa: B010
+    setattr(Tensor, "flat", property(Flat, _set_flat, doc=Flat.__doc__))  # noqa: B010
     setattr(Tensor, "fill", lambda self, value: _setitem(self, ..., value))  # noqa: B010
     for python, (name, sign) in ARITHMETIC.items():
         setattr(Tensor, f"__i{python}__", _operator(ops.get(name), f"{sign}="))

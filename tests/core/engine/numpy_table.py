@@ -1,0 +1,474 @@
+"""What of NumPy works on tensors, argument by argument: makes docs/numpy.md.
+
+    python -m tests.core.engine.numpy_table            fail if docs/numpy.md is old
+    python -m tests.core.engine.numpy_table --write    bring it up to date
+
+Each function and method runs with each of its optional arguments in turn, once on arrays and once
+on tensors that want gradients.
+
+Invariant: a row says what happened just now; nothing in it is written by hand.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import nodescope as ns
+from nodescope.engine.coverage import functions
+from nodescope.errors import NodescopeError
+from tests.core.engine.numpy_arguments import (
+    ALONE,
+    ATTRIBUTES,
+    DIFFERENT,
+    FIRST,
+    NO_GRADIENT,
+    OF_METHODS,
+    SPECIAL,
+    UFUNC_CALLS,
+    UFUNC_OPERANDS,
+    VALUES,
+    A,
+    Like,
+    Out,
+    T,
+)
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "numpy.md"
+MODULES = {"": np, "linalg.": np.linalg, "fft.": np.fft}
+
+
+class Outcome(NamedTuple):
+    """What became of one call.
+
+    Attributes:
+        kind: ``works``, ``refused``, ``differs``, ``error`` (of no kind of ours) or ``none``
+            (NumPy itself refuses it).
+        said: The message, or how it differs.
+    """
+
+    kind: str
+    said: str = ""
+
+
+class Call(NamedTuple):
+    """One call: of a function (named with its module) or of a method (after a dot)."""
+
+    name: str
+    argument: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def signature(name: str) -> dict[str, inspect.Parameter]:
+    """The optional parameters of a function or method, those in ``**kwargs`` included."""
+    found = dict(_parameters(function(name)))
+    if name.startswith(".") and any(each.kind == each.VAR_KEYWORD for each in found.values()):
+        base = _parameters(getattr(np, name[1:])) if hasattr(np, name[1:]) else {}
+        found.update({key: each for key, each in base.items() if key not in ("a", "x")})
+    return {
+        key: each
+        for key, each in found.items()
+        if each.default is not each.empty and each.kind != each.POSITIONAL_ONLY and key != "like"
+    }
+
+
+def _parameters(called: Any) -> dict[str, inspect.Parameter]:
+    try:
+        return dict(inspect.signature(called).parameters)
+    except ValueError:
+        return {}
+
+
+def function(name: str) -> Any:
+    """The function, or method of arrays, of a name."""
+    if name.startswith("."):
+        return getattr(np.ndarray, name[1:])
+    module, _, last = name.rpartition(".")
+    if module and f"{module}." not in MODULES:  # a ufunc's method
+        return getattr(getattr(np, module), last)
+    return getattr(MODULES[f"{module}." if module else ""], last)
+
+
+def names() -> Iterator[str]:
+    """All functions that are no ufuncs, and all methods."""
+    for prefix, module in MODULES.items():
+        for name, called in functions(module).items():
+            if not isinstance(called, np.ufunc) and name != "test":
+                yield prefix + name
+    for name in dir(np.ndarray):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if not name.startswith("_") and callable(getattr(np.ndarray, name)):
+                yield f".{name}"
+
+
+def first(name: str) -> tuple[Any, ...] | None:
+    """The required arguments; None if a tensor cannot be among them."""
+    if name in FIRST:
+        return FIRST[name]
+    if name.startswith("."):
+        return ()
+    required = [
+        each.name
+        for each in _parameters(function(name)).values()
+        if each.default is each.empty and each.kind in (each.POSITIONAL_ONLY,
+                                                       each.POSITIONAL_OR_KEYWORD)
+    ]  # fmt: skip
+    if name.startswith("atleast") or (len(required) == 1 and required[0] in _ARRAYS):
+        return (T(A),)
+    return None
+
+
+_ARRAYS = frozenset("axmvzpfyA") | {"ary", "arr", "array", "val", "filt", "element", "object"}
+
+
+def calls(name: str) -> list[Call]:
+    """The calls of a function: bare, and with each argument in turn."""
+    given = first(name)
+    if given is None:
+        return []
+    found = [Call(name, "", given, {})]
+    for key in signature(name):
+        values = SPECIAL.get(f"{name}.{key}", VALUES.get(key, []))
+        found.extend(Call(name, key, given, {key: value}) for value in values)
+    for said, (args, kwargs) in ALONE.items():
+        if said.partition("(")[0] == name:
+            found.append(Call(name, said.partition("(")[2][:-1], args, kwargs))
+    return found
+
+
+# Running
+
+
+def _filled(value: Any, tensor: Callable[[Any], Any], kept: list[Any]) -> Any:
+    if isinstance(value, T):
+        kept.append(tensor(value.array))
+        return kept[-1]
+    if isinstance(value, list | tuple) and not isinstance(value, Out | Like):
+        return type(value)([_filled(each, tensor, kept) for each in value])
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _run(call: Call, tensor: Callable[[Any], Any], base: Any) -> tuple[Any, list[Any]]:
+    """The result, and the arrays or tensors that it was given."""
+    kept: list[Any] = []
+    args = _filled(call.args, tensor, kept)
+    kwargs = {key: _filled(value, tensor, kept) for key, value in call.kwargs.items()}
+    if call.name.startswith("."):
+        owner = tensor(OF_METHODS.get(call.name[1:], A))
+        kept.insert(0, owner)
+        called = getattr(owner, call.name[1:])
+    else:
+        called = function(call.name)
+    if isinstance(kwargs.get("out"), Out):
+        kwargs["out"] = tensor(np.zeros_like(base))
+        kept.append(kwargs["out"])
+    if isinstance(kwargs.get("mean"), Like):
+        kwargs["mean"] = np.mean(kept[0], keepdims=True)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return called(*args, **kwargs), kept
+
+
+def _array(value: Any) -> Any:
+    return np.array(value)
+
+
+def _tensor(value: Any) -> Any:
+    array = np.array(value)
+    if array.dtype.kind not in "fc":
+        return ns.tensor(array)
+    return ns.tensor(array, requires_grad=True).copy()
+
+
+def outcome(call: Call) -> Outcome:
+    """Run a call both ways."""
+    base = None
+    try:
+        if isinstance(call.kwargs.get("out"), Out):
+            rest = {key: value for key, value in call.kwargs.items() if key != "out"}
+            base, _ = _run(call._replace(kwargs=rest), _array, None)
+        expected, arrays = _run(call, _array, base)
+    except Exception:
+        return Outcome("none")
+    try:
+        found, tensors = _run(call, _tensor, base)
+    except NodescopeError as error:
+        return Outcome("refused", f"{error.message}; {error.hint}" if error.hint else error.message)
+    except Exception as error:
+        return Outcome("error", f"{type(error).__name__}: {error}")
+    said = _difference(found, expected) or next(filter(None, map(_difference, tensors, arrays)), "")
+    if not said and isinstance(call.kwargs.get("out"), Out) and found is not tensors[-1]:
+        said = "the result is not out"
+    return Outcome("differs", said) if said else Outcome("works")
+
+
+def _difference(found: Any, expected: Any) -> str:
+    """How a result is another than NumPy's, or ``""``."""
+    if isinstance(expected, tuple | list):
+        if not isinstance(found, tuple | list) or len(found) != len(expected):
+            return f"gives {type(found).__name__}, NumPy {len(expected)} results"
+        return next(filter(None, map(_difference, found, expected)), "")
+    if not isinstance(found, ns.Tensor):
+        if isinstance(expected, np.ndarray | np.generic):
+            if isinstance(found, np.ndarray | np.generic):
+                return "gives an array, outside of the graph"
+            same = np.array_equal(found, expected)
+            return "" if same else f"gives {type(found).__name__}"
+        same = type(found) is type(expected) and (found == expected or callable(found))
+        return "" if same else f"gives {found!r}, NumPy {expected!r}"
+    wanted = np.asarray(expected)
+    array = found.numpy()
+    if array.dtype != wanted.dtype:
+        return f"dtype {array.dtype}, NumPy {wanted.dtype}"
+    if array.shape != wanted.shape:
+        return f"shape {array.shape}, NumPy {wanted.shape}"
+    if not np.allclose(array, wanted, rtol=1e-6, atol=1e-9, equal_nan=True):
+        return "other values"
+    return ""
+
+
+def gradient(call: Call) -> bool | None:
+    """Whether a gradient flows from the result to what was given; None if it is not of floats."""
+    base = None
+    if isinstance(call.kwargs.get("out"), Out):
+        rest = {key: value for key, value in call.kwargs.items() if key != "out"}
+        base, _ = _run(call._replace(kwargs=rest), _array, None)
+    found, tensors = _run(call, _tensor, base)
+    if not any(each.requires_grad for each in tensors):
+        return None
+    results = [each for each in _leaves(found) or tensors[:1] if each.dtype.kind in "fc"]
+    return any(each.requires_grad for each in results) if results else None
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, tuple | list):
+        return [leaf for each in value for leaf in _leaves(each)]
+    return [value] if isinstance(value, ns.Tensor) else []
+
+
+def ufunc_calls(name: str) -> list[Call]:
+    """The calls of a ufunc and of its methods."""
+    ufunc = getattr(np, name)
+    given = next((each for each in UFUNC_OPERANDS if _takes(ufunc, each)), None)
+    if given is None:
+        return []
+    found = []
+    for method, argument, options in UFUNC_CALLS:
+        operands: tuple[Any, ...] = tuple(map(T, given[: ufunc.nin]))
+        kwargs = dict(options)
+        if "where" in kwargs:
+            kwargs["where"] = given[0] > np.median(given[0]) if given[0].dtype != bool else given[0]
+        if method in (".reduce", ".accumulate"):
+            operands = operands[:1]
+        elif method == ".reduceat":
+            operands = (operands[0], [0, 1])
+        elif method == ".at":
+            operands = (operands[0], [0, 0], *((2,) if ufunc.nin == 2 else ()))
+        several = ufunc.nout > 1 and "out" in kwargs
+        if (method in ("", ".at") or ufunc.nin == 2) and not several:
+            found.append(Call(name + method, argument, operands, kwargs))
+    return found
+
+
+def _takes(ufunc: Any, given: tuple[Any, ...]) -> bool:
+    try:
+        with np.errstate(all="ignore"):
+            found = ufunc(*given[: ufunc.nin])
+    except (TypeError, ValueError):
+        return False
+    parts = found if isinstance(found, tuple) else (found,)
+    return not any(np.isnan(part).any() for part in parts)
+
+
+def ufuncs() -> list[str]:
+    """Names of the ufuncs, each once."""
+    found = functions(np).items()
+    return [name for name, each in found if isinstance(each, np.ufunc) and each.__name__ == name]
+
+
+def everything() -> list[tuple[Call, Outcome]]:
+    """All calls with what became of them."""
+    every = [call for name in names() for call in calls(name)]
+    every += [call for name in ufuncs() for call in ufunc_calls(name)]
+    return [(call, outcome(call)) for call in every]
+
+
+def faults(every: list[tuple[Call, Outcome]]) -> list[str]:
+    """What no call may do: raise no error of ours, differ or lose a gradient without a reason."""
+    found = []
+    for call, result in every:
+        key, said = f"{call.name} {call.argument}".strip(), result.said
+        excused = call.name in DIFFERENT or key in DIFFERENT
+        if result.kind in ("error", "differs") and not excused:
+            found.append(f"{key} {call.kwargs}: {result.kind}: {said}")
+        if result.kind == "refused" and (_INTERNAL.search(said) or "; " not in said):
+            found.append(f"{key} {call.kwargs}: not good English, or without a way out: {said}")
+        smooth = call.name not in NO_GRADIENT and key not in NO_GRADIENT
+        if result.kind == "works" and smooth and gradient(call) is False:
+            found.append(f"{key} {call.kwargs}: the gradient is lost")
+    return found
+
+
+_INTERNAL = re.compile(
+    r"_bind|<lambda>|unexpected keyword|positional argument|NoneType|object at 0x"
+)
+
+
+# The document
+
+
+def document(every: list[tuple[Call, Outcome]]) -> str:
+    """docs/numpy.md."""
+    parts = [_HEAD.format(version=".".join(np.__version__.split(".")[:2]))]
+    by_name: dict[str, list[tuple[Call, Outcome]]] = {}
+    for call, result in every:
+        by_name.setdefault(call.name, []).append((call, result))
+    plain = {name: rows for name, rows in by_name.items() if not _of_ufunc(name)}
+    plain = {name: rows for name, rows in plain.items() if any(r.kind != "none" for _, r in rows)}
+    refused = [name for name, rows in plain.items() if rows[0][1].kind in ("refused", "error")]
+    sections = {
+        "Functions": [name for name in plain if "." not in name],
+        "Methods of arrays": [name for name in plain if name.startswith(".")],
+        "np.linalg": [name for name in plain if name.startswith("linalg.")],
+        "np.fft": [name for name in plain if name.startswith("fft.")],
+    }
+    for title, listed in sections.items():
+        rows = [
+            f"| `{_shown(name)}` | {_working(plain[name])} | {_others(plain[name])} |"
+            for name in listed if name not in refused
+        ]  # fmt: skip
+        parts += [f"## {title}", _table("Arguments that work", "Refused, or different", rows)]
+        if title == "Methods of arrays":
+            parts.append(_attributes())
+    parts += ["## Ufuncs", _UFUNCS, _of_ufuncs(by_name)]
+    messages = [DIFFERENT.get(name, _cell(plain[name][0][1].said)) for name in refused]
+    parts += ["## Not traced", "| | The error |\n|-|-|"]
+    parts[-1] += "".join(
+        f"\n| `{_shown(name)}` | {said} |" for name, said in zip(refused, messages, strict=True)
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(first: str, second: str, rows: list[str]) -> str:
+    return "\n".join([f"| | {first} | {second} |", "|-|-|-|", *rows])
+
+
+def _of_ufunc(name: str) -> bool:
+    return isinstance(getattr(np, name.partition(".")[0] or " ", None), np.ufunc)
+
+
+def _shown(name: str) -> str:
+    return f"x{name}" if name.startswith(".") else f"np.{name}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _working(rows: list[tuple[Call, Outcome]]) -> str:
+    """The arguments of which some value works."""
+    found = dict.fromkeys(
+        call.argument for call, result in rows if result.kind == "works" and call.argument
+    )
+    note = NO_GRADIENT.get(rows[0][0].name)
+    listed = " ".join(f"`{argument}`" for argument in found)
+    return f"{listed} ({note}: no gradient)".strip() if note else listed
+
+
+def _others(rows: list[tuple[Call, Outcome]]) -> str:
+    found: dict[str, dict[str, None]] = {}
+    for call, result in rows:
+        if result.kind in ("refused", "differs", "error"):
+            key = f"{call.name} {call.argument}".strip()
+            said = DIFFERENT.get(key, DIFFERENT.get(call.name, result.said))
+            found.setdefault(said, {})[_value(call)] = None
+    return "<br>".join(
+        f"{', '.join(f'`{value}`' for value in values if value)}: {_cell(said)}".removeprefix(": ")
+        for said, values in found.items()
+    )
+
+
+def _value(call: Call) -> str:
+    value = call.kwargs.get(call.argument)
+    if isinstance(value, np.ndarray | T | Out | Like) or call.argument not in call.kwargs:
+        return f"{call.argument}=" if call.argument in call.kwargs else call.argument
+    return f"{call.argument}={value!r}"
+
+
+def _attributes() -> str:
+    x = ns.tensor(A)
+    works, refused = [], []
+    for name in ATTRIBUTES.split():
+        try:
+            getattr(x, name)
+            works.append(f"`{name}`")
+        except NodescopeError:
+            refused.append(f"`{name}`")
+    return (
+        f"Attributes: {', '.join(works)}. Refused, for they are the array's own (`x.numpy()`): "
+        f"{', '.join(refused)}. `data` is the array itself; do not write to it."
+    )
+
+
+def _of_ufuncs(by_name: dict[str, list[tuple[Call, Outcome]]]) -> str:
+    lines = []
+    for name in ufuncs():
+        works: dict[str, list[str]] = {}
+        refused: dict[str, dict[str, None]] = {}
+        for method in ("", "reduce", "accumulate", "outer", "reduceat", "at"):
+            for call, result in by_name.get(f"{name}.{method}" if method else name, []):
+                if result.kind == "works":
+                    known = works.setdefault(method, [])
+                    if call.argument and f"`{call.argument}`" not in known:
+                        known.append(f"`{call.argument}`")
+                elif result.kind != "none":
+                    said = f"{method} {call.argument}".strip()
+                    refused.setdefault(result.said, {})[said] = None
+        said = " · ".join(f"{method} {' '.join(known)}".strip() for method, known in works.items())
+        others = "<br>".join(
+            f"{', '.join(f'`{value}`' for value in values)}: {_cell(text)}"
+            for text, values in refused.items()
+        )
+        lines.append(f"| `np.{name}` | {said} | {others} |")
+    return _table("Arguments and methods that work", "Refused", lines)
+
+
+_HEAD = """# NumPy on tensors, argument by argument
+
+What becomes of a tensor in each function and method of NumPy {version}, and in each of their \
+optional arguments. Made by `python -m tests.core.engine.numpy_table --write`, which runs every \
+call on arrays and on tensors that want gradients, and compares values, dtypes, shapes and what \
+was written to; the tests keep it current. An argument that works gives what NumPy gives, and \
+gradients flow where the result is floating point. What is refused raises the error that stands \
+here, with your line in it. A value that NumPy itself refuses is not listed."""
+
+_UFUNCS = """`out=` takes a tensor. `where=` without `out=` is refused for all: NumPy leaves \
+elements without a value there."""
+
+
+def main(argv: list[str]) -> int:
+    """The command; its exit code."""
+    every = everything()
+    wrong = faults(every)
+    for fault in wrong:
+        print(fault)
+    wanted = document(every)
+    if "--write" in argv:
+        DOCUMENT.write_text(wanted, encoding="utf-8")
+    elif not DOCUMENT.exists() or DOCUMENT.read_text(encoding="utf-8") != wanted:
+        print(f"{DOCUMENT.name} is old: run this with --write")
+        return 1
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,204 @@
+"""docs/numpy.md says what is so; and compiled functions give what it says, bit for bit."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.errors import NodescopeError, TraceError
+from tests.core.engine import numpy_table
+from tests.core.engine.numpy_arguments import OF_METHODS, A, Out, T
+from tests.core.engine.numpy_table import Call, Outcome
+
+
+@functools.cache
+def everything() -> list[tuple[Call, Outcome]]:
+    return numpy_table.everything()
+
+
+def test_no_argument_fails_in_a_way_that_is_not_meant() -> None:
+    assert numpy_table.faults(everything()) == []
+
+
+def test_the_document_is_current() -> None:
+    assert numpy_table.DOCUMENT.read_text(encoding="utf-8") == numpy_table.document(everything())
+
+
+def test_the_table_notices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An argument that a method lacks, a gradient that is lost, another value."""
+
+    def without(self: Any, axis: Any = None) -> Any:
+        return np.sum(self, axis)
+
+    def lost(self: Any, axis: Any = None, **kwargs: Any) -> Any:
+        return np.sum(self.detach(), axis, **kwargs)
+
+    def other(self: Any, axis: Any = None, **kwargs: Any) -> Any:
+        return np.sum(self, axis, **kwargs) + 1
+
+    for method, said in ((without, "error"), (lost, "gradient is lost"), (other, "other values")):
+        monkeypatch.setattr(ns.Tensor, "sum", method)
+        every = [(call, numpy_table.outcome(call)) for call in numpy_table.calls(".sum")]
+        assert any(said in fault for fault in numpy_table.faults(every))
+
+
+@pytest.mark.parametrize("name", [each[1:] for each in numpy_table.names() if each[0] == "."])
+def test_methods_have_the_arguments_of_numpys(name: str) -> None:
+    ours = inspect.getattr_static(ns.Tensor, name, None)
+    if type(ours).__name__ == "_Missing":
+        with pytest.raises(AttributeError, match=f"a tensor has no {name}"):
+            getattr(ns.tensor(A), name)
+        return
+    numpys = inspect.signature(getattr(np.ndarray, name)).parameters
+    known = inspect.signature(ours).parameters  # type: ignore[arg-type]
+    takes_any = any(each.kind == each.VAR_POSITIONAL for each in known.values())
+    for key, each in list(numpys.items())[1:]:
+        if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+            continue
+        if each.kind == each.KEYWORD_ONLY or each.default is not each.empty:
+            assert key in known
+        else:
+            assert key in known or takes_any or len(known) >= len(numpys)
+
+
+# While a graph is built
+
+_FREE = {  # what NumPy leaves to the machine, or how a random phase turns out
+    "linalg.eig",
+    "empty_like",
+}
+_PLAIN = (bool, int, float, str, tuple, list, np.dtype, type(None))
+
+
+def _tensors(value: Any) -> list[Any]:
+    if isinstance(value, tuple | list):
+        return [leaf for each in value for leaf in _tensors(each)]
+    return [value] if isinstance(value, ns.Tensor) else []
+
+
+def _owner(call: Call) -> Any:
+    return T(OF_METHODS.get(call.name[1:], A)) if call.name.startswith(".") else None
+
+
+def _replaced(value: Any, found: list[Any]) -> Any:
+    """``value`` with what stands under `T` taken from ``found``, in order."""
+    if isinstance(value, T):
+        return found.pop(0)
+    if isinstance(value, list | tuple) and not isinstance(value, Out):
+        return type(value)([_replaced(each, found) for each in value])
+    return value
+
+
+def _given(call: Call) -> list[Any]:
+    arrays: list[Any] = []
+
+    def collect(value: Any) -> None:
+        if isinstance(value, T):
+            arrays.append(np.asarray(value.array))
+        elif isinstance(value, list | tuple) and not isinstance(value, Out):
+            for each in value:
+                collect(each)
+
+    for value in (_owner(call), call.args, *call.kwargs.values()):
+        collect(value)
+    return arrays
+
+
+def _called(call: Call, tensors: list[Any]) -> Any:
+    found = list(tensors)
+    owner = found.pop(0) if call.name.startswith(".") else None
+    args = _replaced(call.args, found)
+    kwargs = {key: _replaced(value, found) for key, value in call.kwargs.items()}
+    if owner is None:
+        return numpy_table.function(call.name)(*args, **kwargs)
+    return getattr(owner, call.name[1:])(*args, **kwargs)
+
+
+def _wanted(call: Call, result: Outcome) -> bool:
+    fresh = "out" not in call.kwargs and "mean" not in call.kwargs
+    return result.kind == "works" and fresh and call.name not in _FREE
+
+
+WORKING = sorted({call.name for call, result in everything() if _wanted(call, result)})
+
+
+@pytest.mark.parametrize("name", WORKING)
+def test_compiled_functions_give_the_same_of_whatever_they_are_given(name: str) -> None:
+    """Of an argument, a captured tensor, a parameter and a constant: the eager bits."""
+    for call, result in everything():
+        if call.name == name and _wanted(call, result):
+            _compare(call)
+
+
+def _compare(call: Call) -> None:
+    arrays = _given(call)
+    eager = [ns.tensor(each, requires_grad=each.dtype.kind in "fc").copy() for each in arrays]
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = _called(call, eager)
+        results = _tensors(expected)
+        if not results and not isinstance(expected, type(None)):
+            return  # an answer about shapes or dtypes
+        held = [
+            ns.parameter(each) if each.dtype.kind == "f" else ns.tensor(each) for each in arrays
+        ]
+        captured = [ns.tensor(each) for each in arrays]
+        fixed = [ns.constant(each) for each in arrays]
+        # Where something is written to it is a copy, as no graph writes to what it is given.
+        writes = expected is None or call.kwargs.get("copy") is False
+        own = (lambda xs: [x.copy() for x in xs]) if writes else list
+        programs = {
+            "argument": (ns.compile(lambda *xs: _all(call, own(xs))), arrays),
+            "captured": (ns.compile(lambda: _all(call, own(captured))), []),
+            "parameter": (ns.compile(lambda: _all(call, own(held))), []),
+            "constant": (ns.compile(lambda: _all(call, own(fixed))), []),
+        }
+        wanted = [each.numpy() for each in (results or eager)]
+        for form, (program, given) in programs.items():
+            found = _run(program, [ns.tensor(each) for each in given])
+            if isinstance(found, TraceError):
+                assert re.search("depends on|not known", found.message), call
+                assert found.hint
+                continue
+            assert [_bits(each) for each in found] == [_bits(each) for each in wanted], (call, form)
+
+
+def _run(program: Any, given: list[Any]) -> Any:
+    try:
+        return program(*given)
+    except TraceError as error:
+        return error
+
+
+def _all(call: Call, tensors: list[Any]) -> list[Any]:
+    found = _called(call, tensors)
+    return tensors if found is None else _tensors(found)
+
+
+def _bits(value: Any) -> tuple[Any, ...]:
+    array = value.numpy() if isinstance(value, ns.Tensor) else value
+    return array.dtype, array.shape, array.tobytes()
+
+
+def test_what_makes_no_tensor_of_tensors_says_what_does() -> None:
+    """NumPy asks each tensor for an array here: no gradient is lost without a word."""
+    t = ns.tensor([1.0, 2.0], requires_grad=True)
+    total, which = t.sum(), ns.tensor([0, 1])
+    lists: list[Any] = [
+        lambda: np.array([total, t.mean()]), lambda: np.sum([t, t]), lambda: np.r_[t, t],
+        lambda: np.c_[t, t], lambda: np.full(2, t), lambda: np.eye(2)[which], lambda: np.max([t]),
+    ]  # fmt: skip
+    for call in lists:
+        with pytest.raises(NodescopeError, match=r"np\.stack.*np\.broadcast_to.*array\)\[x\]"):
+            call()
+    assert ns.tensor(np.eye(2))[which].tolist() == [[1, 0], [0, 1]]
+    with pytest.raises(NodescopeError, match=r"np\.full_like, np\.broadcast_to"):
+        np.full(2, total, dtype=float)
+    assert np.full(2, total, like=t).requires_grad
