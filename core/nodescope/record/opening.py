@@ -7,6 +7,7 @@ other in a copy (`copies`).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import stat
@@ -16,9 +17,10 @@ from typing import NamedTuple
 
 from nodescope.errors import RecordingError
 from nodescope.record.copies import copied
+from nodescope.record.descriptors import high
 from nodescope.record.exact import objection
 from nodescope.record.guard import Guard, guard
-from nodescope.record.ours import beside, in_place, written_here
+from nodescope.record.ours import beside, in_place, writing, written_here
 from nodescope.record.schema import APPLICATION_ID, HEADER, SCHEMA_VERSION, SUFFIX
 
 # Larger files are not read through at opening; their faults show when the page is read.
@@ -188,12 +190,10 @@ def _connect(path: Path, real: Path, *, whole: bool) -> Opened:
         _check_length(path)
         return _open(final, path, size)
     if in_place(real):
-        opened = _open(f"{real.as_uri()}?mode=ro", path, _MOST_ROWS * _ROW_BYTES)
         try:
-            opened.database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-            return opened
+            return _open(f"{real.as_uri()}?mode=ro", path, _MOST_ROWS * _ROW_BYTES, begin=True)
         except sqlite3.OperationalError:
-            opened.close()  # the log of a dead program in a place where we may not write
+            pass  # the log of a dead program in a place where we may not write
     if not whole and size > _GLANCED_BYTES:
         return _open(final, path, size)
     return _of_copy(path, real)
@@ -209,16 +209,30 @@ def _of_copy(path: Path, real: Path) -> Opened:
         raise
 
 
-def _open(uri: str, path: Path, size: int, release: Callable[[], None] = lambda: None) -> Opened:
+def _open(
+    uri: str,
+    path: Path,
+    size: int,
+    release: Callable[[], None] = lambda: None,
+    *,
+    begin: bool = False,
+) -> Opened:
+    """Open a file; with ``begin``, and what lies beside it, or raise `sqlite3.OperationalError`."""
+    database = None
     try:
-        database = sqlite3.connect(
-            uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5.0
-        )
+        # Where a program runs, it may close any descriptor with a low number.
+        with high() if writing() else contextlib.nullcontext():
+            database = sqlite3.connect(
+                uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5.0
+            )
+            limits = guard(database)
+            if begin:
+                database.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
     except sqlite3.Error as error:
+        if database is not None:
+            database.close()
+        if begin and isinstance(error, sqlite3.OperationalError):
+            raise
         raise damaged(path, error) from error
-    try:
-        most = min(max(size // _ROW_BYTES, _FEW_ROWS), _MOST_ROWS)
-        return Opened(database, guard(database), most, release)
-    except sqlite3.Error as error:
-        database.close()
-        raise damaged(path, error) from error
+    most = min(max(size // _ROW_BYTES, _FEW_ROWS), _MOST_ROWS)
+    return Opened(database, limits, most, release)

@@ -90,6 +90,11 @@ def written_here(path: Path) -> bool:
         return key is not None and key in _written
 
 
+def writing() -> bool:
+    """Whether a writer of this process, which is the program's then, has any file open."""
+    return bool(_written)
+
+
 def in_place(path: Path) -> bool:
     """Whether SQLite may take a file and the log beside it where they lie, because it is ours.
 

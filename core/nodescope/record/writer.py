@@ -9,9 +9,11 @@ written before what refers to it.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ import numpy as np
 
 from nodescope.errors import RecordingError
 from nodescope.events import Array
+from nodescope.record.descriptors import held, high, intact
 from nodescope.record.ours import beside, end_writing, release, remember, vouch
 from nodescope.record.rows import Dropped
 from nodescope.record.schema import (
@@ -60,13 +63,16 @@ class Writer:
         self._next_blob = 1
         _create(path)
         try:
-            self._db = sqlite3.connect(
-                path, isolation_level=None, check_same_thread=False, cached_statements=512
-            )
-            self._db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-            self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-            self._db.execute("PRAGMA journal_mode=WAL").fetchall()
-            self._db.execute("PRAGMA synchronous=NORMAL")
+            with _connected(path) as first:
+                first.execute(f"PRAGMA application_id={APPLICATION_ID}")
+                first.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+                first.execute("PRAGMA journal_mode=WAL").fetchall()
+            with high():  # all three files are opened in here, and stay open
+                self._db = _connect(path)
+                self._db.execute("PRAGMA synchronous=NORMAL")
+                self._db.execute("PRAGMA temp_store=MEMORY")
+                self._db.execute("SELECT 1 FROM sqlite_schema").fetchall()
+            self._descriptors = held([f"{path}{suffix}" for suffix in ("", "-wal", "-shm")])
             self._db.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES}").fetchall()
             self._db.executescript(f"BEGIN;{SCHEMA}INSERT INTO progress VALUES (0,0,0,0,0);COMMIT;")
             self._inode = path.stat().st_ino
@@ -87,7 +93,12 @@ class Writer:
         self._db.execute(f"PRAGMA wal_autocheckpoint={pages}").fetchall()
 
     def begin(self) -> None:
-        """Start a batch."""
+        """Start a batch.
+
+        Raises:
+            RecordingError: The program closed our files.
+        """
+        self._look()
         self._db.execute("BEGIN IMMEDIATE")
 
     def insert(self, table: str, rows: Sequence[tuple[Any, ...]], *, replace: bool = False) -> None:
@@ -171,6 +182,7 @@ class Writer:
             "dropped_executions=?",
             (seq, time_ns, dropped.blobs, dropped.summaries, dropped.executions),
         )
+        self._look()  # nearly all of the batch is written now
         self._db.execute("COMMIT")
         try:
             there = self.path.stat().st_ino == self._inode
@@ -179,15 +191,33 @@ class Writer:
         if not there:
             raise RecordingError(f"the recording {self.path} was deleted or moved")
 
+    def _look(self) -> None:
+        """Whether the files that SQLite has open still are those of the recording."""
+        if not intact(self._descriptors):
+            raise RecordingError(
+                f"the program closed the files of its recording {self.path}",
+                hint="what was written before is there",
+            )
+
     def abandon(self) -> None:
         """Close after a fault, as well as it goes."""
+        end_writing(self._key)
+        if not intact(self._descriptors):
+            # They may be the program's own by now: they are neither written nor closed.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
+            return
         try:
             self._db.close()
         except sqlite3.Error:
             pass
 
     def finish(self) -> None:
-        """Close, and leave one portable file where no reader forbids it."""
+        """Close, and leave one portable file where no reader forbids it.
+
+        Raises:
+            RecordingError: The program closed our files.
+        """
+        self._look()
         try:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._db.execute("PRAGMA journal_mode=DELETE").fetchall()
@@ -199,6 +229,21 @@ class Writer:
         if not os.path.lexists(beside(self.path, "-wal")):
             remember(self.path)
             release(self._key)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, cached_statements=512
+    )
+
+
+@contextlib.contextmanager
+def _connected(path: Path) -> Iterator[sqlite3.Connection]:
+    database = _connect(path)
+    try:
+        yield database
+    finally:
+        database.close()
 
 
 def _readable(value: Any) -> Any:
