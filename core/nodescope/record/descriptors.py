@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import Final
 
 try:
+    import fcntl
     import resource
 except ImportError:  # not on Windows
     resource = None  # type: ignore[assignment]
@@ -121,6 +122,8 @@ def _take(taken: list[int], floor: int) -> None:
     Many at a time: a busy program gives its interpreter away, and gets it back, at each call.
     """
     taken.append(os.open(os.devnull, os.O_RDONLY))
+    # The table grows at once, not by doubling, each time of which takes the kernel milliseconds.
+    os.close(fcntl.fcntl(taken[0], fcntl.F_DUPFD_CLOEXEC, floor))
     left, right = socket.socketpair()
     with left, right:
         while (few := min(floor - taken[-1], _PART)) > 0:

@@ -64,6 +64,7 @@ class Writer:
         _create(path)
         try:
             with _connected(path) as first:
+                first.execute("PRAGMA synchronous=OFF")  # there is nothing in it yet
                 first.execute(f"PRAGMA application_id={APPLICATION_ID}")
                 first.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
                 first.execute("PRAGMA journal_mode=WAL").fetchall()
