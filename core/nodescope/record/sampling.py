@@ -60,6 +60,7 @@ class _Stretch:
 
     __slots__ = (
         "before_ns",
+        "busy_ns",
         "first_ns",
         "last_ns",
         "other",
@@ -73,7 +74,8 @@ class _Stretch:
         self, place: Place, before_ns: int, now_ns: int, seq: int, step: int, processor: int | None
     ) -> None:
         self.places = [place]
-        self.seq, self.step, self.processor_ns = seq, step, processor
+        self.seq, self.step = seq, step
+        self.processor_ns = self.busy_ns = processor  # of the thread, at the first and last sample
         self.before_ns, self.first_ns, self.last_ns = before_ns, now_ns, now_ns
         self.other: tuple[Place, int] | None = None  # a sample in another function, and its time
 
@@ -145,11 +147,11 @@ class Sampler:
         for ident in (self._main, *(self._threads - {self._main})):
             place = self._place(ident, observed=observed)
             stretch = self._stretches.get(ident)
-            if stretch is not None and not self._goes_on(stretch, place, now, seq):
+            if stretch is not None and not self._goes_on(ident, stretch, place, now, seq):
                 self._close(ident, now)
                 if stretch.other is not None and place is not None and seq == stretch.seq:
                     stretch = self._open(ident, stretch.other[0], now, seq, step)
-                    self._goes_on(stretch, place, now, seq)
+                    self._goes_on(ident, stretch, place, now, seq)
                 else:
                     stretch = None
             if stretch is None and place is not None:
@@ -162,7 +164,9 @@ class Sampler:
         )
         return stretch
 
-    def _goes_on(self, stretch: _Stretch, place: Place | None, now: int, seq: int) -> bool:
+    def _goes_on(
+        self, ident: int, stretch: _Stretch, place: Place | None, now: int, seq: int
+    ) -> bool:
         """Take a sample into a stretch, if it belongs there."""
         if place is None:
             return False
@@ -177,7 +181,7 @@ class Sampler:
             stretch.other = (place, now)  # one sample elsewhere is a call that comes back
         else:
             return False
-        stretch.last_ns = now
+        stretch.last_ns, stretch.busy_ns = now, self._processor(ident)
         return True
 
     def _place(self, ident: int, *, observed: bool) -> Place | None:
@@ -201,9 +205,9 @@ class Sampler:
         if call == "input":
             kind = "input"
         elif kind != "input" and stretch.processor_ns is not None:
-            processor = self._processor(ident)
+            busy = stretch.busy_ns
             seen = last_ns - stretch.first_ns
-            if processor is not None and processor - stretch.processor_ns < _BUSY * seen:
+            if busy is not None and busy - stretch.processor_ns < _BUSY * seen:
                 kind = "waiting"
         if kind == "waiting" or len(set(stretch.places)) == 1:
             function = call or function  # in a loop the line's own calls say little

@@ -78,6 +78,9 @@ def test_a_gap_is_named_by_the_users_line() -> None:
 def test_a_thread_that_does_not_compute_waits() -> None:
     bench = Bench().run(*[[LOADER, STEPS, MODULE]] * 4, [OP, MODULE], busy=False)
     assert bench.told() == [("waiting", 5, 45, "data.py", 12, "batches")]
+    # What it computes after the last sample does not count.
+    bench = Bench().run(*[[LOADER, STEPS, MODULE]] * 2, busy=False).run([OP, MODULE])
+    assert [kind for kind, *_ in bench.told()] == ["waiting"]
 
 
 def test_a_library_is_named_with_the_line_that_called_it() -> None:

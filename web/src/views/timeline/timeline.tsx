@@ -23,7 +23,7 @@ import { expectedRows } from "@/views/timeline/expected";
 import { hostSpans } from "@/views/timeline/host";
 import { lanesOf, type TimelineRows } from "@/views/timeline/spans";
 import { blockOf, blocksOf, blockWords, type StepBlock } from "@/views/timeline/step_blocks";
-import { tipOf, type Under } from "@/views/timeline/tips";
+import { sameUnder, tipOf, type Under } from "@/views/timeline/tips";
 import { askedFor, moved, panned, type TimeWindow, whole, zoomed } from "@/views/timeline/zoom";
 import { decodeExecutions, numbersOf } from "@/wire/decode";
 import type { GetStepTimes, GetTimeline, StepRow } from "@/wire/types.gen";
@@ -50,7 +50,7 @@ export interface TimelineProps {
 export function Timeline(props: TimelineProps): JSX.Element {
   const store = props.store;
   const [zoom, setZoom] = createSignal<TimeWindow | undefined>();
-  const [under, setUnder] = createSignal<Under | undefined>();
+  const [under, setUnder] = createSignal<Under | undefined>(undefined, { equals: sameUnder });
   const [pointer, setPointer] = createSignal({ x: 0, y: 0, width: 0, height: 0 });
   let placed: Placed | undefined;
 
@@ -297,6 +297,8 @@ export function Timeline(props: TimelineProps): JSX.Element {
     else showBlock(block);
   }
   let grabbed: { x: number; from: TimeWindow; moved: boolean } | undefined;
+  /** Where the pointer rests; what is below it may come later. */
+  let resting: readonly [number, number] | undefined;
   const at = (px: number, py: number): Under | undefined => {
     if (placed === undefined) return undefined;
     const hold = hitHold(placed, axis().holds, px);
@@ -362,6 +364,9 @@ export function Timeline(props: TimelineProps): JSX.Element {
             current:
               store.cursor().kind === "past" ? store.past.lastNode : (store.stop()?.node ?? 0),
           });
+          queueMicrotask(() => {
+            if (resting !== undefined && grabbed === undefined) setUnder(at(...resting));
+          });
         }}
         events={{
           onKeyDown: press,
@@ -379,6 +384,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
               }
               return;
             }
+            resting = [event.offsetX, event.offsetY];
             setUnder(at(event.offsetX, event.offsetY));
             setPointer({
               x: event.offsetX,
@@ -396,7 +402,10 @@ export function Timeline(props: TimelineProps): JSX.Element {
             }
             grabbed = undefined;
           },
-          onPointerLeave: () => setUnder(undefined),
+          onPointerLeave: () => {
+            resting = undefined;
+            setUnder(undefined);
+          },
           onDblClick: () => setZoom(undefined),
         }}
       />

@@ -17,6 +17,13 @@ export type Under =
   | { readonly kind: "hold"; readonly hold: Hold }
   | { readonly kind: "step"; readonly block: StepBlock };
 
+export function sameUnder(a: Under | undefined, b: Under | undefined): boolean {
+  if (a === undefined || b === undefined) return a === b;
+  if (a.kind === "bar") return b.kind === "bar" && a.bar === b.bar;
+  if (a.kind === "step") return b.kind === "step" && a.block === b.block;
+  return b.kind === "hold" && a.hold.at === b.hold.at && a.hold.trueNs === b.hold.trueNs;
+}
+
 export interface Tip {
   readonly title: string;
   readonly rows: readonly string[];
