@@ -89,4 +89,4 @@ def test_from_the_gallery_to_the_hit(start: Start, page: Page, tmp_path: Path) -
     expect(by(page, "inspector")).to_contain_text("loss/log")
     by(page, "watch-text").fill("dead_relu")
     by(page, "watch-ask").click()
-    expect(by(page, "watch-answer")).to_contain_text("nothing in the recording is what it is asked")
+    expect(by(page, "watch-answer")).to_contain_text("nothing in the recording matches it")

@@ -404,6 +404,10 @@ export function App(props: AppProps): JSX.Element {
             branches={branches}
             moments={moments}
             marked={watches.marked()}
+            errorOf={(node) =>
+              problems()?.rows.find((row) => row.node === node)?.error ||
+              (store.failure() === node ? (store.model()?.info.error ?? "") : "")
+            }
             askWatch={(text) => {
               ui.setDockTab("watches");
               void watches.ask(text);

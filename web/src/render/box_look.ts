@@ -7,6 +7,7 @@
 import type { Drawing } from "@/render/draw";
 import { BOX_FOLD, BOX_NODE } from "@/layout/types";
 import {
+  FAILED,
   groupAmount,
   HAS_INF,
   HAS_NAN,
@@ -40,6 +41,7 @@ function heatColour(drawing: Coloured, amount: number): string {
 }
 
 function finiteColour({ palette }: Coloured, flags: number, done: boolean): string {
+  if ((flags & FAILED) !== 0) return palette.break;
   if ((flags & HAS_NAN) !== 0) return palette.nan;
   if ((flags & HAS_INF) !== 0) return palette.inf;
   return done ? palette.ok : palette["text-off"];

@@ -28,7 +28,7 @@ import { coversBox, drawSaved, edgeRoute, edgeWidth, edgeWords } from "@/render/
 import { clearHeader, drawHeaders } from "@/render/draw_scopes";
 import { drawWatches } from "@/render/draw_watches";
 import { formatTime } from "@/render/format";
-import { HAS_NAN, isNotFinite } from "@/render/live";
+import { FAILED, HAS_NAN, isNotFinite } from "@/render/live";
 import { nodeColour } from "@/render/box_look";
 import type { BreakpointMark } from "@/render/types";
 
@@ -168,7 +168,10 @@ function drawEdgeLabel(drawing: Drawing, edge: number, into: boolean, labels: Re
   painter.text(rect.x + 3, y + 3.5, words, SMALL_MONO, palette["select-text"]);
 }
 
-/** Diamonds at the right of boxes whose last values held NaN (magenta) or Inf (violet). */
+/**
+ * At the right of boxes: diamonds where the last values held NaN (magenta) or Inf (violet), a cross
+ * on red where the node raised.
+ */
 function drawNotFinite(drawing: Drawing): void {
   const { painter, palette, model, live, view, zoom } = drawing;
   const { scene } = model;
@@ -177,8 +180,17 @@ function drawNotFinite(drawing: Drawing): void {
     const kind = scene.kind[box]!;
     if (kind === BOX_SCOPE || box === drawing.raised) continue;
     const flags = (kind === BOX_FOLD ? live.groupFlags : live.flags)[scene.ref[box]!]!;
-    if (!isNotFinite(flags)) continue;
     const x = scene.x[box]! + scene.width[box]!;
+    if ((flags & FAILED) !== 0) {
+      const y = scene.y[box]! + scene.height[box]! / 2;
+      const arm = radius * 0.5;
+      const pen = { colour: palette["bg-canvas"], width: 1.5 };
+      painter.circle(x, y, radius * 1.2, palette.break, pen);
+      painter.lines([x - arm, y - arm, x + arm, y + arm], false, undefined, pen);
+      painter.lines([x - arm, y + arm, x + arm, y - arm], false, undefined, pen);
+      continue;
+    }
+    if (!isNotFinite(flags)) continue;
     const colour = (flags & HAS_NAN) !== 0 ? palette.nan : palette.inf;
     painter.lines(diamond(x, scene.y[box]! + scene.height[box]! / 2, radius), true, colour, {
       colour: palette["bg-canvas"],

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { type Requests, Store } from "@/store/store";
 import { readAddress } from "@/store/url";
 import { columns, node, records, RUN, runInfo, session, snapshot, stopAt } from "@/wire/fixtures";
-import type { RequestBody, ResponseBody } from "@/wire/types.gen";
+import { FAILED, type RequestBody, type ResponseBody } from "@/wire/types.gen";
 
 let asked: RequestBody[];
 let answer: (body: RequestBody) => ResponseBody | Promise<ResponseBody>;
@@ -239,5 +239,42 @@ describe("a stop that is told before all that ran up to it is here", () => {
     expect(store.pausing()).toBe(true);
     store.receive([late(30)]);
     expect(store.pausing()).toBe(false);
+  });
+});
+
+describe("an error that ended the program", () => {
+  const failed = (change = {}) => [
+    snapshot({
+      run: runInfo({ state: "recorded", status: 1, error: "ShapeError: no", ...change }),
+      seq: 12,
+      nodes: NODES,
+      executions: columns([
+        { seq: 10, node: 2 },
+        { seq: 12, node: 3, flags: FAILED },
+      ]),
+    }),
+  ];
+
+  test("is shown at its node, in a recording as at the end of a run", () => {
+    store.receive(failed());
+    expect(store.selection()).toEqual({ kind: "node", id: 3 });
+    expect(store.isOpen("net/b")).toBe(true);
+    expect(store.failure()).toBe(3);
+    open();
+    store.receive([snapshot({ nodes: NODES })]);
+    store.receive(failed({ state: "finished" }));
+    expect(store.selection()).toEqual({ kind: "node", id: 3 });
+  });
+
+  test("does not take away what was chosen", () => {
+    store.receive([snapshot({ nodes: NODES })]);
+    store.select({ kind: "node", id: 1 });
+    store.receive(failed({ state: "finished" }));
+    expect(store.selection()).toEqual({ kind: "node", id: 1 });
+  });
+
+  test("is none that the program has caught", () => {
+    store.receive(failed({ status: 0, error: "" }));
+    expect([store.selection(), store.failure()]).toEqual([undefined, 0]);
   });
 });

@@ -12,14 +12,15 @@ import { type Accessor, batch, createSignal } from "solid-js";
 import { decodeExecutions } from "@/wire/decode";
 import type { Link, Wire } from "@/wire/socket";
 import { inWords, RequestError } from "@/wire/socket";
-import type {
-  Breakpoint,
-  Command,
-  Push,
-  RunInfo,
-  SessionInfo,
-  Stop,
-  WatchStatus,
+import {
+  type Breakpoint,
+  type Command,
+  FAILED,
+  type Push,
+  type RunInfo,
+  type SessionInfo,
+  type Stop,
+  type WatchStatus,
 } from "@/wire/types.gen";
 import { recordsToCome, STILL_MS } from "@/store/arrival";
 import { ExecutionRing, NodeColumns } from "@/store/columns";
@@ -91,6 +92,8 @@ export class Store {
   /** The session whose stop is shown although not all that ran before it has come. */
   private readonly overdue: Accessor<number>;
   private arrival: ReturnType<typeof setTimeout> | undefined;
+  /** The run whose end was taken note of. */
+  private ended: string | undefined;
   private wire: Requests | undefined;
   private treeOf: RunModel["graph"] | undefined;
   private opened = false;
@@ -232,9 +235,22 @@ export class Store {
     if (stop && previous?.version !== model.session?.version && !sameStop(previous, stop)) {
       this.stopped(stop);
     }
+    if (model.info.state !== "live" && this.ended !== model.info.id) {
+      this.ended = model.info.id;
+      this.showFailure();
+    }
     const seq = this.start?.seq;
     this.start = undefined;
     if (seq !== undefined) void this.seek(seq);
+  }
+
+  /** Shows the node that ended the program, unless something was chosen to be looked at. */
+  private showFailure(): void {
+    const id = this.failure();
+    if (id === 0 || this.focus().chosen || this.start?.selection !== undefined) return;
+    const item = { kind: "node", id } as const;
+    this.attend({ type: "stopped", item });
+    this.disclose(item);
   }
 
   /** The stop of a model, once all that ran before it is there. */
@@ -288,6 +304,15 @@ export class Store {
   stop(): Stop | undefined {
     const model = this.model();
     return model?.info.state === "live" ? this.standsIn(model) : undefined;
+  }
+
+  /** The node whose error ended the program, while its end is shown; 0 if none did. */
+  failure(): number {
+    this.tick();
+    const info = this.model()?.info;
+    if (info === undefined || info.state === "live" || this.cursor().kind !== "live") return 0;
+    const { lastNode, flags } = this.live;
+    return info.error !== "" && ((flags[lastNode] ?? 0) & FAILED) !== 0 ? lastNode : 0;
   }
 
   /** How many records up to the stop are still to come: until then it is not shown. */

@@ -13,7 +13,7 @@ import { throttled } from "@/store/throttled";
 import { parseQuery, type Row, search, visibleRows } from "@/store/tree";
 import type { Ui } from "@/store/ui";
 import type { MarkedNodes } from "@/store/watch_marks";
-import { HAS_INF, HAS_NAN } from "@/wire/types.gen";
+import { FAILED, HAS_INF, HAS_NAN } from "@/wire/types.gen";
 import { ChangeSign } from "@/widgets/change_sign";
 import { Icon } from "@/widgets/icon";
 import { VirtualList, type VirtualListHandle } from "@/widgets/virtual_list";
@@ -322,6 +322,9 @@ export function Outline(props: OutlineProps): JSX.Element {
                 <span class="wmark" />
                 {found() > 1 ? formatCount(found()) : ""}
               </span>
+            </Show>
+            <Show when={(flags() & FAILED) !== 0}>
+              <span class="mi brk">raised</span>
             </Show>
             <Show when={(flags() & HAS_NAN) !== 0}>
               <span class="mi nan">NaN</span>

@@ -48,6 +48,11 @@ export function Problems(props: {
   why(node: number, seq: number): void;
 }): JSX.Element {
   const rows = () => props.problems?.rows ?? [];
+  /** What ended the program, unless the line of its node says so. */
+  const ended = () => {
+    const error = props.store.model()?.info.error ?? "";
+    return rows().some((row) => row.failed && row.error === error) ? "" : error;
+  };
   const cut = () => (props.problems?.nodes ?? 0) - rows().length;
   const nameOf = (node: number) =>
     printable(props.store.model()?.graph.nodes[node]?.name ?? `node ${node}`, 200);
@@ -70,7 +75,7 @@ export function Problems(props: {
   };
   return (
     <div class="problems" data-testid="problems">
-      <Show when={props.store.model()?.info.error}>
+      <Show when={ended()}>
         {(error) => (
           <p class="problem bad">
             <span class="brk b">Program</span> {error()}

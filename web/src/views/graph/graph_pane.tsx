@@ -192,6 +192,8 @@ function Feed(
         return node > 0 ? { node, when: "after", live: false } : undefined;
       }
       const stop = store.stop();
+      const failed = store.failure();
+      if (failed > 0) return { node: failed, when: "after", live: false };
       return stop === undefined || stop.node === 0
         ? undefined
         : { node: stop.node, when: stop.when, live: true };
@@ -222,7 +224,11 @@ function Feed(
   });
   // Of another moment, it would be another number.
   const seen = () => (props.slice?.seq === momentOf(store) ? props.slice : undefined);
-  createEffect(() => view.setBadge(badge(mark(), seen())));
+  createEffect(() => {
+    const failed = store.failure();
+    const raised = { histogram: [], nanCount: 0, infCount: 0, text: "raised" };
+    view.setBadge(failed > 0 ? { node: failed, ...raised } : badge(mark(), seen()));
+  });
   return undefined;
 }
 

@@ -58,6 +58,8 @@ export interface InspectorProps {
   /** Shows a node at a moment. */
   visit(node: number, seq: number): void;
   readonly marked: MarkedNodes;
+  /** What a node raised at last, or "". */
+  errorOf(node: number): string;
   /** Asks the recording for all hits of a watch. */
   askWatch(text: string): void;
   /** Rings a node on the canvas, or none. */
@@ -266,6 +268,14 @@ function NodeInspector(
             </Show>
           </div>
         )}
+      </Show>
+      <Show when={failed() && stop() === undefined}>
+        <div class="stop failed" data-testid="inspector-failed">
+          <span class="bdot enabled" />
+          <span class="stop-text">
+            <b>Raised an error.</b> {printable(props.errorOf(id()), 2000)}
+          </span>
+        </div>
       </Show>
       <Show when={props.store.found()?.node === id() ? props.store.found() : undefined}>
         {(found) => (
