@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     # Removed from the environment, so that nothing started from here can read it.
     bearer = os.environ.pop(TOKEN_VARIABLE, "")
     app = create_app(Config(port=port, bearer=bearer, folder=options.folder, waits=options.waits))
-    server = uvicorn.Server(uvicorn_config(app))
+    server = _Server(app)
     allow_many_files()
 
     def on_signal(number: int, frame: object) -> None:
@@ -69,6 +69,19 @@ def main(arguments: list[str] | None = None) -> int:
         say(str(error))
         return 1
     return 0
+
+
+class _Server(uvicorn.Server):
+    """Ends with a word to the pages, which then do not wait for it to come back."""
+
+    def __init__(self, app: App) -> None:
+        super().__init__(uvicorn_config(app))
+        self._app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Tell what is known; then close the connections, with 1012."""
+        await self._app.farewell()
+        await super().shutdown(sockets)
 
 
 async def _serve(

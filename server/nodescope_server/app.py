@@ -32,6 +32,9 @@ from nodescope_server.sockets import SEND_DEADLINE_S
 from nodescope_server.stream import Stream
 
 CLOSE_S = 0.5
+# What has arrived when the server is told to end is still told to the pages, for so long at most.
+FAREWELL_S = 0.4
+_LOOK_S = 0.01
 PAGE = Path(__file__).parent / "_web"
 
 
@@ -64,6 +67,8 @@ class App(FastAPI):
         self.keys = Secrets(config.bearer)
         self.runs = Runs()
         self.library = Library(self.runs, config.folder, waits=config.waits)
+        self.link: Link
+        self.stream: Stream
         super().__init__(
             title="nodescope",
             version=__version__,
@@ -76,6 +81,16 @@ class App(FastAPI):
             telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
         )
         self.guard = Guard(super().__call__, self.keys, config.port)
+
+    async def farewell(self) -> None:
+        """Let the pages see how the runs have ended, before the connections are closed."""
+        try:
+            async with asyncio.timeout(FAREWELL_S):
+                await asyncio.sleep(_LOOK_S)  # what has been received is on its way to the link
+                while self.link.finishing or not self.stream.told_all():
+                    await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            pass  # a page that reads slowly finds the rest in the recording
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -95,8 +110,8 @@ class App(FastAPI):
 def create_app(config: Config) -> App:
     """The application; `App.keys.mint` makes the tokens of printed addresses."""
     app = App(config)
-    link = Link(app.runs, lost_after_s=config.lost_after_s)
-    stream = Stream(app.runs, send_deadline_s=config.send_deadline_s)
+    link = app.link = Link(app.runs, lost_after_s=config.lost_after_s)
+    stream = app.stream = Stream(app.runs, send_deadline_s=config.send_deadline_s)
 
     @app.websocket("/link")
     async def serve_link(socket: WebSocket) -> None:

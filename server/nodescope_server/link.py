@@ -41,6 +41,8 @@ class Link:
         self._runs = runs
         self._lost_after_s = lost_after_s
         self._connected = 0
+        self.finishing = 0
+        """How many programs have said goodbye, of which the rest is being read."""
         self._farewells: set[asyncio.Task[None]] = set()
 
     async def __call__(self, socket: WebSocket) -> None:
@@ -147,7 +149,11 @@ class Link:
                 case messages.CommandTaken() | messages.LiveValue():
                     peer.answer(message)
                 case messages.Goodbye(status, last_line):
-                    await self._finish(run, status, last_line)
+                    self.finishing += 1
+                    try:
+                        await self._finish(run, status, last_line)
+                    finally:
+                        self.finishing -= 1
                     return
                 case messages.Hello():
                     await close(socket, 1002, "a second hello")

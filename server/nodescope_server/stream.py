@@ -75,19 +75,27 @@ class Stream:
     def __init__(self, runs: Runs, *, send_deadline_s: float = SEND_DEADLINE_S) -> None:
         self._runs = runs
         self._deadline_s = send_deadline_s
-        self._connected = 0
+        self._browsers: set[_Browser] = set()
 
     async def __call__(self, socket: WebSocket) -> None:
         """Serve one connection to its end."""
         await socket.accept()
-        if self._connected >= MAX_BROWSERS:
+        if len(self._browsers) >= MAX_BROWSERS:
             await close(socket, 1013, f"{MAX_BROWSERS} pages are open already; close one")
             return
-        self._connected += 1
+        browser = _Browser(socket, self._runs, self._deadline_s)
+        self._browsers.add(browser)
         try:
-            await _Browser(socket, self._runs, self._deadline_s).serve()
+            await browser.serve()
         finally:
-            self._connected -= 1
+            self._browsers.discard(browser)
+
+    def told_all(self) -> bool:
+        """Whether every browser has been sent all that is known; those that were not, are now."""
+        behind = [each for each in self._browsers if not each.told_all()]
+        for each in behind:
+            each.wake(urgent=True)
+        return not behind
 
 
 class _Browser:
@@ -111,6 +119,15 @@ class _Browser:
         self._moved.set()
         if urgent:
             self._urgent.set()
+
+    def told_all(self) -> bool:
+        """Whether this page has been sent all that is known of the runs that it follows."""
+        return all(
+            each.sent >= each.run.committed
+            and each.info is each.run.info
+            and each.session is (each.run.session or each.session)
+            for each in self._subscriptions.values()
+        )
 
     async def serve(self) -> None:
         try:

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from websockets.exceptions import ConnectionClosed
 
 from nodescope.record.recording import Recording
+from nodescope_server import wire
 from tests.integration.processes import (
     RUN,
     TIMEOUT_S,
@@ -20,10 +22,13 @@ from tests.integration.processes import (
     UNSTOPPED,
     WATCH,
     Program,
+    entered,
     environment,
     nodescope,
     one_line,
+    run_id,
 )
+from tests.server.support import Page
 
 
 def test_runs_a_script_as_python_would(tmp_path):
@@ -175,6 +180,63 @@ def test_ctrl_c_while_stopped_ends_the_program(tmp_path, programs):
     text = "".join(program.lines)
     assert "trained" not in text
     assert os.path.join("core", "nodescope") not in text
+
+
+BUSY = """
+import numpy as np
+import nodescope as ns
+w = ns.parameter(np.ones(3), name="w")
+for step in ns.steps(range(10**9)):
+    np.tanh(w)
+    if step == 20:
+        print("busy", flush=True)
+"""
+
+
+def test_ctrl_c_while_running_is_seen_by_the_page_to_the_last_record(tmp_path, programs):
+    (tmp_path / "script.py").write_text(BUSY)
+    program = Program(tmp_path, "run", "--port", "0", "--no-browser", "--no-stop-on-entry",
+                      "--level", "timing", "script.py")  # fmt: skip
+    programs.append(program)
+    page = Page(entered(program))
+    run = run_id(page)
+    page.subscribe(run)
+    program.expect("busy")
+    program.process.send_signal(signal.SIGINT)
+    seqs = [0]
+
+    def is_end(message: object) -> bool:
+        if isinstance(message, wire.Records):
+            seqs.append(message.seq)
+        return isinstance(message, wire.RunChanged) and message.run.state == "finished"
+
+    assert page.wait(object, is_end).run.error == "KeyboardInterrupt"
+    with pytest.raises(ConnectionClosed) as closed:
+        page.socket.recv(TIMEOUT_S)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1012  # not to be waited for
+    assert program.end() == 130
+    (path,) = (tmp_path / ".nodescope" / "runs").glob("*.nscope")
+    with Recording.open(path) as recording:
+        assert seqs[-1] == recording.last_seq()
+    assert program.lines[-1] == (
+        f"nodescope: recorded in {path}; 'nodescope open {path}' shows it again\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "text", "status"),
+    [
+        (UNSTOPPED, "print(1)", 0),
+        (UNSTOPPED, "raise ValueError('no')", 1),
+        (("run", "--cli", "-x", "-"), "print(1)", 0),
+    ],
+)
+def test_the_recording_is_named_at_the_end_of_every_way(tmp_path, args, text, status):
+    done = nodescope(tmp_path, *args, "script.py", text=text)
+    assert done.returncode == status
+    (path,) = (tmp_path / ".nodescope" / "runs").glob("*.nscope")
+    assert f"recorded in {path}" in done.stderr.splitlines()[-1]
 
 
 def test_a_killed_server_lets_the_stopped_program_go_on(tmp_path, programs):

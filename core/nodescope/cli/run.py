@@ -7,6 +7,8 @@ script runs even if no page can be served.
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -72,11 +74,18 @@ def run(options: argparse.Namespace) -> int:
         return _under(lambda: _let_in(observed, options), observed, code, options)
     if lines is not None:
         return _under(lambda: _in_terminal(observed, options, lines), observed, code, options)
+    return _with_page(observed, code, options)
+
+
+def _with_page(observed: api.Run, code: CodeType, options: argparse.Namespace) -> int:
+    """Run the script with a server, if that can be; its exit status."""
     server = None
     try:
         server = _serve(observed, options)
         observed.start()
-        ending = run_script(code, script, options.args, observed.log, observed.uncaught.raised)
+        ending = run_script(
+            code, options.script, options.args, observed.log, observed.uncaught.raised
+        )
         if is_child(observed):
             return ending.status
     except BaseException as error:
@@ -84,6 +93,7 @@ def run(options: argparse.Namespace) -> int:
             observed.finish(1, last_line(error))
             if server is not None:
                 server.stop()
+            _tell_recording(observed)
         raise
     try:
         observed.finish(ending.status, ending.error)
@@ -95,7 +105,15 @@ def run(options: argparse.Namespace) -> int:
     finally:
         if server is not None:
             server.stop()
+        _tell_recording(observed)
     return ending.status
+
+
+def _tell_recording(observed: api.Run) -> None:
+    """The last line, whatever way the program went: where its recording is."""
+    path = observed.info.recording
+    if os.path.isfile(path) and not observed.recorder.fault:
+        say(f"recorded in {path}; 'nodescope open {shlex.quote(path)}' shows it again")
 
 
 def watches_of(texts: Iterable[str]) -> Iterator[str]:
@@ -151,6 +169,8 @@ def _under(
             observed.finish(status, error)
             if end is not None:
                 end(status)
+            if not options.cli:  # it has said so
+                _tell_recording(observed)
             _tell_advice(observed)
             observed.controller(attend=False).close()
             if observed.recorder.ended:  # that was the last reader

@@ -1,8 +1,9 @@
 """The terminal debugger: ``nodescope run --cli``.
 
 The program keeps the main thread; commands are read on a thread of their own, and only while the
-program stands. Ctrl-C pauses a program that runs. While it stands, or does not come to a node,
-Ctrl-C is the program's own, as without nodescope.
+program stands. Ctrl-C pauses a program that runs. At the prompt it gives another prompt, as in
+other debuggers; where the program does not come to a node, or a command to its end, a second one is
+the program's own, as without nodescope.
 
 Invariant: reading ends with the program, and the terminal is left as it was found.
 """
@@ -18,7 +19,7 @@ from types import FrameType
 from typing import Any, Final, TextIO
 
 from nodescope.cli.terminal_commands import Console
-from nodescope.cli.terminal_lines import FileLines, Lines, Woken
+from nodescope.cli.terminal_lines import FileLines, Lines, Woken, show_at_once
 from nodescope.debug.controller import Controller
 from nodescope.errors import NodescopeError
 from nodescope.protocol import Pause, SessionInfo
@@ -29,6 +30,8 @@ PROMPT: Final = "(nodescope) "
 _ESCAPE: Final = f"\0{secrets.token_hex(8)}\0"
 _COLOURS: Final = {"bold": "1", "node": "36", "error": "31", "dim": "2"}
 _JOIN_S: Final = 1.0
+_AT_PROMPT: Final = "(c continues, q lets the program run on by itself, kill ends it)"
+_BUSY: Final = "(the command is still at work; Ctrl-C again ends the program)"
 
 
 class Terminal:
@@ -49,7 +52,7 @@ class Terminal:
         lines.complete = self._complete
         self._color = color and colors_of(self._out)
         self._console = Console(controller, self._say, self._paint)
-        self._pausing = self._reading = False
+        self._pausing = self._reading = self._warned = False
         # Stops are numbered as they are announced; what was told last is `_told`.
         self._stops = self._told = 0
         self._held = False
@@ -84,10 +87,24 @@ class Terminal:
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         # Taken at any place of the program's thread, so it touches no lock.
+        if self._console.killing:
+            self._console.killing = False
+            signal.default_int_handler(number, frame)
+        if self._held and not self._ended and self._stands():
+            return
         if self._ended or self._pausing or self._controller.info.phase != "running":
             signal.default_int_handler(number, frame)
         self._pausing = True
         self._news.put("pause")
+
+    def _stands(self) -> bool:
+        """Ctrl-C while the program stands; whether that is all."""
+        if self._reading:
+            return self._lines.prompt_again(_AT_PROMPT)
+        if isinstance(self._lines, FileLines) or self._warned:
+            return False
+        self._warned = True
+        return show_at_once(self._out, f"\n{_BUSY}\n")
 
     def _changed(self, info: SessionInfo) -> None:
         held = info.stop is not None
@@ -138,7 +155,7 @@ class Terminal:
 
     def _read(self, number: int) -> str | None:
         """The next command; None if the program no longer stands, or at the end of commands."""
-        self._reading = True
+        self._reading, self._warned = True, False
         try:
             while self._still(number):
                 try:

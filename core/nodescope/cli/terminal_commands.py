@@ -30,7 +30,7 @@ from nodescope.cli.terminal_completion import complete
 from nodescope.cli.terminal_help import HELP, folded
 from nodescope.debug.controller import Controller, Moved, SeveralError
 from nodescope.debug.moments import Moment, Seen
-from nodescope.debug.spelling import describe, parse_breakpoint
+from nodescope.debug.spelling import check_name, describe, parse_breakpoint
 from nodescope.debug.words import clean, numbers, result_line, seen_line
 from nodescope.errors import NodescopeError, UsageError
 from nodescope.ir.scopes import is_within
@@ -85,6 +85,7 @@ class Console:
         self._watches: dict[int, str] = {}
         self._again = ""
         self._more: tuple[int, Command] | None = None
+        self.killing = False  # what interrupts the program now is not a person's Ctrl-C
         self.place = ""  # where the command stands, for what goes wrong
         self.width = 100
 
@@ -382,6 +383,7 @@ class Console:
         except SeveralError:
             raise
         except UsageError as error:
+            check_name(name, name)  # a condition is no node that is still to come
             if self._controller.moment.step >= _MET:
                 said = f"{error.hint} " if error.hint else ""
                 wait = f"{said}`b {name}` and `c` wait for a node that is still to come"
@@ -410,6 +412,7 @@ class Console:
 
     def kill(self, _: str) -> Done:
         """``kill``: as Ctrl-C would without a debugger."""
+        self.killing = True
         _thread.interrupt_main()
         return True
 

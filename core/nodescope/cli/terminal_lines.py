@@ -45,6 +45,12 @@ class Lines(Protocol):
     def wake(self) -> None:
         """Let a `read` that waits raise `Woken`."""
 
+    def prompt_again(self, note: str) -> bool:
+        """Ctrl-C came at the prompt: show it once more, below a note; False if there is none.
+
+        Called by a signal handler, while another thread reads.
+        """
+
     def close(self) -> None:
         """Leave the terminal as it was found."""
 
@@ -87,6 +93,10 @@ class FileLines:
     def wake(self) -> None:
         """Nothing to do: it never waits."""
 
+    def prompt_again(self, note: str) -> bool:
+        """A file has no prompt."""
+        return False
+
     def close(self) -> None:
         """Nothing to do."""
 
@@ -99,10 +109,12 @@ class PlainLines:
         self._descriptor = descriptor
         self._out = out
         self._rest = b""
+        self._prompt = ""
         self._woken, self._wake = os.pipe()
 
     def read(self, prompt: str) -> str | None:
         """The next line."""
+        self._prompt = prompt
         self._out.write(prompt)
         self._out.flush()
         while b"\n" not in self._rest:
@@ -126,6 +138,10 @@ class PlainLines:
         """Let a `read` that waits raise."""
         os.write(self._wake, b".")
 
+    def prompt_again(self, note: str) -> bool:
+        """The terminal has dropped the line that was being typed."""
+        return show_at_once(self._out, f"\n{note}\n{self._prompt}")
+
     def close(self) -> None:
         """Nothing to do: it changed nothing."""
 
@@ -146,6 +162,7 @@ class ReadLines:
         self._readline = readline
         self._history = history
         self._found: list[str] = []
+        self._prompt = ""  # while readline reads
         self._saved = _terminal_state(0)
         # What the program itself reads is none of our business: it is neither kept nor completed.
         readline.set_auto_history(False)
@@ -164,6 +181,7 @@ class ReadLines:
         if not _streams_are_terminals():
             return self._plain.read(prompt)
         self._readline.set_completer(self._completion)
+        self._prompt = prompt
         try:
             line = _input(prompt)
         except EOFError:
@@ -171,6 +189,7 @@ class ReadLines:
             return None
         finally:
             self._readline.set_completer(None)
+            self._prompt = ""
         if line.strip():
             self._readline.add_history(line)
         return line
@@ -183,6 +202,13 @@ class ReadLines:
     def wake(self) -> None:
         """Not to be had, but where lines are plain."""
         self._plain.wake()
+
+    def prompt_again(self, note: str) -> bool:
+        """With what was typed so far: nobody can take it out of readline's hands."""
+        if not self._prompt:
+            return self._plain.prompt_again(note)
+        typed = self._readline.get_line_buffer()
+        return show_at_once(sys.__stdout__, f"\n{note}\n{self._prompt}{typed}")
 
     def close(self) -> None:
         """Save the history; leave the terminal as it was found, even in the middle of a line."""
@@ -197,6 +223,16 @@ class ReadLines:
 
 def _nothing(text: str, line: str) -> list[str]:
     return []
+
+
+def show_at_once(out: TextIO | None, text: str) -> bool:
+    """Write past the stream's buffer, which whoever was interrupted may be about to change."""
+    try:
+        if out is not None:
+            os.write(out.fileno(), text.encode())
+    except (OSError, ValueError):
+        pass  # nobody reads
+    return True
 
 
 def _terminal_state(descriptor: int) -> Any:

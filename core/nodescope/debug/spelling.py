@@ -18,6 +18,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from nodescope.debug.breakpoints import KINDS, condition_of, validate
+from nodescope.debug.conditions import compile_condition
 from nodescope.errors import BreakpointError, ConditionError
 from nodescope.ir.graph import Phase
 from nodescope.protocol import Breakpoint, BreakpointKind
@@ -36,7 +37,9 @@ _STEPS: Final = re.compile(r"steps?\s*(?P<first>\d{1,9})?(?P<dots>\.\.)?(?P<last
 _GROUP: Final = re.compile(r"group\s+(?P<name>[\w.-]{1,64})")
 _KNOWN: Final = "forward, backward, optimizer, step 3..7, hits % 5, once, off, group NAME"
 # What begins a part must not stand in a name without its kind being said.
-_PLAIN: Final = re.compile(r"(?!(?:if|before)$)[^\s*?\[\]:]+")
+# Beside letters, digits and scopes, names hold little; with `node:` they may hold anything.
+_NO_NAME: Final = re.compile(r"[\s<>=!()+&|,'\"]")
+_PLAIN: Final = re.compile(r"(?!(?:if|before)$)[^\s*?\[\]:<>=!()+&|,'\"]+")
 
 
 def parse_breakpoint(spec: str) -> Breakpoint:
@@ -119,12 +122,38 @@ def _kind(spec: str, head: str) -> tuple[str, str]:
     if re.fullmatch(r"[^:]*\.py:\d+", head):
         return "source", head
     if not colon:
+        check_name(spec, head)
         return ("glob" if any(char in head for char in "*?[") else "node"), head
     if kind not in KINDS:
         near = did_you_mean(kind, KINDS) or f"known are {', '.join(KINDS)}"
         raise BreakpointError(f"{spec!r}: no kind of breakpoint is named {kind!r}", hint=near)
     target = target.strip()
     return kind, target.strip("/") if kind == "scope" else target
+
+
+def check_name(spec: str, head: str) -> None:
+    """Refuse what looks like a condition, not like the name of a node.
+
+    Raises:
+        BreakpointError: The hint says how either is written.
+    """
+    if head.isdecimal():
+        raise BreakpointError(f"{spec!r} is a number", hint=f"a line is written train.py:{head}")
+    if not _NO_NAME.search(head):
+        return
+    hint = f"write NODE if {head}, such as loss/mean if {head}; node:NAME takes any name"
+    if is_condition(head):
+        raise BreakpointError(f"{spec!r} is a condition, and does not say where", hint=hint)
+    raise BreakpointError(f"{spec!r} is not the name of a node", hint="node:NAME takes any name")
+
+
+def is_condition(text: str) -> bool:
+    """Whether a text is a condition that a breakpoint could have."""
+    try:
+        compile_condition(text)
+    except ConditionError:
+        return False
+    return True
 
 
 def _options(spec: str, head: str) -> tuple[str, dict[str, Any]]:

@@ -313,7 +313,7 @@ def test_the_end_of_input_detaches(tmp_path):
 
 
 @pytest.mark.parametrize("term", ["xterm", "dumb"])
-def test_ctrl_c_pauses_and_another_ends_the_program(tmp_path, term):
+def test_ctrl_c_pauses_and_at_the_prompt_there_is_another_prompt(tmp_path, term):
     (tmp_path / "script.py").write_text(FOREVER)
     with Typed(tmp_path, "--cli", "script.py", TERM=term) as typed:
         typed.line("c")
@@ -329,7 +329,12 @@ def test_ctrl_c_pauses_and_another_ends_the_program(tmp_path, term):
         typed.type("\x03")
         typed.expect("Paused at tanh")
         typed.expect("(nodescope) ")
-        typed.type("\x03")
+        typed.type("p st\x03")  # at the prompt there is another prompt
+        typed.expect("kill ends it)\n(nodescope) ")
+        typed.type("\x15p step * 2\n")
+        typed.expect("p step * 2\n")
+        typed.expect("0\n")
+        typed.line("kill")
         typed.expect("interrupted")
         typed.expect("KeyboardInterrupt")
         assert typed.end() == 130

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nodescope.debug.spelling import describe, parse_breakpoint
+from nodescope.errors import BreakpointError
 from nodescope.protocol import Breakpoint
 
 names = st.from_regex(r"[a-z_][a-z0-9_]*(/[a-z0-9_]+){0,3}", fullmatch=True)
@@ -44,3 +48,23 @@ def test_what_is_written_is_read_back(
         enabled=enabled,
     )  # fmt: skip
     assert parse_breakpoint(describe(breakpoint)) == breakpoint
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("value > 3", "is a condition, and does not say where; write NODE if value > 3"),
+        ("max(value)", "is a condition"),
+        ("value[0] == 1", "is a condition"),
+        ("isnan(value).any() and step > 3", "is a condition"),
+        ("loss mean", "is not the name of a node; node:NAME takes any name"),
+        ("a, b", "is not the name"),
+        ("before value > 3", "is a condition"),
+        ("value > 3 log {value}", "is a condition"),
+        ("42", "is a number; a line is written train.py:42"),
+    ],
+)
+def test_what_is_no_name_is_not_taken_as_one(text: str, message: str) -> None:
+    with pytest.raises(BreakpointError, match=re.escape(message)):
+        parse_breakpoint(text)
+    assert parse_breakpoint("node:value > 3").target == "value > 3"

@@ -108,7 +108,7 @@ export function App(props: AppProps): JSX.Element {
   const toggle = (target: string | undefined, kind: "node" | "scope"): void => {
     if (target === undefined) return;
     if (!store.breakable()) {
-      store.notify("info", "Nothing is recorded of this run, and it does not run any more.");
+      store.notify("info", store.unbreakable());
       return;
     }
     void store.setBreakpoints(toggled(store.session()?.breakpoints ?? [], target, kind));

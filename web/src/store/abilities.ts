@@ -9,6 +9,8 @@ import type { RunInfo, SessionInfo } from "@/wire/types.gen";
 
 export interface Situation {
   readonly linked: boolean;
+  /** nodescope was told to end. */
+  readonly ended?: boolean;
   readonly state: RunInfo["state"] | undefined;
   readonly phase: SessionInfo["phase"] | undefined;
   /** The program stands, and what ran before is here. */
@@ -43,6 +45,7 @@ export function abilitiesIn(now: Situation): Abilities {
     pause: why,
     detach: why,
   });
+  if (now.ended) return all("nodescope has ended");
   if (!now.linked) return all("not connected");
   if (now.state === undefined) return all("there is no run");
   const live = now.state === "live";
@@ -95,6 +98,7 @@ export function abilities(store: Store): Abilities {
   const cursor = store.cursor();
   return abilitiesIn({
     linked: store.link().kind === "open",
+    ended: store.link().kind === "ended",
     state: model?.info.state,
     phase: model?.session?.phase,
     stopped: store.stop() !== undefined,

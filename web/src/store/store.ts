@@ -346,6 +346,16 @@ export class Store {
     return model.info.state === "live" || (model.info.recording !== "" && model.seq > 0);
   }
 
+  /** Why breakpoints cannot be set, as a sentence; "" where they can. */
+  unbreakable(): string {
+    if (this.breakable()) return "";
+    const link = this.link().kind;
+    if (link === "ended") return "nodescope has ended; open the run again to set breakpoints.";
+    if (link !== "open") return "The page is not connected.";
+    if (this.model() === undefined) return "There is no run.";
+    return "Nothing is recorded of this run, and it does not run any more.";
+  }
+
   /** Why the page came to the moment shown, where it was looked for. */
   found(): Reached | undefined {
     const cursor = this.cursor();

@@ -26,6 +26,12 @@ export function LinkBanner(props: { readonly store: Store; onRetry(): void }): J
           ? `Connection lost. If the program still runs, it goes on in ${left} s; reconnecting…`
           : "Connection lost. Reconnecting… If the program still runs, it has gone on by itself.";
       }
+      case "ended": {
+        const path = props.store.model()?.info.recording;
+        return path
+          ? `nodescope has ended. This opens the run again: nodescope open ${quoted(path)}`
+          : "nodescope has ended. Start it again to see more.";
+      }
       case "refused":
         return link.message || "The server refused this page. Reload it.";
       case "skew":
@@ -41,7 +47,10 @@ export function LinkBanner(props: { readonly store: Store; onRetry(): void }): J
     <Show when={words()}>
       {(text) => (
         <div class="banner" role="alert" data-testid="banner">
-          <span class="lamp bad" aria-hidden="true" />
+          <span
+            class={`lamp ${props.store.link().kind === "ended" ? "off" : "bad"}`}
+            aria-hidden="true"
+          />
           <span>{text()}</span>
           <Show when={props.store.link().kind === "lost"}>
             <button type="button" class="btn" onClick={() => props.onRetry()}>
@@ -52,6 +61,11 @@ export function LinkBanner(props: { readonly store: Store; onRetry(): void }): J
       )}
     </Show>
   );
+}
+
+/** A path as a shell takes it. */
+function quoted(path: string): string {
+  return /^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", `'"'"'`)}'`;
 }
 
 /** A run that died: said where it is seen, and that what there is can be looked at. */

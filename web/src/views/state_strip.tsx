@@ -26,6 +26,9 @@ export function describe(store: Store): Words {
   if (info.state === "lost") return { text: "Lost", tone: "bad", more: "the program died" };
   if (info.state === "recorded") return { text: "Recording", tone: "off", more: "" };
   if (info.state === "finished") {
+    if (info.error.startsWith("KeyboardInterrupt")) {
+      return { text: "Interrupted", tone: "off", more: "by Ctrl-C" };
+    }
     const failed = (info.status ?? 0) !== 0;
     return {
       text: failed ? "Finished with an error" : "Finished",

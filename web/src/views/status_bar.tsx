@@ -28,6 +28,8 @@ export function StatusBar(props: { readonly store: Store; onKeys(): void }): JSX
         return { text: "Connecting…", tone: "now" };
       case "lost":
         return { text: "Connection lost, reconnecting…", tone: "bad" };
+      case "ended":
+        return { text: "Ended", tone: "off" };
       case "refused":
         return { text: "Refused", tone: "bad" };
       case "skew":

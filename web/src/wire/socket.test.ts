@@ -172,6 +172,19 @@ describe("reconnection", () => {
     expect(links.at(-1)?.kind).toBe("open");
   });
 
+  test("is not tried where the server was told to end", async () => {
+    const socket = await connect();
+    const asked = wire.request({ type: "get_branches", run: "r" }, "branches");
+    socket.close(1012);
+    await expect(asked).rejects.toThrow("The connection was lost");
+    expect(links.at(-1)).toEqual({ kind: "ended" });
+    expect(timers.size).toBe(0);
+    wire.retryNow();
+    expect(sockets).toHaveLength(1);
+    const late = wire.request({ type: "get_branches", run: "r" }, "branches");
+    await expect(late).rejects.toThrow("nodescope has ended");
+  });
+
   test("backs off, and can be hurried", async () => {
     await connect();
     last().close(1006);

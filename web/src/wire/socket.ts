@@ -22,6 +22,8 @@ export type Link =
   | { readonly kind: "connecting" }
   | { readonly kind: "open"; readonly server: string }
   | { readonly kind: "lost"; readonly since: number; readonly attempt: number }
+  /** The server was told to end: it does not come back, and nobody waits for it. */
+  | { readonly kind: "ended" }
   | { readonly kind: "refused"; readonly message: string }
   | { readonly kind: "skew"; readonly ours: number; readonly theirs: number };
 
@@ -67,8 +69,11 @@ const BACKOFF_MS = [250, 500, 1000, 2000, 4000] as const;
 const REFUSED =
   "The server does not know this browser. Open the address that nodescope printed last; it " +
   "holds a one-time token.";
+const OVER = "nodescope has ended, and with it whoever reads the recording";
 const MAX_IN_FLIGHT = 16;
 const REFUSALS = new Set([1002, 1008, 1013]);
+/** A server that is told to end closes with this; one that is killed says nothing. */
+const ENDED = 1012;
 
 interface Pending {
   resolve(body: ResponseBody): void;
@@ -89,6 +94,7 @@ export class Wire {
   private lostAt = 0;
   private retry: number | undefined;
   private closed = false;
+  private ended = false;
 
   constructor(
     private readonly events: WireEvents,
@@ -166,7 +172,7 @@ export class Wire {
   private send(body: RequestBody, timeoutMs: number): Promise<ResponseBody> {
     const socket = this.socket;
     if (socket === undefined || socket.readyState !== 1) {
-      return Promise.reject(new RequestError("Not connected to the server"));
+      return Promise.reject(new RequestError(this.ended ? OVER : "Not connected to the server"));
     }
     const id = this.nextId++;
     return new Promise((resolve, reject) => {
@@ -236,6 +242,11 @@ export class Wire {
     this.socket = undefined;
     this.greeted = false;
     this.failAll("The connection was lost");
+    if (code === ENDED) {
+      this.ended = true;
+      this.refuse({ kind: "ended" });
+      return;
+    }
     if (REFUSALS.has(code)) {
       this.refuse({ kind: "refused", message: reason });
       return;

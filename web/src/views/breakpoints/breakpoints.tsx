@@ -122,7 +122,7 @@ export function Breakpoints(props: {
                 ? "No breakpoints. Click the left edge of a node, press F9, or Add…"
                 : breakable()
                   ? "No breakpoints. Set some: F5 and R find them in the recording."
-                  : "No breakpoints. Nothing is recorded of this run, and it is over."}
+                  : `No breakpoints. ${props.store.unbreakable()}`}
             </p>
           </Show>
         }
