@@ -89,7 +89,7 @@ def test_many_lines_are_printed_and_recorded(tmp_path: Path) -> None:
 
 def test_a_program_without_tensors_is_told(tmp_path: Path) -> None:
     done = both(tmp_path, "print(1)\n")
-    assert b"nodescope has nothing to show" in done.stderr
+    assert b"nodescope: nothing to show" in done.stderr
 
 
 def test_text_that_is_no_unicode_ends_no_recording(tmp_path: Path) -> None:
@@ -157,13 +157,17 @@ def test_no_arguments_show_the_help(tmp_path: Path) -> None:
 
 def test_a_server_that_does_not_start_is_one_line_and_the_program_runs(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(TRAIN)
-    broken = tmp_path / "broken"
-    broken.mkdir()
-    (broken / "uvicorn.py").write_text("raise ImportError('uvicorn is broken here')\n")
+    broken = (
+        "import sys\n"
+        "from nodescope.cli import main, server\n"
+        "raises = 'raise ImportError(\"uvicorn is broken here\")'\n"
+        "server.own_command = lambda *_: [sys.executable, '-c', raises]\n"
+        f"sys.exit(main([*{RUN!r}, 'script.py']))\n"
+    )
     done = subprocess.run(
-        [sys.executable, "-m", "nodescope", *RUN, "script.py"],
+        [sys.executable, "-c", broken],
         cwd=tmp_path,
-        env={**environment(), "PYTHONPATH": str(broken)},
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

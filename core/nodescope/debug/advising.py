@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
 from nodescope.record.rows import Advice, LineChange
 
@@ -75,7 +75,7 @@ def advise(
     changes = tuple(_changes(tree, source, script.name))
     frameworks = [name for module, name in _FRAMEWORKS.items() if module in modules]
     processes = sorted({_PROCESSES[each] for each in _imported(tree) if each in _PROCESSES})
-    nothing = "nodescope has nothing to show"
+    nothing = "Nothing to show"
     if error:
         return Advice(
             f"{nothing}: the program ended before its first operation",
@@ -130,7 +130,7 @@ def advise(
 
 def lines(advice: Advice) -> tuple[str, ...]:
     """The advice for a terminal, a line each."""
-    shown = [advice.headline]
+    shown = [advice.headline[:1].lower() + advice.headline[1:]]
     if advice.found:
         shown.append(f"  found: {advice.found}")
     shown += (f"  {each}" for each in advice.steps)
@@ -143,7 +143,7 @@ def lines(advice: Advice) -> tuple[str, ...]:
 
 _GENERAL: Final = (
     LineChange("", 0, "", "import nodescope as ns"),
-    LineChange("", 0, "w = np.zeros((64, 10))", 'w = ns.parameter(np.zeros((64, 10)), name="w")'),
+    LineChange("", 0, "w = np.zeros((64, 10))", "w = ns.parameter(np.zeros((64, 10)))"),
     LineChange("", 0, "for x in batches:", "for x in ns.steps(batches):  # with x = ns.tensor(x)"),
 )
 
@@ -198,12 +198,16 @@ def _changes(tree: ast.Module, source: str, name: str) -> Iterator[LineChange]:
         (node for node in ast.walk(tree) if hasattr(node, "lineno")),
         key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0)),
     )
-    made = next((each for each in ordered if _makes(each, called)), None)
-    if isinstance(made, ast.Assign) and isinstance(made.targets[0], ast.Name):
-        target, whole = made.targets[0].id, ast.get_source_segment(source, made.value) or ""
+    changed = _changed_in_loops(tree)
+    made = [node for node in ordered if _makes(node, called)]
+    # What a loop changes is a parameter; without one, any array is a beginning.
+    made.sort(key=lambda node: _names(node)[0] not in changed)
+    if made:
+        (target,), whole = _names(made[0]), ast.get_source_segment(source, made[0].value) or ""
         if "\n" not in whole and len(whole) < _WIDEST:
-            after = f'{target} = ns.parameter({whole}, name="{target}")'
-            yield LineChange(name, made.lineno, f"{target} = {whole}", after)
+            maker = "parameter" if target in changed else "tensor"
+            after = f"{target} = ns.{maker}({whole})"
+            yield LineChange(name, made[0].lineno, f"{target} = {whole}", after)
     loop = next((each for each in ordered if isinstance(each, ast.For)), None)
     if isinstance(loop, ast.For):
         target = ast.get_source_segment(source, loop.target) or ""
@@ -213,9 +217,32 @@ def _changes(tree: ast.Module, source: str, name: str) -> Iterator[LineChange]:
             yield LineChange(name, loop.lineno, f"for {target} in {over}:", after)
 
 
-def _makes(node: ast.AST, numpy: str) -> bool:
-    """Whether it assigns a new array, such as ``w = np.zeros(3)``, to a name."""
-    if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)):
+def _names(node: ast.AST) -> list[str]:
+    """The names that a statement assigns to."""
+    if isinstance(node, ast.Assign):
+        return [target.id for target in node.targets if isinstance(target, ast.Name)]
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        return [node.target.id]
+    return []
+
+
+def _changed_in_loops(tree: ast.Module) -> set[str]:
+    """Names that are assigned before a loop and changed in it: ``w -= 0.1 * gradient``."""
+    return {
+        name
+        for loop in ast.walk(tree)
+        if isinstance(loop, ast.For | ast.While)
+        for statement in ast.walk(loop)
+        if isinstance(statement, ast.Assign | ast.AugAssign)
+        for name in _names(statement)
+        if isinstance(statement, ast.AugAssign)
+        or any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(statement.value))
+    }
+
+
+def _makes(node: ast.AST, numpy: str) -> TypeGuard[ast.Assign]:
+    """Whether it assigns a new array, such as ``w = np.zeros(3)``, to one name."""
+    if not (isinstance(node, ast.Assign) and len(_names(node)) == len(node.targets) == 1):
         return False
     call = node.value
     while isinstance(call, ast.BinOp):  # 0.1 * np.random.randn(3)
