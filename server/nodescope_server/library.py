@@ -23,7 +23,7 @@ import msgspec
 from nodescope.errors import NodescopeError, UsageError
 from nodescope.protocol import RunInfo
 from nodescope.record.glance import Glance, glance, outcome_of
-from nodescope.record.recent import recent
+from nodescope.record.recent import recent, recordings_of
 from nodescope.record.schema import SUFFIX
 from nodescope_server.runs import Run, Runs
 
@@ -179,14 +179,7 @@ class Library:
 
     def _candidates(self) -> dict[Path, bool]:
         """Recordings, and whether each is one that nodescope's own runs left."""
-        paths: dict[Path, bool] = {}
-        if self._folder is not None:
-            for folder, ours in (
-                (self._folder / ".nodescope" / "runs", True),
-                (self._folder, False),
-            ):
-                for path in _recordings(folder):
-                    paths[path] = ours
+        paths = recordings_of(self._folder) if self._folder is not None else {}
         for path in recent():
             if path.suffix == SUFFIX:
                 paths[path] = True
@@ -250,18 +243,6 @@ def _unlink(path: Path) -> None:
             path.with_name(path.name + suffix).unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(f"{path.name} cannot be deleted: {error.strerror or error}") from error
-
-
-def _recordings(folder: Path) -> list[Path]:
-    try:
-        with os.scandir(folder) as entries:
-            return [
-                folder / entry.name
-                for entry in entries
-                if entry.name.endswith(SUFFIX) and entry.is_file()
-            ]
-    except OSError:
-        return []
 
 
 def _changed(path: Path) -> int:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from nodescope.compare.result import compare as compare_runs
 from nodescope.record.captured import functions
 from nodescope.record.recording import Recording
 from tests.integration.processes import Program, nodescope
@@ -27,10 +31,11 @@ for each in ns.steps(range(3)):
     step(ns.tensor(np.full(4, each, np.float32)))
 """
 COMPARE = ("compare", "--port", "0", "--no-browser")
+UNTIMED = (*COMPARE, "--no-timing")
 
 
-def compare(folder: Path, *args: str) -> Program:
-    program = Program(folder, *COMPARE, *args)
+def compare(folder: Path, *args: str, timed: bool = False) -> Program:
+    program = Program(folder, *(COMPARE if timed else UNTIMED), *args)
     program.expect("open http://127.0.0.1:")
     return program
 
@@ -58,6 +63,40 @@ def test_a_program_runs_twice_in_the_same_way(tmp_path: Path) -> None:
         last = eager.latest_at(eager.nodes()[-1].node.outputs[0])
         assert last is not None
         assert last.step == 3
+
+
+def test_both_forms_are_timed_unobserved_and_the_headline_is_theirs(tmp_path: Path) -> None:
+    text = PROGRAM.replace("range(3)", "range(9)") + "print('ran to its end')\n"
+    (tmp_path / "script.py").write_text(text)
+    program = compare(tmp_path, "-o", "out", "script.py", timed=True)
+    program.process.send_signal(signal.SIGINT)
+    program.end()
+    # Six runs are announced, and only the two that are recorded are heard.
+    assert any("6 runs, eager and compiled in turns" in line for line in program.lines)
+    assert program.lines.count("ran to its end\n") == 2
+    with (
+        Recording.open(tmp_path / "out" / "eager.nscope") as eager,
+        Recording.open(tmp_path / "out" / "compiled.nscope") as compiled,
+    ):
+        timings = compare_runs(eager, compiled).timings
+    assert timings is not None
+    (timing,) = timings.functions
+    assert (timing.name, timing.eager.calls, timing.compiled.calls) == ("step", 18, 18)
+    assert len(timing.pairs) == 3
+    assert 0 < timing.eager.low_ns <= timing.eager.median_ns <= timing.eager.high_ns
+
+
+def test_a_long_program_is_cut_off(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(PROGRAM.replace("range(3)", "iter(int, 1)") + "print('never')\n")
+    command = [sys.executable, "-m", "nodescope.cli.timed", "--result", "out.json"]
+    done = subprocess.run(
+        [*command, "--calls", "20", "--seconds", "60", "script.py"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    timed = json.loads((tmp_path / "out.json").read_text())
+    assert (len(timed["calls"]["step"]), timed["cut"]) == (20, "after 20 calls")
 
 
 def test_two_recordings_in_either_order(tmp_path: Path) -> None:
@@ -90,7 +129,7 @@ def test_two_recordings_in_either_order(tmp_path: Path) -> None:
 def test_what_cannot_be_compared_is_said_in_one_line(
     tmp_path: Path, args: tuple[str, ...], text: str, said: str
 ) -> None:
-    done = nodescope(tmp_path, *COMPARE, *args, text=text)
+    done = nodescope(tmp_path, *UNTIMED, *args, text=text)
     assert done.returncode == 2
     last = done.stderr.splitlines()[-1]
     assert last.startswith("nodescope: ")
@@ -101,4 +140,4 @@ def test_what_cannot_be_compared_is_said_in_one_line(
 def test_a_number_of_steps_is_a_number(tmp_path: Path) -> None:
     done = nodescope(tmp_path, "compare", "--steps", "0", "script.py")
     assert done.returncode == 2
-    assert "is no number of steps" in done.stderr
+    assert "is not a number of steps" in done.stderr

@@ -23,7 +23,9 @@ ERROR = re.compile(r"bit-equal|equal statistics|\d", re.I)
 
 def compare(start: Start, page: Page, *args: Any) -> None:
     """Open the comparison of the sample's first epoch."""
-    program = start("compare", "--no-browser", "--port", "0", *args, SAMPLE, "--epochs", "1")
+    program = start(
+        "compare", "--no-browser", "--no-timing", "--port", "0", *args, SAMPLE, "--epochs", "1"
+    )
     program.expect("open http", timeout_s=90)
     page.goto(program.address)
     expect(by(page, "fates")).to_be_visible(timeout=20_000)

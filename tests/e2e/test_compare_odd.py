@@ -77,7 +77,7 @@ STICKS_OUT = """() => {
 def compare(start: Start, page: Page, folder: Path, text: str) -> None:
     program = folder / "program.py"
     program.write_text(text, encoding="utf-8")
-    running = start("compare", "--no-browser", "--port", "0", program)
+    running = start("compare", "--no-browser", "--no-timing", "--port", "0", program)
     running.expect("open http", timeout_s=60)
     page.goto(running.address)
     expect(by(page, "fates")).to_be_visible(timeout=20_000)

@@ -83,11 +83,12 @@ def read(given: Sequence[str]) -> argparse.Namespace:
 
 def _commands() -> dict[str, Callable[[argparse.Namespace], int]]:
     # Imported here: ``nodescope --help`` needs no engine.
-    from nodescope.cli import check, compare, dap, other, run, why
+    from nodescope.cli import check, compare, dap, other, run, runs, why
 
     return {
         "run": run.run,
         "open": other.open_recording,
+        "runs": runs.runs,
         "check": check.check,
         "why": why.tell,
         "compare": compare.compare,
@@ -202,6 +203,12 @@ def parser() -> argparse.ArgumentParser:
         "recording", type=Path, nargs="?", help="without it, a list of those that there are"
     )
     _serving(opening)
+
+    listing = commands.add_parser("runs", help="list recordings", allow_abbrev=False)
+    listing.add_argument("--all", action="store_true", help="recent ones in other folders, too")
+    listing.add_argument(
+        "-n", dest="number", type=_number, default=30, metavar="N", help="at most so many (30)"
+    )
 
     _checking(
         commands.add_parser("check", help="run a script under watches, for CI", allow_abbrev=False)
@@ -340,6 +347,12 @@ def _comparing(command: argparse.ArgumentParser) -> None:
         help="the script's own arguments, or the compiled run's recording",
     )
     rest.required = False  # is not named as missing
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of recordings: 1 or more")
+    return int(text)
 
 
 def _count(text: str) -> int:

@@ -21,6 +21,7 @@ from nodescope.errors import UsageError
 from nodescope.ir.graph import Node, TensorSpec
 from nodescope.record.captured import Function, functions
 from nodescope.record.recording import Recording
+from nodescope.record.rows import Timings
 
 
 class ComparedValue(msgspec.Struct, frozen=True):
@@ -111,7 +112,8 @@ class ComparedFunction(msgspec.Struct, frozen=True):
         fates: How many nodes, leaves not counted, have each fate.
         beside: Eager nodes of its first step, in order of execution.
         unmatched: Those of them that are no node of the function.
-        eager_ns, compiled_ns: Sums of the median times of what was matched and of the kernels.
+        eager_ns, compiled_ns: Sums of the median times of what was matched and of the kernels, as
+            observed node by node; see `Comparison.timings`.
     """
 
     owner: str
@@ -139,12 +141,14 @@ class Comparison(msgspec.Struct, frozen=True):
         eager, compiled: Run ids.
         functions: In the order in which they were traced.
         notes: Sentences on what is not the same about the runs: numbers of steps, a failure.
+        timings: How long both forms take unobserved; None if that was not measured.
     """
 
     eager: str
     compiled: str
     functions: tuple[ComparedFunction, ...]
     notes: tuple[str, ...] = ()
+    timings: Timings | None = None
 
 
 class ErrorHistory(msgspec.Struct, frozen=True):
@@ -179,6 +183,7 @@ def compare(eager: Recording, compiled: Recording, *, samples: int = 3) -> Compa
         compiled.run().id,
         tuple(_function(each, reader, found, samples) for each in found),
         _notes(eager, compiled),
+        compiled.timings(),
     )
 
 

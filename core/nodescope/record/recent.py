@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from nodescope.record.ours import state_folder
+from nodescope.record.schema import SUFFIX
 
 MOST: Final = 200
 """Paths that are kept."""
@@ -75,6 +76,22 @@ def recent() -> tuple[Path, ...]:
         if len(paths) >= MOST:
             break
     return tuple(Path(each) for each in paths if os.path.isfile(each))
+
+
+def recordings_of(folder: Path) -> dict[Path, bool]:
+    """The recordings in a folder and in ``.nodescope/runs`` below it: whether runs left them there.
+
+    One in the folder itself may have come from anywhere.
+    """
+    found: dict[Path, bool] = {}
+    for place, ours in ((folder / ".nodescope" / "runs", True), (folder, False)):
+        try:
+            with os.scandir(place) as entries:
+                names = [e.name for e in entries if e.name.endswith(SUFFIX) and e.is_file()]
+        except OSError:
+            continue
+        found |= {place / name: ours for name in names}
+    return found
 
 
 def _shorten(path: Path) -> None:

@@ -1556,12 +1556,14 @@ export interface RunChanged {
  *     eager, compiled: Run ids.
  *     functions: In the order in which they were traced.
  *     notes: Sentences on what is not the same about the runs: numbers of steps, a failure.
+ *     timings: How long both forms take unobserved; None if that was not measured.
  */
 export interface Comparison {
   readonly eager: string;
   readonly compiled: string;
   readonly functions: readonly ComparedFunction[];
   readonly notes: readonly string[];
+  readonly timings: Timings | null;
 }
 
 /**
@@ -1577,7 +1579,8 @@ export interface Comparison {
  *     fates: How many nodes, leaves not counted, have each fate.
  *     beside: Eager nodes of its first step, in order of execution.
  *     unmatched: Those of them that are no node of the function.
- *     eager_ns, compiled_ns: Sums of the median times of what was matched and of the kernels.
+ *     eager_ns, compiled_ns: Sums of the median times of what was matched and of the kernels, while
+ *         both were observed node by node; see `Comparison.timings`.
  */
 export interface ComparedFunction {
   readonly owner: string;
@@ -1708,6 +1711,49 @@ export interface Kernel {
   readonly ns: number | null;
   readonly eager_ns: number | null;
   readonly cost: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * What `nodescope compare` measured before it recorded.
+ *
+ * Attributes:
+ *     functions: Those that were called often enough.
+ *     runs: Runs of each form.
+ *     warm_up: First calls of each run that were left out.
+ *     cut: Why runs did not go to their end: `after 200 calls`; or `""`.
+ */
+export interface Timings {
+  readonly functions: readonly FunctionTiming[];
+  readonly runs: number;
+  readonly warm_up: number;
+  readonly cut: string;
+}
+
+/**
+ * A compiled function in both forms, unobserved.
+ *
+ * Attributes:
+ *     pairs: By how much it is faster compiled, for each pair of runs: ratios of their medians.
+ */
+export interface FunctionTiming {
+  readonly name: string;
+  readonly eager: CallTimes;
+  readonly compiled: CallTimes;
+  readonly pairs: readonly number[];
+}
+
+/**
+ * Times of the calls of a function, unobserved, in nanoseconds.
+ *
+ * Attributes:
+ *     median_ns, low_ns, high_ns: The median, and the quartiles about it.
+ *     calls: How many there are, warm-up left out.
+ */
+export interface CallTimes {
+  readonly median_ns: number;
+  readonly low_ns: number;
+  readonly high_ns: number;
+  readonly calls: number;
 }
 
 /** A traced node's first value in both runs, step by step. */

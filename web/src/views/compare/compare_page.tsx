@@ -307,7 +307,7 @@ function leftWords(state: CompareState): string {
   const nodes = plural(fn.unmatched.length + matched, "node");
   const when = step === undefined || step === 0 ? "" : `step ${step} · `;
   const rest = fn.unmatched.length > 0 ? ` in the ${formatCount(matched)} that are compared` : "";
-  return `${when}${nodes} · ${formatDuration(fn.eager_ns)}${rest}`;
+  return `${when}${nodes} · ${formatDuration(fn.eager_ns)} observed${rest}`;
 }
 
 function rightWords(state: CompareState, final: boolean): string {
@@ -315,6 +315,6 @@ function rightWords(state: CompareState, final: boolean): string {
   const stage = state.stage();
   if (fn === undefined || stage === undefined) return "";
   const nodes = plural(stage.nodes, "node");
-  if (final) return `what runs · ${nodes} · ${formatDuration(fn.compiled_ns)}`;
+  if (final) return `what runs · ${nodes} · ${formatDuration(fn.compiled_ns)} observed`;
   return `${state.stageIndex() === 0 ? "as traced" : `after ${stage.name}`} · ${nodes}`;
 }

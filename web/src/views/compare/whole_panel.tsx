@@ -5,7 +5,7 @@
  */
 
 import { createMemo, For, type JSX, Show } from "solid-js";
-import { formatCount, formatDuration, plural } from "@/base/numbers";
+import { formatCount, formatDuration, formatNumber, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { badness, errorWords, worstOf } from "@/store/compare";
 import { Fact, Name, ratio } from "@/views/compare/facts";
@@ -31,6 +31,11 @@ export function Whole(props: {
   const slow = createMemo(() =>
     [...props.fn.kernels].sort((a, b) => (b.ns ?? 0) - (a.ns ?? 0)).slice(0, SHOWN),
   );
+  const timing = () =>
+    props.state
+      .comparison()
+      ?.timings?.functions.find((each) => each.name === props.fn.owner.replace(/(#\d+)+$/, ""));
+  const runs = () => props.state.comparison()?.timings?.runs ?? 0;
   const matched = () => inner().filter((node) => node.eager > 0).length;
   return (
     <>
@@ -38,9 +43,41 @@ export function Whole(props: {
         <h3 class="lab ell" title={printable(props.fn.owner, 10_000)}>
           <bdi dir="ltr">{printable(props.fn.owner)}</bdi>
         </h3>
-        <p class="cmp-verdict" data-testid="whole-verdict">
-          {verdict(props.fn, inner().length)}
-        </p>
+        <Show
+          when={timing()}
+          fallback={
+            <>
+              <p class="cmp-verdict" data-testid="whole-verdict">
+                {props.fn.kernels.length > 0 ? "Not timed unobserved" : nothingLeft(inner().length)}
+              </p>
+              <Show when={props.fn.kernels.length > 0}>
+                <p class="t3 small">
+                  <code>nodescope compare train.py</code> measures it; these recordings were made
+                  without.
+                </p>
+              </Show>
+            </>
+          }
+        >
+          {(both) => (
+            <>
+              <p class="cmp-verdict" data-testid="whole-verdict">
+                {ratio(both().eager.median_ns, both().compiled.median_ns)}
+              </p>
+              <p class="small t2" data-testid="whole-unobserved">
+                Unobserved, per call: {formatDuration(both().eager.median_ns)} eager,{" "}
+                {formatDuration(both().compiled.median_ns)} compiled
+                {spread(both().pairs)}.
+              </p>
+              <p class="t3 small">
+                Medians of {formatCount(both().eager.calls)} and{" "}
+                {formatCount(both().compiled.calls)} calls in {plural(runs(), "run")} each, taken in
+                turns; the first {formatCount(props.state.comparison()?.timings?.warm_up ?? 0)}{" "}
+                calls of a run, tracing included, are left out.
+              </p>
+            </>
+          )}
+        </Show>
         <For each={props.state.comparison()?.notes ?? []}>
           {(note) => (
             <p class="small now cmp-note" data-testid="note">
@@ -49,14 +86,15 @@ export function Whole(props: {
           )}
         </For>
         <dl class="cmp-facts">
-          <Fact name="eager, sum of nodes" value={formatDuration(props.fn.eager_ns)} />
-          <Fact name="compiled, sum of nodes" value={formatDuration(props.fn.compiled_ns)} />
+          <Fact name="eager nodes, observed" value={formatDuration(props.fn.eager_ns)} />
+          <Fact name="compiled nodes, observed" value={formatDuration(props.fn.compiled_ns)} />
           <Fact name="compiled in" value={formatDuration(props.fn.compile_ms * 1e6)} />
           <Fact name="back end" value={props.fn.backend || "–"} />
           <Fact name="ran in" value={plural(props.fn.steps.length, "step")} />
         </dl>
         <p class="t3 small">
-          Both were watched node by node. Unwatched, the compiled function runs as one plan.
+          Times of single nodes are as observed, node by node; unobserved, the compiled function
+          runs as one plan.
         </p>
         <Show when={props.fn.fallback}>
           <p class="small now">{printable(props.fn.fallback)}</p>
@@ -151,11 +189,15 @@ export function Whole(props: {
   );
 }
 
-/** What the compilation came to, in words. */
-function verdict(fn: ComparedFunction, traced: number): string {
-  if (fn.kernels.length > 0) {
-    return ratio(fn.eager_ns, fn.compiled_ns) || "No time was recorded of both runs.";
-  }
+/** The range over pairs of runs: one eager, one compiled. */
+export function spread(pairs: readonly number[]): string {
+  if (pairs.length < 2) return "";
+  const low = formatNumber(Math.min(...pairs), 3);
+  const high = formatNumber(Math.max(...pairs), 3);
+  return low === high ? "" : `; ${low}× to ${high}× over ${pairs.length} pairs of runs`;
+}
+
+function nothingLeft(traced: number): string {
   return traced === 0
     ? "It computes nothing."
     : `Nothing is left to run of ${plural(traced, "traced node")}.`;

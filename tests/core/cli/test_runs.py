@@ -1,0 +1,49 @@
+"""``nodescope runs``: the table of recordings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import nodescope as ns
+from nodescope.api import Run
+from nodescope.cli import main
+
+
+def record(path: Path, *argv: str, status: int = 0, error: str = "") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    run = Run(path, name=argv[0], argv=argv)
+    run.start()
+    ns.tensor([1.0]) + 1
+    run.finish(status, error)
+
+
+def test_what_is_here_and_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert main(["runs"]) == 0
+    assert "no recordings here" in capsys.readouterr().out
+    record(here / ".nodescope" / "runs" / "a.nscope", "att.py", "1")
+    record(here / "b.nscope", "att.py", "2", "a b", status=1, error="ValueError: no")
+    record(tmp_path / "c.nscope", "other.py", "\x1b[31m", status=7, error="SystemExit: 7")
+    (here / "cut.nscope").write_bytes((here / "b.nscope").read_bytes()[:5000])
+    assert main(["runs"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split()[:2] == ["STARTED", "PROGRAM"]
+    said = {row.split()[-1]: row for row in rows}
+    assert set(said) == {".nodescope/runs/a.nscope", "b.nscope", "cut.nscope"}
+    assert "att.py 1  " in said[".nodescope/runs/a.nscope"]
+    assert "att.py 2 'a b'" in said["b.nscope"]
+    assert " ValueError " in said["b.nscope"]
+    assert " unreadable " in said["cut.nscope"]
+    assert main(["runs", "--all"]) == 0
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "status 7" in shown
+    assert main(["runs", "-n", "1"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "and 2 older; -n lists more"
