@@ -1579,8 +1579,8 @@ export interface Comparison {
  *     fates: How many nodes, leaves not counted, have each fate.
  *     beside: Eager nodes of its first step, in order of execution.
  *     unmatched: Those of them that are no node of the function.
- *     eager_ns, compiled_ns: Sums of the median times of what was matched and of the kernels, while
- *         both were observed node by node; see `Comparison.timings`.
+ *     eager_ns, compiled_ns: Sums of the median times of what was matched and of the kernels, as
+ *         observed node by node; see `Comparison.timings`.
  */
 export interface ComparedFunction {
   readonly owner: string;
