@@ -135,7 +135,8 @@ class Run:
             budget_bytes=budget_bytes,
             value_steps=value_steps,
             on_commit=self._committed,
-            on_fault=self._say,
+            on_fault=self._gave_up,
+            on_room=self._room,
         )
         self.info = RunInfo(
             id=secrets.token_hex(8),
@@ -334,7 +335,7 @@ class Run:
                 self._say("the end of the recording could not be written in time")
         finally:
             if self._link is not None:
-                self._link.committed(self.recorder.last_seq)
+                self._link.committed(self.recorder.committed_seq)
                 self._link.goodbye(status, error)
 
     def _advise(self, error: str) -> None:
@@ -368,6 +369,19 @@ class Run:
     def _committed(self, seq: int) -> None:
         if self._link is not None:
             self._link.committed(seq)
+
+    def _gave_up(self, text: str) -> None:
+        self._say(text)
+        if self._link is not None:
+            self._link.trouble(text)
+
+    def _room(self, full: bool, text: str) -> None:
+        """The disk is full, or has room again; the page and the person are told."""
+        if not full:  # a gap is a record of its own
+            self.recorder.remark(text, self.step, self.bus.now_ns())
+        self._say(text)
+        if self._link is not None:
+            self._link.trouble(text if full else "")
 
     def _changed(self, info: SessionInfo) -> None:
         if self._link is not None:

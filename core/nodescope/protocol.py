@@ -329,6 +329,7 @@ class RunInfo(msgspec.Struct, frozen=True):
         recording: Path of the ``.nscope`` file on the machine of the program.
         status: Exit status once finished.
         error: Last line of the traceback, or ``""``.
+        trouble: What is wrong with the recording now, in a line, or ``""``.
     """
 
     id: str
@@ -341,3 +342,4 @@ class RunInfo(msgspec.Struct, frozen=True):
     recording: str = ""
     status: int | None = None
     error: str = ""
+    trouble: str = ""

@@ -21,6 +21,7 @@ from nodescope_server.sockets import SEND_DEADLINE_S, GoneError, close, first_of
 
 MAX_DEBUGGEES = 64
 HELLO_DEADLINE_S = 10.0
+MAX_TROUBLE = 1000
 # So long a program that takes nothing any more is listened to.
 LAST_WORDS_S = 5.0
 
@@ -143,6 +144,9 @@ class Link:
                     return
                 case messages.Committed(seq):
                     run.commit(seq)
+                case messages.Trouble(text):
+                    run.change(msgspec.structs.replace(run.info, trouble=text[:MAX_TROUBLE]))
+                    self._runs.changed()
                 case messages.SessionUpdate(info):
                     if run.session is None or info.version >= run.session.version:
                         run.update(info)

@@ -71,6 +71,38 @@ def test_a_killed_program_leaves_what_was_recorded(start: Start, page: Page) -> 
     expect(by(page, "inspector-value")).to_contain_text(re.compile(r"\d\.\d+"))
 
 
+FULL = """
+import numpy as np
+import nodescope as ns
+from nodescope import api
+
+database = api._current.recorder._writer.connection
+for k in ns.steps(range(4)):
+    if k == 1:  # a disk with no room
+        database.execute("PRAGMA max_page_count=1").fetchall()
+    elif k == 2:
+        database.execute("PRAGMA max_page_count=1073741823").fetchall()
+    for _ in range(100):
+        np.tanh(ns.tensor(np.arange(5000.0)))
+"""
+
+
+def test_a_full_disk_is_said_as_long_as_it_is_full(
+    start: Start, page: Page, tmp_path: Path
+) -> None:
+    (tmp_path / "full.py").write_text(FULL)
+    program = start("run", "--no-browser", "--level", "values", str(tmp_path / "full.py"))
+    page.goto(program.address)
+    by(page, "next-step").click()
+    by(page, "next-step").click()
+    expect(by(page, "recording-trouble")).to_contain_text("The recording waits")
+    program.expect("the recording waits, your program goes on: database or disk is full")
+    by(page, "next-step").click()
+    by(page, "next-step").click()
+    program.expect("the recording goes on; missing are")
+    expect(by(page, "recording-trouble")).to_have_count(0)
+
+
 def test_a_recording_opens_and_is_walked_through(start: Start, page: Page, tmp_path: Path) -> None:
     made = start("run", "--no-browser", "--no-stop-on-entry", "--exit", "--record",
                  "one.nscope", SAMPLE, "--epochs", "1")  # fmt: skip

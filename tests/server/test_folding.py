@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodescope.errors import RecordingError
+from nodescope.link import messages
 from nodescope_server import wire
 from nodescope_server.runs import Runs
 from tests.core.record.runs import recorded
@@ -67,3 +68,14 @@ def test_a_server_that_ends_waits_for_no_question(tmp_path: Path) -> None:
             await question
 
     asyncio.run(asked())
+
+
+def test_what_is_wrong_with_a_recording_is_told_to_the_page(program: Program, page: Page) -> None:
+    page.subscribe(program.run.id)
+    program.send(messages.Trouble("the disk is full" + "x" * 5000))
+    told = page.wait(wire.RunChanged, lambda each: bool(each.run.trouble))
+    assert told.run.trouble.startswith("the disk is full")
+    assert len(told.run.trouble) == 1000
+    program.send(messages.Trouble(""))
+    assert not page.wait(wire.RunChanged).run.trouble
+    program.end()

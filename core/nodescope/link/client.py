@@ -41,6 +41,7 @@ from nodescope.link.messages import (
     ReadLive,
     Refused,
     SessionUpdate,
+    Trouble,
     Welcome,
 )
 from nodescope.protocol import PROTOCOL_VERSION, Command, RunInfo, SessionInfo
@@ -138,6 +139,8 @@ class Link:
         self._session: SessionInfo | None = None
         self._unsent_commit = False
         self._unsent_session = False
+        self._trouble = ""
+        self._unsent_trouble = False
         self._answers: deque[FromDebuggee] = deque(maxlen=MAX_ANSWERS)
         self._goodbye: Goodbye | None = None
         self._said_goodbye = False
@@ -189,6 +192,13 @@ class Link:
         with self._changed:
             self._committed = max(seq, self._committed)
             self._unsent_commit = True
+            self._changed.notify_all()
+
+    def trouble(self, text: str) -> None:
+        """What is wrong with the recording now; empty when it is mended."""
+        with self._changed:
+            self._trouble = text
+            self._unsent_trouble = True
             self._changed.notify_all()
 
     def session(self, info: SessionInfo) -> None:
@@ -280,6 +290,7 @@ class Link:
             self._connection = connection
             self._unsent_commit = self._committed > 0
             self._unsent_session = self._session is not None
+            self._unsent_trouble = bool(self._trouble)
             # Whoever asked over the connection before has given up on the answer.
             self._answers.clear()
             self._changed.notify_all()
@@ -322,6 +333,7 @@ class Link:
             self._connection is not connection
             or self._unsent_commit
             or self._unsent_session
+            or self._unsent_trouble
             or bool(self._answers)
             or self._goodbye is not None
         )
@@ -333,7 +345,9 @@ class Link:
             batch.append(Committed(self._committed))
         if self._unsent_session and self._session is not None:
             batch.append(SessionUpdate(self._session))
-        self._unsent_commit = self._unsent_session = False
+        if self._unsent_trouble:
+            batch.append(Trouble(self._trouble))
+        self._unsent_commit = self._unsent_session = self._unsent_trouble = False
         batch.extend(self._answers)
         self._answers.clear()
         if self._goodbye is not None:

@@ -30,6 +30,12 @@ class Committed(msgspec.Struct, frozen=True, tag="committed"):
     seq: int
 
 
+class Trouble(msgspec.Struct, frozen=True, tag="trouble"):
+    """What is wrong with the recording now, in a line; empty when it is mended."""
+
+    text: str
+
+
 class SessionUpdate(msgspec.Struct, frozen=True, tag="session"):
     """The session's state. Whatever a stop refers to was committed before."""
 
@@ -60,7 +66,7 @@ class Goodbye(msgspec.Struct, frozen=True, tag="goodbye"):
     error: str
 
 
-FromDebuggee = Hello | Committed | SessionUpdate | CommandTaken | LiveValue | Goodbye
+FromDebuggee = Hello | Committed | Trouble | SessionUpdate | CommandTaken | LiveValue | Goodbye
 
 # ---------------------------------------------------------------- server -> debuggee
 

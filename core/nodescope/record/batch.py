@@ -223,7 +223,7 @@ class Batch:
         self._mark(seq, time_ns)
 
     def commit(self, seq: int, dropped: Dropped) -> Dropped:
-        """Write everything in one transaction.
+        """Write everything in one transaction; after a failure it can be tried again.
 
         Args:
             seq: The last record that is in the batch or was lost before its end.
@@ -244,8 +244,8 @@ class Batch:
         executions = rows["execution"]
         if self._latest:
             writer.forget_executions(self._latest)
-            executions += self._latest.values()
-        flags = self._summaries()
+            executions = [*executions, *self._latest.values()]
+        flags, arrays = self._summaries()
         if flags:
             executions = [(*row[:6], row[6] | flags.get(row[0], 0), row[7]) for row in executions]
         executions.sort()
@@ -256,7 +256,7 @@ class Batch:
             ends = max(each[4] + each[5] for each in executions)
             writer.insert("span", [(executions[0][0], executions[-1][0], starts, ends)])
         writer.insert("summary", rows.get("summary", ()))
-        evicted = writer.add_blobs(self._arrays)
+        evicted = writer.add_blobs(arrays)
         if evicted:
             dropped = msgspec.structs.replace(dropped, blobs=dropped.blobs + evicted)
         writer.commit(seq, self._time_ns, dropped)
@@ -269,24 +269,25 @@ class Batch:
         self._clear()
         return dropped
 
-    def _summaries(self) -> dict[int, int]:
-        """Turn the outputs into rows; the flags of their executions, by seq."""
+    def _summaries(self) -> tuple[dict[int, int], list[tuple[int, int, Array]]]:
+        """Turn the outputs into rows; the flags of their executions, by seq, and full arrays."""
         items = []
+        arrays = [*self._arrays]
         for seq, item in self._outputs.items():
             step = item.timed[2]
             for value, content in item.outputs:
                 items.append((value, seq, step, content))
                 if item.keep_arrays and not isinstance(content, TensorSummary):
-                    self._arrays.append((value, seq, content))
+                    arrays.append((value, seq, content))
         if not items:
-            return {}
+            return {}, arrays
         flags = dict.fromkeys(self._outputs, HAS_SUMMARY)
         found = self._rows["summary"] = list(summary_rows(items))
         for row in found:
             _value, seq, *_, nan, inf, _zero, _histogram, _preview = row
             if nan or inf:
                 flags[seq] |= (HAS_NAN if nan else 0) | (HAS_INF if inf else 0)
-        return flags
+        return flags, arrays
 
     def _add(self, table: str, row: tuple[Any, ...]) -> None:
         rows = self._rows.get(table)

@@ -43,6 +43,7 @@ from nodescope.ir.scopes import is_within
 from nodescope.record import ending
 from nodescope.record.batch import Batch, Noted, Ran, Timed, Told, ValueKept
 from nodescope.record.buffers import Buffers, layouts_of
+from nodescope.record.room import Room, lost
 from nodescope.record.rows import FAILED, Advice, Dropped, Timings
 from nodescope.record.summary import TensorSummary, summarise
 from nodescope.record.writer import Writer
@@ -76,6 +77,8 @@ class Recorder:
         queue_bytes: How much may wait to be written.
         on_commit: Called in the recorder's thread with the seq up to which all can be read.
         on_fault: Called once, with one line, if the recording has to be given up.
+        on_room: Called in the recorder's thread with True and one line when the disk is full, with
+            False and what is missing when there is room again.
 
     Raises:
         RecordingError: The file cannot be created.
@@ -93,6 +96,7 @@ class Recorder:
         queue_bytes: int = 64 * MIB,
         on_commit: Callable[[int], None] | None = None,
         on_fault: Callable[[str], None] | None = None,
+        on_room: Callable[[bool, str], None] | None = None,
     ) -> None:
         self._levels = dict(levels or {})
         self._chosen = tuple(chosen)
@@ -105,6 +109,9 @@ class Recorder:
         self.level: Level = level
         self.on_commit = on_commit
         self.on_fault = on_fault or _print_fault
+        self._on_room = on_room or (lambda full, text: self.on_fault(text))
+        self._room = Room(self._full, self._emptied)
+        self._dropped_before = self._dropped_now = Dropped()  # as of the last two commits
         self._value_steps = value_steps
         self._level_of: dict[int, Level] = {}
         self._kept: dict[int, int] = {}  # by value, the execution
@@ -196,6 +203,12 @@ class Recorder:
             self._lost_executions += 1
             self._missed.append(node.id)
 
+    def remark(self, text: str, step: int, time_ns: int) -> None:
+        """Record a line of our own, whatever waits to be written."""
+        if not self._off:
+            line = Logged("nodescope", text, step, time_ns)
+            self._note(line, 2 * _RECORD_BYTES + 4 * len(text), always=True)
+
     def keep(self, node: Node, value: int, array: Array, seq: int) -> None:
         """Keep the elements of a value that an execution has just given, whatever its level."""
         level = self.level if not self._by_node else self._level(node)
@@ -250,7 +263,8 @@ class Recorder:
         self._wanted.set()
         with self._progress:
             self._progress.wait_for(
-                lambda: self._committed >= wanted or self._off, timeout=timeout_s
+                lambda: self._committed >= wanted or self._off or self._room.missing,
+                timeout=timeout_s,
             )
         return self._committed >= wanted
 
@@ -274,6 +288,7 @@ class Recorder:
         finally:
             if not ended:
                 self._leaving = True
+                self._room.leave()
                 self._thread.join(ending.LEAVING_S)
         return ended and not self._fault
 
@@ -483,9 +498,7 @@ class Recorder:
             batch.missed(self._missed.popleft())
         # Records that were lost leave gaps; they are behind us once the queue is drained.
         seq = max(seq, self._committed) if queue else max(seq, everything)
-        with self._lock:
-            dropped = Dropped(self._dropped_blobs, self._lost_summaries, self._lost_executions)
-        blobs = batch.commit(seq, dropped).blobs - dropped.blobs
+        blobs = self._room.write(lambda: self._commit(seq), self._writer.roll_back)
         with self._lock:
             self._queued -= weight
             self._dropped_blobs += blobs
@@ -497,6 +510,25 @@ class Recorder:
             self._progress.notify_all()
         if self.on_commit is not None:
             self.on_commit(self._committed)
+
+    def _commit(self, seq: int) -> int:
+        """Write the batch; how many arrays fell to the budget."""
+        dropped = self._dropped()
+        blobs = self._batch.commit(seq, dropped).blobs - dropped.blobs
+        self._dropped_before, self._dropped_now = self._dropped_now, dropped
+        return blobs
+
+    def _dropped(self) -> Dropped:
+        with self._lock:
+            return Dropped(self._dropped_blobs, self._lost_summaries, self._lost_executions)
+
+    def _full(self, text: str) -> None:
+        with self._progress:
+            self._progress.notify_all()
+        self._on_room(True, text)
+
+    def _emptied(self) -> None:
+        self._on_room(False, lost(self._dropped_before, self._dropped_now))
 
     def _leave_out(self) -> None:
         """Drop the executions that wait to be written; nodes, steps and the end are kept."""

@@ -60,6 +60,8 @@ class Writer:
         self._budget_bytes = budget_bytes
         self._held_bytes = 0
         self._blobs: dict[int, int] = {}
+        self._fallen: dict[int, int] = {}  # in this batch
+        self._before = (1, 0)
         self._next_blob = 1
         _create(path)
         try:
@@ -100,7 +102,19 @@ class Writer:
             RecordingError: The program closed our files.
         """
         self._look()
+        self._fallen.clear()
+        self._before = (self._next_blob, self._held_bytes)
         self._db.execute("BEGIN IMMEDIATE")
+
+    def roll_back(self) -> None:
+        """Undo the batch that failed, so that it can be written again."""
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+        first, self._held_bytes = self._before
+        both = {**self._fallen, **self._blobs}
+        self._blobs = {number: size for number, size in both.items() if number < first}
+        self._next_blob = first
+        self._fallen.clear()
 
     def insert(self, table: str, rows: Sequence[tuple[Any, ...]], *, replace: bool = False) -> None:
         """Insert rows of equal width into a table, in few statements; or put them over others."""
@@ -146,7 +160,8 @@ class Writer:
                 continue
             while self._held_bytes + array.nbytes > self._budget_bytes and self._blobs:
                 gone = next(iter(self._blobs))
-                self._held_bytes -= self._blobs.pop(gone)
+                self._fallen[gone] = self._blobs.pop(gone)
+                self._held_bytes -= self._fallen[gone]
                 kept.pop(gone, None)
                 fallen += 1
             kept[self._next_blob] = item

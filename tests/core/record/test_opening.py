@@ -299,8 +299,8 @@ ASKING = """
 import sys
 from nodescope.record.recording import Recording
 recording = Recording.open(sys.argv[1])
-print("asking", flush=True)
 try:
+    print("asking", flush=True)
     recording._all(sys.argv[2])
 except KeyboardInterrupt:
     print("interrupted", flush=True)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
+from nodescope import api
 from nodescope.cli import main
 from nodescope.cli.terminal import Terminal
 from nodescope.events import Logged
@@ -88,7 +89,7 @@ def test_nothing_of_a_recording_steers_a_terminal(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "r.nscope"
-    run = ns.api.Run(path, name=STEERING, argv=(STEERING,), level="values")
+    run = api.Run(path, name=STEERING, argv=(STEERING,), level="values")
     run.start()
     with np.errstate(all="ignore"):
         for _ in ns.steps(range(2)):

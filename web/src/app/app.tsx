@@ -39,7 +39,7 @@ import { GraphPane, momentOf, type SeenValue } from "@/views/graph/graph_pane";
 import { Inspector } from "@/views/inspector/inspector";
 import { SummaryPanel } from "@/views/inspector/summary_panel";
 import { KeysHelp, type KeyGroup } from "@/views/keys_help";
-import { LinkBanner, LostRun, Notices } from "@/views/notices";
+import { LinkBanner, LostRun, Notices, RecordingTrouble } from "@/views/notices";
 import { Outline } from "@/views/outline";
 import { Palette } from "@/views/palette";
 import { createProblems, Problems } from "@/views/problems";
@@ -225,6 +225,7 @@ export function App(props: AppProps): JSX.Element {
     <div class="app" ref={root} classList={{ "outline-open": ui.outlineOpen() }}>
       <LinkBanner store={store} onRetry={() => props.retry()} />
       <LostRun store={store} />
+      <RecordingTrouble store={store} />
       <header class="top">
         <button
           type="button"

@@ -5,6 +5,7 @@
  */
 
 import { createSignal, For, type JSX, onCleanup, Show } from "solid-js";
+import { printable } from "@/base/printable";
 import type { Store } from "@/store/store";
 import { CONTROLLER_GRACE_S } from "@/wire/types.gen";
 import { IconButton } from "@/widgets/icon";
@@ -90,6 +91,30 @@ export function LostRun(props: { readonly store: Store }): JSX.Element {
       )}
     </Show>
   );
+}
+
+/** What is wrong with the recording, as long as it is: a full disk, damage. */
+export function RecordingTrouble(props: { readonly store: Store }): JSX.Element {
+  const [closed, setClosed] = createSignal("");
+  const shown = () => {
+    const trouble = props.store.model()?.info.trouble ?? "";
+    return trouble !== closed() ? trouble : "";
+  };
+  return (
+    <Show when={shown()}>
+      {(trouble) => (
+        <div class="banner" role="alert" data-testid="recording-trouble">
+          <span class="lamp bad" aria-hidden="true" />
+          <span>{sentence(printable(trouble(), 500))}</span>
+          <IconButton small icon="close" label="Close" onClick={() => setClosed(trouble())} />
+        </div>
+      )}
+    </Show>
+  );
+}
+
+function sentence(text: string): string {
+  return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}${text.endsWith(".") ? "" : "."}`;
 }
 
 export function Notices(props: { readonly store: Store }): JSX.Element {

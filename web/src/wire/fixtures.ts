@@ -29,6 +29,7 @@ export function runInfo(change: Partial<RunInfo> = {}): RunInfo {
     recording: "",
     status: null,
     error: "",
+    trouble: "",
     ...change,
   };
 }

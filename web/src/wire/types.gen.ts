@@ -469,6 +469,7 @@ export interface Initialized {
  *     recording: Path of the `.nscope` file on the machine of the program.
  *     status: Exit status once finished.
  *     error: Last line of the traceback, or `""`.
+ *     trouble: What is wrong with the recording now, in a line, or `""`.
  */
 export interface RunInfo {
   readonly id: string;
@@ -481,6 +482,7 @@ export interface RunInfo {
   readonly recording: string;
   readonly status: number | null;
   readonly error: string;
+  readonly trouble: string;
 }
 
 /** The request was carried out and has no other answer. */
