@@ -39,6 +39,7 @@ def _answer(recording: Recording, times: StepTimes, request: wire.GetStepTimes) 
         end_ns=_column(each.end_ns for each in rows),
         left_out=_column(each.left_out for each in rows),
         parts=_column(part for each in rows for part in each.parts),
+        since_ns=times.since_ns,
         total_ns=times.latest_ns,
         holds=_column(time for hold in recording.holds() for time in hold),
         partial=recording.run().level == "graph"

@@ -34,7 +34,7 @@ class StepTimes(msgspec.Struct, frozen=True, tag="step_times"):
         first, last, start_ns, end_ns, left_out: float64 columns; ``left_out`` counts steps that
             were not observed.
         parts: float64, ``count`` rows of one column per `PARTS`, in nanoseconds.
-        total_ns: How far the recording goes.
+        since_ns, total_ns: From where and how far the recording goes.
         holds: float64 pairs: when the debugger held the program, all of it, in order.
         partial: Not every operation has a row, so what lies between operations holds some.
     """
@@ -46,6 +46,7 @@ class StepTimes(msgspec.Struct, frozen=True, tag="step_times"):
     end_ns: bytes
     left_out: bytes
     parts: bytes
+    since_ns: int
     total_ns: int
     holds: bytes
     partial: bool

@@ -47,6 +47,7 @@ def test_many_steps_come_as_few_rows_that_add_up(live: Live, page: Page, tmp_pat
     assert parts.sum() == numbers(answer.end_ns)[-1]
     assert numbers(answer.holds) == [500, 900]
     assert not answer.partial
+    assert answer.since_ns == 0 < answer.total_ns
     assert answer.here is not None
     assert (answer.here.first, answer.here.parts[PARTS.index("between")]) == (1, 600)
     near = page.ask(wt.GetStepTimes(RUN, 2_100, 3_900))

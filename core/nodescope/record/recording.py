@@ -394,6 +394,13 @@ class Recording:
                 merged.append((start, end))
         return merged
 
+    def since_ns(self) -> int:
+        """When the first node ran, or the program was first seen elsewhere; 0 if neither."""
+        first = [self._all("SELECT min(start_ns) FROM span")[0][0]]
+        if self._has("host"):
+            first.append(self._all("SELECT min(start_ns) FROM host")[0][0])
+        return min((int(each) for each in first if each is not None), default=0)
+
     def host_after(self, row: int) -> list[tuple[int, str, int, int, int]]:
         """Of what was written to `host` after a row: row, kind, step, start and end."""
         if not self._has("host"):

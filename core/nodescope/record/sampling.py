@@ -29,6 +29,7 @@ from nodescope.origins import OURS, origin
 
 INTERVAL_S: Final = 0.008
 _LEAST_SAMPLES: Final = 2
+_MOST_BLUR_NS: Final = int(INTERVAL_S * 1e9)
 # A thread that had the processor for less than this share of a stretch was waiting.
 _BUSY: Final = 0.25
 _DEPTH: Final = 64
@@ -211,8 +212,9 @@ class Sampler:
                 kind = "waiting"
         if kind == "waiting" or len(set(stretch.places)) == 1:
             function = call or function  # in a loop the line's own calls say little
-        start = (stretch.before_ns + stretch.first_ns) // 2
-        end = (last_ns + now_ns) // 2
+        # It began and ended between two samples; of samples that came late little is known.
+        start = stretch.first_ns - min((stretch.first_ns - stretch.before_ns) // 2, _MOST_BLUR_NS)
+        end = last_ns + min((now_ns - last_ns) // 2, _MOST_BLUR_NS)
         self._emit(
             HostSpan(
                 kind, ident, stretch.step, start, end, cell_name(place.file), place.line, function

@@ -66,12 +66,12 @@ class StepTimes:
     """The times of the steps of one recording, brought up to date by `update`.
 
     Attributes:
-        latest_ns: How far it goes.
+        since_ns, latest_ns: From where and how far it goes.
     """
 
     def __init__(self) -> None:
         self._seq = self._host_row = 0
-        self.latest_ns = 0
+        self.since_ns = self.latest_ns = 0
         self._cover_ns = -1.0
         self._places: dict[int, int] = {}
         self._phases = np.zeros(0, dtype=np.int64)
@@ -89,6 +89,7 @@ class StepTimes:
         """Take in what was recorded since the last time."""
         until = recording.last_seq()
         self.latest_ns = max(self.latest_ns, recording.time_ns())
+        self.since_ns = self.since_ns or recording.since_ns()
         self._take_steps(recording)
         self._take_phases(recording)
         while rows := recording.busy(self._seq, until, _AT_ONCE):

@@ -1153,7 +1153,7 @@ export interface NodeProblem {
  *     first, last, start_ns, end_ns, left_out: float64 columns; `left_out` counts steps that
  *         were not observed.
  *     parts: float64, `count` rows of one column per `PARTS`, in nanoseconds.
- *     total_ns: How far the recording goes.
+ *     since_ns, total_ns: From where and how far the recording goes.
  *     holds: float64 pairs: when the debugger held the program, all of it, in order.
  *     partial: Not every operation has a row, so what lies between operations holds some.
  */
@@ -1166,6 +1166,7 @@ export interface StepTimes {
   readonly end_ns: Uint8Array;
   readonly left_out: Uint8Array;
   readonly parts: Uint8Array;
+  readonly since_ns: number;
   readonly total_ns: number;
   readonly holds: Uint8Array;
   readonly partial: boolean;

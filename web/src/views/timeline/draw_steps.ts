@@ -91,7 +91,7 @@ export function drawStacks({ g, width, colour }: Surface, steps: Steps, place: P
       g.fillStyle = colour("--now");
       g.fillRect(left, top + high + 1, Math.max(w, 2), 2);
     }
-    const text = block.first === block.last ? String(block.first) : `${block.first}–${block.last}`;
+    const text = formatCount(block.first);
     const wide = textWidth(text, SANS);
     if (left < labelled || (wide > w && left + wide > width)) continue;
     g.fillStyle = colour(here ? "--text" : "--text-3");

@@ -135,6 +135,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
   const total = createMemo(() =>
     axis().map(Math.max(times()?.total_ns ?? 0, store.model()?.timeNs ?? 0, 1000)),
   );
+  const all = () => whole(axis().map(times()?.since_ns ?? 0), total());
   const blocks = createMemo(() => {
     const now = times();
     return now === undefined ? [] : blocksOf(now, axis());
@@ -281,7 +282,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const next = moved(window(), event.key, total());
     if (next !== undefined) setZoom(next);
-    else if (event.key === "Home") setZoom(whole(total()));
+    else if (event.key === "Home") setZoom(all());
     else if (event.key === "0") showStep();
     else return;
     event.preventDefault();
@@ -324,7 +325,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
           class="btn small"
           data-testid="timeline-all"
           title="The whole run (Home)"
-          onClick={() => setZoom(whole(total()))}
+          onClick={() => setZoom(all())}
         >
           Fit all
         </button>

@@ -30,10 +30,10 @@ function within([t0, t1]: TimeWindow, total: number): TimeWindow {
   return [t0 + shift, t1 + shift];
 }
 
-/** The whole run, with a little room. */
-export function whole(total: number): TimeWindow {
-  const room = Math.max(total, 1000) * 0.01;
-  return [-room, Math.max(total, 1000) + room];
+/** The whole run from where something is known of it, with a little room. */
+export function whole(since: number, total: number): TimeWindow {
+  const width = Math.max(total - since, 1000);
+  return [since - width * 0.01, since + width * 1.01];
 }
 
 /**
