@@ -7,6 +7,7 @@ never a traceback of ours. The exit status of ``run`` is the program's.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import sys
@@ -242,11 +243,27 @@ def parser() -> argparse.ArgumentParser:
 
     commands.add_parser("demo", help="debug the bundled training program", allow_abbrev=False)
 
-    export = commands.add_parser("export", help="write the graph as SVG", allow_abbrev=False)
+    export = commands.add_parser("export", help="write the graph as SVG or DOT", allow_abbrev=False)
     export.add_argument("recording", type=Path)
     export.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
-    export.add_argument("--engine", choices=("page", "dot"), default="page")
+    export.add_argument(
+        "--engine", choices=("page", "dot"), default="page", help="whose layout: dot is Graphviz's"
+    )
     export.add_argument("--theme", choices=("light", "dark"), default="light")
+    much = export.add_mutually_exclusive_group()
+    much.add_argument(
+        "--depth",
+        type=natural,
+        metavar="N",
+        help="open scopes N levels deep; without it, what fits is open, as on the page at first",
+    )
+    much.add_argument("--all", action="store_true", help="open every scope")
+    export.add_argument(
+        "--scope", default="", metavar="PATH", help="only what is in this scope: block_0/attention"
+    )
+    export.add_argument(
+        "--time-limit", type=seconds, default=120.0, metavar="S", help="for the layout (120)"
+    )
 
     commands.add_parser(
         "passes", help="list the compiler's passes and their rules", allow_abbrev=False
@@ -381,6 +398,24 @@ def port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number up to 65535")
     return int(text)
+
+
+def natural(text: str) -> int:
+    """A whole number from 0 up."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 up")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A time in seconds, more than 0."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 < found < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time in seconds, more than 0")
+    return found
 
 
 def size(text: str) -> int:

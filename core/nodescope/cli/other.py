@@ -77,10 +77,17 @@ def export_recording(options: argparse.Namespace) -> int:
     """Write the graph of a recording as a picture."""
     if not options.recording.is_file():
         raise RecordingError(f"no recording {str(options.recording)!r}")
-    from nodescope.export.apart import export_apart
+    from nodescope.export.apart import Limits, export_apart
 
     export_apart(
-        options.recording, options.output, engine=options.engine, theme=options.theme, tell=say
+        options.recording,
+        options.output,
+        engine=options.engine,
+        theme=options.theme,
+        expand="all" if options.all else "fit" if options.depth is None else options.depth,
+        scope=options.scope,
+        limits=Limits(seconds=options.time_limit),
+        tell=say,
     )
     show(f"wrote {options.output}")
     return 0

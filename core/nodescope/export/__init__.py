@@ -29,12 +29,15 @@ class Options(NamedTuple):
 
     Attributes:
         engine: Who lays out pictures: the page's own code, or Graphviz.
-        expand: Scopes deeper than this stay folded (page only); ``"all"`` opens every one.
+        expand: Scopes as many levels deep are open; ``"fit"`` opens what fits, as the page does at
+            first, ``"all"`` every one.
+        scope: Only what stands in this scope is drawn; ``""``: everything.
     """
 
     engine: Engine = "page"
     theme: Theme = "light"
-    expand: Literal["all"] | int = "all"
+    expand: Literal["all", "fit"] | int = "fit"
+    scope: str = ""
 
 
 Render = Callable[[Recording, Options], bytes]
@@ -66,14 +69,17 @@ def export(
     *,
     engine: Engine | None = None,
     theme: Theme = "light",
-    expand: Literal["all"] | int = "all",
+    expand: Literal["all", "fit"] | int = "fit",
+    scope: str = "",
     format: str | None = None,
 ) -> Path:
     """Write the graph of a recording; the suffix of ``out_path`` or ``format`` names the format.
 
+    The other arguments are those of `Options`.
+
     Raises:
-        ExportError: The format is unknown, something it needs is missing, or the target cannot be
-            written.
+        ExportError: The format is unknown, something it needs is missing, there is no such scope,
+            or the target cannot be written.
         RecordingError: The recording cannot be read.
     """
     out = Path(out_path)
@@ -81,7 +87,8 @@ def export(
     if engine not in (None, "page", "dot"):
         raise ExportError(f"no engine {engine!r}", hint="page or dot")
     with Recording.open(recording_path) as recording:
-        content = chosen.render(recording, Options(engine or "page", theme, expand))
+        options = Options(engine or "page", theme, expand, scope)
+        content = chosen.render(recording, options)
     _write(out, content)
     return out
 

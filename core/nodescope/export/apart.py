@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, Literal, NamedTuple, NoReturn
 
 import msgspec
 
@@ -61,6 +61,8 @@ def export_apart(
     *,
     engine: Engine = "page",
     theme: Theme = "light",
+    expand: Literal["all", "fit"] | int = "fit",
+    scope: str = "",
     limits: Limits = Limits(),  # noqa: B008 (a constant)
     tell: Callable[[str], None] = lambda text: None,
 ) -> None:
@@ -71,6 +73,8 @@ def export_apart(
         out: Its suffix names the format.
         engine: Who lays it out.
         theme: The colours.
+        expand: Which scopes are open, as of `Options`.
+        scope: Only what stands in this scope is drawn; ``""``: everything.
         limits: What it may take.
         tell: Takes what it is doing and for how many seconds, every two seconds.
 
@@ -80,8 +84,8 @@ def export_apart(
     """
     command = own_command(
         "nodescope.export.apart", "--engine", engine, "--theme", theme,
-        "--memory", str(limits.memory_bytes), "--", os.path.abspath(recording),
-        os.path.abspath(out),
+        "--expand", str(expand), f"--scope={scope}", "--memory", str(limits.memory_bytes), "--",
+        os.path.abspath(recording), os.path.abspath(out),
     )  # fmt: skip
     try:
         process = subprocess.Popen(
@@ -109,7 +113,8 @@ def _follow(process: subprocess.Popen[bytes], limits: Limits, tell: Callable[[st
         if limits.seconds is not None and now - started > limits.seconds:
             raise ExportError(
                 f"{said.doing} takes more than {limits.seconds:g} s",
-                hint="nodescope export has no such limit, and --engine dot another layout",
+                hint="--depth 1 or --scope PATH of nodescope export draw less, --time-limit gives "
+                "it longer",
             )
         if now - told >= _TELL_S:
             told = now
@@ -156,6 +161,8 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--engine", required=True)
     parser.add_argument("--theme", required=True)
+    parser.add_argument("--expand", default="fit")
+    parser.add_argument("--scope", default="")
     parser.add_argument("--memory", type=int, required=True)
     parser.add_argument("recording", type=Path)
     parser.add_argument("out", type=Path)
@@ -166,7 +173,14 @@ def main() -> int:
         with Recording.open(options.recording) as recording:
             count = sum(1 for _ in recording.nodes())
         _say(_Said(f"drawing {count:,} nodes"))
-        export(options.recording, options.out, engine=options.engine, theme=options.theme)
+        export(
+            options.recording,
+            options.out,
+            engine=options.engine,
+            theme=options.theme,
+            expand=int(options.expand) if options.expand.isdecimal() else options.expand,
+            scope=options.scope,
+        )
     except NodescopeError as error:
         unreadable = isinstance(error, RecordingError)
         _say(_Said(failed=error.message, hint=error.hint, unreadable=unreadable))

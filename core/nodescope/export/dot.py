@@ -1,88 +1,107 @@
-"""DOT: the graph for Graphviz, scopes as nested clusters.
+"""DOT: the graph for Graphviz, open scopes as nested clusters, folded ones as one box each.
 
 Invariant: names of the program appear as labels only, escaped; identifiers are made from numbers.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import graphviz
 
-from nodescope.export import Options, exporter
+from nodescope.export import Options, Theme, exporter
+from nodescope.export.folding import hidden_in, opened, within
 from nodescope.export.words import detail, label, visible
 from nodescope.ir.graph import Graph, Node
 from nodescope.ir.scopes import ancestors
 from nodescope.record.graphs import graph_of
 from nodescope.record.recording import Recording
 
-# The page's light theme.
-COLOURS = {
-    "matmul": "#2a6fd0",
-    "elementwise": "#6c7885",
-    "activation": "#0d8a7a",
-    "reduction": "#7354d0",
-    "norm": "#1789b0",
-    "layout": "#8d7a55",
-    "index": "#548a2c",
-    "random": "#b0568f",
-    "loss": "#96830a",
-    "update": "#ad6229",
-    "leaf": "#98a1ab",
+FAMILIES: dict[Theme, dict[str, str]] = {
+    "light": {
+        "matmul": "#2a6fd0",
+        "elementwise": "#6c7885",
+        "activation": "#0d8a7a",
+        "reduction": "#7354d0",
+        "norm": "#1789b0",
+        "layout": "#8d7a55",
+        "index": "#548a2c",
+        "random": "#b0568f",
+        "loss": "#96830a",
+        "update": "#ad6229",
+        "control": "#4a4fd6",
+        "kernel": "#c4501b",
+    },
+    "dark": {
+        "matmul": "#5b9df5",
+        "elementwise": "#8b97a5",
+        "activation": "#35b8a6",
+        "reduction": "#a78bf0",
+        "norm": "#4fb6dc",
+        "layout": "#b5a27b",
+        "index": "#83b85a",
+        "random": "#d68fc0",
+        "loss": "#d0bb3e",
+        "update": "#d08a5b",
+        "control": "#8b8ff5",
+        "kernel": "#ff9d6e",
+    },
 }
+
+
+class _Tones(NamedTuple):
+    ground: str
+    node: str
+    text: str
+    text_2: str
+    text_3: str
+    line: str
+    border: str
+    scopes: tuple[str, str, str]
+
+
+_TONES: dict[Theme, _Tones] = {
+    "light": _Tones(
+        "#f6f7f8", "#ffffff", "#14181d", "#414a54", "#5b6570", "#98a1ab", "#c7cdd4",
+        ("#f1f3f5", "#eaedf0", "#e2e7eb"),
+    ),
+    "dark": _Tones(
+        "#0e1114", "#1a1f24", "#e8ebee", "#aab3bd", "#87919d", "#5a636e", "#343c45",
+        ("#11151a", "#151a20", "#1a2027"),
+    ),
+}  # fmt: skip
+
+# Beyond as many boxes the network simplex of `dot` takes minutes: it gets bounds, and edges neither
+# labels, which are boxes to it, nor lines between the passes.
+MANY = 300
+FEW = 12
+"""More lines between the passes hide both."""
 
 
 @exporter("dot", suffix=".dot")
 def render_dot(recording: Recording, options: Options) -> bytes:
     """DOT text in UTF-8."""
-    del options
-    return str(dot_of(graph_of(recording), title=recording.run().name).source).encode()
+    graph = graph_of(recording)
+    return str(dot_for(graph, visible(recording.run().name), options).source).encode()
 
 
-def dot_of(graph: Graph, *, title: str = "") -> graphviz.Digraph:
-    """The graph as a `graphviz.Digraph`, top to bottom, edges labelled with shapes."""
-    dot = graphviz.Digraph(
-        "nodescope",
-        graph_attr={
-            "rankdir": "TB",
-            "bgcolor": "#f6f7f8",
-            "fontname": "Helvetica",
-            "fontsize": "11",
-            "fontcolor": "#414a54",
-            "label": text(visible(title)),
-            "labelloc": "t",
-            "nodesep": "0.25",
-            "ranksep": "0.35",
-        },
-        node_attr={
-            "shape": "box",
-            "style": "rounded,filled",
-            "fillcolor": "#ffffff",
-            "fontname": "Helvetica",
-            "fontsize": "10",
-            "fontcolor": "#14181d",
-            "margin": "0.12,0.05",
-            "height": "0.3",
-        },
-        edge_attr={
-            "color": "#98a1ab",
-            "fontname": "Courier",
-            "fontsize": "8",
-            "fontcolor": "#5b6570",
-            "arrowsize": "0.6",
-        },
-    )
-    inside: dict[str, list[Node]] = {}
-    scopes: dict[str, list[str]] = {}
-    for node in graph.nodes:
-        inside.setdefault(node.scope, []).append(node)
-        above = ""
-        for path in ancestors(node.scope):
-            children = scopes.setdefault(above, [])
-            if path not in children:
-                children.append(path)
-            above = path
-    _fill(dot, "", inside, scopes, [0])
-    _edges(dot, graph)
-    return dot
+def dot_for(graph: Graph, title: str, options: Options) -> graphviz.Digraph:
+    """The part of a graph that the options ask for, folded and coloured as they say."""
+    part = within(graph, options.scope) if options.scope else graph
+    shown = opened(part, options.expand, options.scope.strip("/"))
+    return dot_of(part, title=title, shown=shown, theme=options.theme)
+
+
+def dot_of(
+    graph: Graph, *, title: str = "", shown: frozenset[str] | None = None, theme: Theme = "light"
+) -> graphviz.Digraph:
+    """The graph as a `graphviz.Digraph`, top to bottom, edges labelled with shapes.
+
+    Args:
+        shown: Scopes that are open; without them, every one.
+    """
+    open_ = opened(graph, "all") if shown is None else shown
+    return _Drawing(graph, open_, theme).dot(title)
 
 
 def text(plain: str) -> str:
@@ -93,55 +112,168 @@ def text(plain: str) -> str:
     return str(graphviz.escape(guarded.replace("&", "&amp;")))
 
 
-def _fill(
-    dot: graphviz.Digraph,
-    scope: str,
-    inside: dict[str, list[Node]],
-    scopes: dict[str, list[str]],
-    count: list[int],
-) -> None:
-    for node in inside.get(scope, ()):
-        _node(dot, node)
-    for child in scopes.get(scope, ()):
-        count[0] += 1
-        with dot.subgraph(name=f"cluster_{count[0]}") as cluster:
-            cluster.attr(
-                label=text(visible(child.rpartition("/")[2])),
-                labeljust="l",
-                style="rounded,filled",
-                color="#c7cdd4",
-                fillcolor=("#f1f3f5", "#eaedf0", "#e2e7eb")[child.count("/") % 3],
+class _Edge(NamedTuple):
+    source: str
+    target: str
+    crossing: str
+    """From which phase to which other; empty inside one."""
+    control: bool
+
+
+class _Drawing:
+    def __init__(self, graph: Graph, shown: frozenset[str], theme: Theme) -> None:
+        self.graph = graph
+        self.families = FAMILIES[theme]
+        self.tones = _TONES[theme]
+        self.scopes: dict[str, list[str]] = {}
+        self.nodes: dict[str, list[Node]] = {}
+        self.folded: dict[str, list[Node]] = {}
+        self.boxes: dict[int, str] = {}  # by node, the name of what is drawn for it
+        numbers: dict[str, int] = {}
+        for node in graph.nodes:
+            above = ""
+            for path in ancestors(node.scope):
+                if path not in numbers:
+                    numbers[path] = len(numbers) + 1
+                    self.scopes.setdefault(above, []).append(path)
+                above = path
+            hidden = hidden_in(node, shown)
+            if hidden:
+                self.boxes[node.id] = f"s{numbers[hidden]}"
+                self.folded.setdefault(hidden, []).append(node)
+            else:
+                self.boxes[node.id] = f"n{node.id}"
+                self.nodes.setdefault(node.scope, []).append(node)
+        self.many = len(set(self.boxes.values())) > MANY
+
+    def dot(self, title: str) -> graphviz.Digraph:
+        tones = self.tones
+        bounds = {"nslimit": "2", "nslimit1": "2", "mclimit": "0.5", "splines": "polyline"}
+        dot = graphviz.Digraph(
+            "nodescope",
+            graph_attr={
+                "rankdir": "TB",
+                "bgcolor": tones.ground,
+                "fontname": "Helvetica",
+                "fontsize": "11",
+                "fontcolor": tones.text_2,
+                "label": text(visible(title)),
+                "labelloc": "t",
+                "nodesep": "0.25",
+                "ranksep": "0.35",
+                **(bounds if self.many else {}),
+            },
+            node_attr={
+                "shape": "box",
+                "style": "rounded,filled",
+                "fillcolor": tones.node,
+                "fontname": "Helvetica",
+                "fontsize": "10",
+                "fontcolor": tones.text,
+                "margin": "0.12,0.05",
+                "height": "0.3",
+            },
+            edge_attr={
+                "color": tones.line,
+                "fontname": "Courier",
+                "fontsize": "8",
+                "fontcolor": tones.text_3,
+                "arrowsize": "0.6",
+            },
+        )
+        self._fill(dot, "", [0])
+        self._draw_edges(dot, self._edges())
+        return dot
+
+    def _fill(self, dot: graphviz.Digraph, scope: str, count: list[int]) -> None:
+        for node in self.nodes.get(scope, ()):
+            self._node(dot, node)
+        for child in self.scopes.get(scope, ()):
+            if child in self.folded:
+                self._fold(dot, child)
+                continue
+            count[0] += 1
+            with dot.subgraph(name=f"cluster_{count[0]}") as cluster:
+                cluster.attr(
+                    label=text(visible(child.rpartition("/")[2])),
+                    labeljust="l",
+                    style="rounded,filled",
+                    color=self.tones.border,
+                    fillcolor=self.tones.scopes[child.count("/") % 3],
+                )
+                self._fill(cluster, child, count)
+
+    def _node(self, dot: graphviz.Digraph, node: Node) -> None:
+        if node.family == "leaf":
+            small = {"shape": "plaintext", "style": "", "fontsize": "8", "height": "0.15"}
+            dot.node(
+                f"n{node.id}",
+                text(label(node)),
+                margin="0.03,0.01",
+                fontcolor=self.tones.text_3,
+                **small,
             )
-            _fill(cluster, child, inside, scopes, count)
+            return
+        colour = self.families.get(node.family, self.families["elementwise"])
+        line = detail(node)
+        caption = text(label(node)) + (f"\\n{text(line)}" if line else "")
+        dot.node(f"n{node.id}", caption, color=colour, tooltip=text(visible(node.name)))
 
+    def _fold(self, dot: graphviz.Digraph, scope: str) -> None:
+        nodes = self.folded[scope]
+        ops = sum(node.family != "leaf" for node in nodes)
+        name = text(visible(scope.rpartition("/")[2]))
+        dot.node(
+            self.boxes[nodes[0].id],
+            f"{name}\\n{ops:,} op{'' if ops == 1 else 's'}",
+            style="rounded,filled",
+            peripheries="2",
+            color=self.tones.border,
+            fillcolor=self.tones.scopes[scope.count("/") % 3],
+            tooltip=text(visible(scope)),
+        )
 
-def _node(dot: graphviz.Digraph, node: Node) -> None:
-    colour = COLOURS.get(node.family, COLOURS["elementwise"])
-    if node.family == "leaf":
-        small = {"shape": "plaintext", "style": "", "fontsize": "8", "height": "0.15"}
-        dot.node(f"n{node.id}", text(label(node)), margin="0.03,0.01", fontcolor="#5b6570", **small)
-        return
-    line = detail(node)
-    caption = text(label(node)) + (f"\\n{text(line)}" if line else "")
-    dot.node(f"n{node.id}", caption, color=colour, tooltip=text(visible(node.name)))
-
-
-def _edges(dot: graphviz.Digraph, graph: Graph) -> None:
-    specs = {value.id: value.spec for value in graph.values}
-    produced = {value: node.id for node in graph.nodes for value in node.outputs}
-    known = {node.id: node for node in graph.nodes}
-    for node in graph.nodes:
-        for value in node.inputs:
-            source = produced.get(value)
-            if source is None:
-                continue
-            if known[source].phase != node.phase:
+    def _edges(self) -> dict[_Edge, list[int]]:
+        """What joins which boxes, with the values that it carries."""
+        produced = {value: node.id for node in self.graph.nodes for value in node.outputs}
+        known = {node.id: node for node in self.graph.nodes}
+        edges: dict[_Edge, list[int]] = {}
+        for node in self.graph.nodes:
+            target = self.boxes[node.id]
+            for value in node.inputs:
+                source = produced.get(value)
+                if source is None or self.boxes[source] == target:
+                    continue
                 # What the backward pass saved would pull the forward spine apart.
-                dot.edge(f"n{source}", f"n{node.id}", style="dashed", constraint="false")
-                continue
-            spec = specs.get(value)
-            shape = "×".join(map(str, spec.shape)) if spec else ""
-            dot.edge(f"n{source}", f"n{node.id}", label=text(shape) if shape else None)
-        for control in node.control_inputs:
-            if control in known:
-                dot.edge(f"n{control}", f"n{node.id}", style="dashed")
+                phases = (known[source].phase, node.phase)
+                crossing = ">".join(phases) if phases[0] != phases[1] else ""
+                values = edges.setdefault(_Edge(self.boxes[source], target, crossing, False), [])
+                if value not in values or not target.startswith("s"):
+                    values.append(value)
+            for control in node.control_inputs:
+                if control in known and self.boxes[control] != target:
+                    edges.setdefault(_Edge(self.boxes[control], target, "", True), [])
+        return edges
+
+    def _draw_edges(self, dot: graphviz.Digraph, edges: dict[_Edge, list[int]]) -> None:
+        specs = {value.id: value.spec for value in self.graph.values}
+        crossing = {edge for edge in edges if edge.crossing}
+        if len(crossing) > FEW:
+            # What the backward pass saved is nearly everything: one line stands for all of it, from
+            # what ran last.
+            crossing = set({edge.crossing: edge for edge in edges if edge.crossing}.values())
+        for edge, values in edges.items():
+            if edge.control:
+                dot.edge(edge.source, edge.target, style="dashed")
+            elif edge.crossing:
+                if edge in crossing:
+                    dot.edge(edge.source, edge.target, style="dashed", constraint="false")
+            elif self.many:
+                dot.edge(edge.source, edge.target)
+            elif len(values) > 1 and len(set(values)) > 1:
+                dot.edge(edge.source, edge.target, label=f"{len(values)} values")
+            else:
+                spec = specs.get(values[0])
+                shape = "×".join(map(str, spec.shape)) if spec else ""
+                for _ in values:
+                    dot.edge(edge.source, edge.target, label=text(shape) if shape else None)

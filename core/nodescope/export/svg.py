@@ -6,6 +6,7 @@ outside.
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import json
 import re
@@ -18,10 +19,10 @@ import numpy as np
 
 from nodescope.errors import ExportError
 from nodescope.export import Engine, Options, Theme, _write, exporter
-from nodescope.export.dot import dot_of
+from nodescope.export.dot import dot_for
+from nodescope.export.folding import opened, within
 from nodescope.export.words import detail, label, visible
 from nodescope.ir.graph import Graph
-from nodescope.ir.scopes import ancestors
 from nodescope.record.graphs import graph_of
 from nodescope.record.recording import Recording
 
@@ -51,7 +52,10 @@ _ELEMENTS = frozenset(
 )
 _SPACE = "{http://www.w3.org/2000/svg}"
 _XLINK = "{http://www.w3.org/1999/xlink}"
+_FONT = re.compile(r"url\(data:font/woff2;base64,[A-Za-z0-9+/=]+\)")
 _OUTSIDE = re.compile(r"@import|url\(\s*['\"]?(?!#)|javascript:|expression\(", re.I)
+# What the page writes with; the other scripts of these fonts are left to the reader's machine.
+_FONTS = (("Inter NS", "400 650", "inter"), ("JetBrains Mono NS", "400 650", "jetbrains-mono"))
 
 
 @exporter("svg", suffix=".svg")
@@ -60,7 +64,7 @@ def render_svg(recording: Recording, options: Options) -> bytes:
     graph = graph_of(recording)
     title = visible(recording.run().name)
     by_dot = options.engine == "dot"
-    content = _by_dot(graph, title) if by_dot else _by_page(graph, title, options)
+    content = (_by_dot if by_dot else _by_page)(graph, title, options)
     check_svg(content)
     return content
 
@@ -71,7 +75,7 @@ def export_svg(
     *,
     engine: Engine = "page",
     theme: Theme = "light",
-    expand: Literal["all"] | int = "all",
+    expand: Literal["all", "fit"] | int = "fit",
 ) -> None:
     """Write the graph of an open recording as SVG.
 
@@ -102,13 +106,13 @@ def check_svg(content: bytes) -> None:
                 raise ExportError(f"the picture holds a forbidden attribute {name[:40]!r}")
             if name in ("style", "fill", "stroke", "clip-path", "marker-end", "filter"):
                 texts.append(value)
-        if any(map(_OUTSIDE.search, texts)):
+        if any(_OUTSIDE.search(_FONT.sub("", each)) for each in texts):
             raise ExportError(f"the picture refers to something outside in {tag!r}")
 
 
-def _by_dot(graph: Graph, title: str) -> bytes:
+def _by_dot(graph: Graph, title: str, options: Options) -> bytes:
     try:
-        return bytes(dot_of(graph, title=title).pipe(format="svg", quiet=True))
+        return bytes(dot_for(graph, title, options).pipe(format="svg", quiet=True))
     except graphviz.ExecutableNotFound as error:
         raise ExportError(
             "Graphviz's `dot` is not installed",
@@ -130,8 +134,7 @@ def _by_page(graph: Graph, title: str, options: Options) -> bytes:
     try:
         engine.eval(script)
         picture = engine.call(
-            "nodescopeExport.renderSvg",
-            json.dumps(page_input(graph, title, options)),
+            "nodescopeExport.renderSvg", json.dumps(page_input(graph, title, options))
         )
     except MemoryError:
         raise
@@ -145,20 +148,44 @@ def _by_page(graph: Graph, title: str, options: Options) -> bytes:
 
 
 def _bundle() -> str:
-    found = importlib.util.find_spec("nodescope_server")
-    for place in (found.submodule_search_locations or ()) if found else ():
-        path = Path(place) / "_web" / "export.js"
-        if path.is_file():
-            return path.read_text("utf-8")
+    path = _built("export.js")
+    if path is not None:
+        return path.read_text("utf-8")
     raise ExportError(
         "the page is not built, and with it the painter of SVG", hint="make setup, or --engine dot"
     )
 
 
+def _built(name: str) -> Path | None:
+    """A file of the built page."""
+    found = importlib.util.find_spec("nodescope_server")
+    for place in (found.submodule_search_locations or ()) if found else ():
+        path = Path(place) / "_web" / name
+        if path.is_file():
+            return path
+    return None
+
+
+def font_faces() -> str:
+    """CSS that holds the page's fonts themselves (SIL Open Font License 1.1, as the page's)."""
+    faces = []
+    for family, weight, name in _FONTS:
+        path = _built(f"fonts/{name}.woff2")
+        if path is None:
+            continue
+        data = base64.b64encode(path.read_bytes()).decode()
+        faces.append(
+            f'@font-face{{font-family:"{family}";font-weight:{weight};'
+            f"src:url(data:font/woff2;base64,{data})}}"
+        )
+    return "".join(faces)
+
+
 def page_input(graph: Graph, title: str, options: Options) -> dict[str, Any]:
     """What `renderSvg` of the page's bundle takes (`export_entry.ts`)."""
-    scopes = {path for node in graph.nodes for path in ancestors(node.scope)}
-    deepest = options.expand
+    if options.scope:
+        graph = within(graph, options.scope)
+    shown = opened(graph, options.expand, options.scope.strip("/"))
     return {
         "nodes": [
             {
@@ -187,8 +214,9 @@ def page_input(graph: Graph, title: str, options: Options) -> dict[str, Any]:
             for value in graph.values
         ],
         "open": "all"
-        if deepest == "all"
-        else sorted(visible(each, most=1000) for each in scopes if each.count("/") < deepest),
+        if options.expand == "all"
+        else sorted(visible(each, most=1000) for each in shown),
+        "fonts": font_faces(),
         "theme": options.theme,
         "title": title,
     }

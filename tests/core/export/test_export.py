@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nodescope.errors import ExportError
 from nodescope.export import Options, export, svg
-from nodescope.export.dot import dot_of
+from nodescope.export.dot import dot_for, dot_of
 from nodescope.export.svg import check_svg, export_svg, page_input
 from nodescope.export.words import visible
 from nodescope.ir.graph import Graph, Node, TensorSpec, Value
@@ -124,7 +124,64 @@ def test_any_name_is_one_quoted_label(name: str) -> None:
 
 def test_folding_by_depth() -> None:
     assert page_input(small(), "t", Options(expand=1))["open"] == ["net"]
-    assert page_input(small(), "t", Options())["open"] == "all"
+    assert page_input(small(), "t", Options(expand="all"))["open"] == "all"
+
+
+def wide(scopes: int, inside: int) -> Graph:
+    """Scopes in a chain, with so many nodes each."""
+    nodes = [
+        Node(
+            number + 1,
+            f"block_{number // inside}/add_{number % inside}",
+            "add",
+            "elementwise",
+            inputs=(number,) if number else (),
+            outputs=(number + 1,),
+            scope=f"block_{number // inside}",
+        )
+        for number in range(scopes * inside)
+    ]
+    values = [Value(node.id, TensorSpec((2,), "float32"), node.name) for node in nodes]
+    return Graph(id=0, kind="eager", nodes=tuple(nodes), values=tuple(values))
+
+
+def test_what_does_not_fit_is_folded_in_both_engines() -> None:
+    graph = wide(8, 20)
+    shown = page_input(graph, "t", Options())["open"]
+    assert shown == ["block_0", "block_1"]
+    source = dot_for(graph, "t", Options()).source
+    assert source.count("subgraph") == 2
+    assert "20 ops" in source
+    assert source.count(" -> ") == 19 + 1 + 19 + 1 + 5
+    assert dot_for(graph, "t", Options(expand="all")).source.count(" -> ") == 159
+    assert dot_for(graph, "t", Options(expand=0)).source.count(" -> ") == 7
+
+
+def test_a_scope_alone_has_what_it_takes_as_inputs() -> None:
+    options = Options(scope="block_3")
+    given = page_input(wide(8, 20), "t", options)
+    assert [(node["id"], node["family"]) for node in given["nodes"]][:2] == [
+        (60, "leaf"),
+        (61, "elementwise"),
+    ]
+    assert len(given["nodes"]) == 21
+    assert given["open"] == ["block_3"]
+    with pytest.raises(ExportError, match="did you mean 'block_3'"):
+        page_input(wide(8, 20), "t", Options(scope="blok_3"))
+
+
+def test_dot_takes_the_theme() -> None:
+    assert 'bgcolor="#0e1114"' in dot_for(small(), "t", Options(theme="dark")).source
+
+
+def test_fonts_are_held_and_nothing_else_from_outside() -> None:
+    def picture(style: str) -> bytes:
+        return (f'<svg xmlns="http://www.w3.org/2000/svg"><style>{style}</style></svg>').encode()
+
+    check_svg(picture("@font-face{src:url(data:font/woff2;base64,AAAA)}"))
+    for bad in ("url(data:text/html;base64,AAAA)", "url(https://example.org/a.woff2)"):
+        with pytest.raises(ExportError, match="outside"):
+            check_svg(picture(f"@font-face{{src:{bad}}}"))
 
 
 def test_dot_is_named_where_it_is_missing(

@@ -17,6 +17,7 @@ import {
   Switch,
 } from "solid-js";
 import { pageCommands } from "@/app/commands";
+import { fontFaces } from "@/app/font_faces";
 import { listen } from "@/app/keyboard";
 import { createNarrow } from "@/app/narrow";
 import { toggled } from "@/store/breakpoints";
@@ -115,12 +116,14 @@ export function App(props: AppProps): JSX.Element {
   };
   const toggleBreakpoint = (node: number): void =>
     toggle(store.model()?.graph.nodes[node]?.name, "node");
-  const exportSvg = (): void => {
-    const svg = view()?.toSvg();
+  const exportSvg = async (what: "screen" | "whole"): Promise<void> => {
+    const fonts = await fontFaces();
+    const svg = view()?.toSvg(what, fonts);
     if (svg === undefined) return;
     const name = (store.model()?.info.name ?? "graph").replace(/\.py$/, "");
     save(`${name}.svg`, svg);
-    store.notify("ok", `${name}.svg saved: what is on the screen.`);
+    const words = what === "screen" ? "what is on the screen" : "the whole graph";
+    store.notify("ok", `${name}.svg saved: ${words}.`);
   };
   const page = {
     store,
@@ -269,7 +272,7 @@ export function App(props: AppProps): JSX.Element {
           icon="share"
           label="Export what is on screen as SVG"
           testid="export-svg"
-          onClick={exportSvg}
+          onClick={() => void exportSvg("screen")}
         />
         <IconButton
           icon="theme"

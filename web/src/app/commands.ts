@@ -40,7 +40,7 @@ export interface CommandScope {
   changes(): StepChanges | undefined;
   go(item: Item): void;
   toggleBreakpoint(node: number): void;
-  exportSvg(): void;
+  exportSvg(what: "screen" | "whole"): Promise<void>;
   showRuns(): void;
   focusSearch(): void;
   /** Shows the pane of breakpoints. */
@@ -307,7 +307,14 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       keys: "",
       group: "Page",
       enabled: ALWAYS,
-      run: () => page.exportSvg(),
+      run: () => void page.exportSvg("screen"),
+    },
+    {
+      title: "Export the whole graph as SVG",
+      keys: "",
+      group: "Page",
+      enabled: ALWAYS,
+      run: () => void page.exportSvg("whole"),
     },
     {
       title: "All runs and recordings",

@@ -20,6 +20,8 @@ interface ExportInput {
   readonly open: "all" | readonly string[];
   readonly theme: Theme;
   readonly title: string;
+  /** CSS that holds fonts themselves; may be empty. */
+  readonly fonts: string;
 }
 
 const MARGIN = 32;
@@ -67,6 +69,7 @@ export function renderSvg(json: string): string {
       edge: undefined,
     },
     input.title,
+    { fonts: input.fonts },
   );
 }
 
@@ -83,5 +86,6 @@ function parseInput(json: string): ExportInput {
     open: input.open ?? "all",
     theme: input.theme === "dark" ? "dark" : "light",
     title: typeof input.title === "string" ? input.title : "nodescope graph",
+    fonts: typeof input.fonts === "string" ? input.fonts : "",
   };
 }

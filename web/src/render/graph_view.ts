@@ -273,8 +273,9 @@ class CanvasGraphView implements GraphView {
     return next < 0 ? undefined : this.model.itemOf(next);
   }
 
-  toSvg(): string {
-    return svgOf(this.look, this.model, this.labels);
+  toSvg(what: "screen" | "whole", fonts: string): string {
+    const seenBy = what === "screen" ? { camera: this.camera, view: this.stage.view } : undefined;
+    return svgOf(this.look, this.model, this.labels, fonts, seenBy);
   }
 
   boundsOf(item: GraphItem): Rect | undefined {

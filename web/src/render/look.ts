@@ -125,16 +125,23 @@ export function marksOf(look: Look, pointed: Pointed): Marks {
   return { current, badge, breakpoints, watchMarks, selection, linked, ...pointed };
 }
 
-/** All of the scene, as an SVG document. */
+/** What the camera sees, or without one all of the scene, as an SVG document. */
 export function svgOf(
   look: Look,
   model: SceneModel | undefined,
   labels: readonly EdgeLabel[],
+  fonts: string,
+  seenBy?: { readonly camera: Camera; readonly view: Viewport },
 ): string {
   const shown = model ?? new SceneModel(buildHierarchy([], new Map()), EMPTY_SCENE);
   const { x, y, width, height } = sceneBounds(shown);
+  if (seenBy !== undefined) {
+    const drawing = drawingOf(look, shown, undefined, { ...seenBy, labels });
+    const scale = seenBy.camera.zoom;
+    return drawSvg(drawing, marksOf(look, NOWHERE), "nodescope graph", { scale, fonts });
+  }
   const place = { camera: { x, y, zoom: 1 }, view: { width: 0, height: 0 }, labels };
   const view = { x: x - 32, y: y - 32, width: width + 64, height: height + 64 };
   const drawing = { ...drawingOf(look, shown, undefined, place), view };
-  return drawSvg(drawing, marksOf(look, NOWHERE), "nodescope graph");
+  return drawSvg(drawing, marksOf(look, NOWHERE), "nodescope graph", { fonts });
 }

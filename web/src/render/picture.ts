@@ -14,7 +14,8 @@ import { drawPath, drawPathEdges, drawPathSigns } from "@/render/draw_path";
 import { drawHeaders, drawScopes } from "@/render/draw_scopes";
 import type { Painter } from "@/render/painter";
 import type { Palette } from "@/render/palette";
-import { SvgPainter } from "@/render/svg_painter";
+import { drawScale } from "@/render/draw_scale";
+import { type DocumentLook, SvgPainter } from "@/render/svg_painter";
 import type { Rect } from "@/base/geometry";
 
 export function drawStill(drawing: Drawing): void {
@@ -53,11 +54,17 @@ export function drawGrid(painter: Painter, palette: Palette, view: Rect, zoom: n
 }
 
 /** The drawing as an SVG document. */
-export function drawSvg(drawing: Omit<Drawing, "painter">, marks: Marks, title: string): string {
+export function drawSvg(
+  drawing: Omit<Drawing, "painter">,
+  marks: Marks,
+  title: string,
+  look: DocumentLook = {},
+): string {
   const painter = new SvgPainter();
   const full: Drawing = { ...drawing, painter };
   drawStill(full);
   drawOverlay(full, marks);
   const { x, y, width, height } = drawing.view;
-  return painter.document(x, y, width, height, title, drawing.palette["bg-canvas"]);
+  const legend = drawScale(full);
+  return painter.document(x, y, width, height + legend, title, drawing.palette["bg-canvas"], look);
 }

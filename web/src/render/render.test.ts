@@ -23,6 +23,7 @@ import { edgeWords } from "@/render/draw_edges";
 import { formatBytes, formatCount, formatTime } from "@/render/format";
 import { edgeAt, hitTest, neighbourOf, pointedAt } from "@/render/hit";
 import { heat, liveState, SHARES } from "@/render/live";
+import { plainLook, svgOf } from "@/render/look";
 import { SceneModel } from "@/render/model";
 import { FAMILIES, literalPalette, mix } from "@/render/palette";
 import { TOKENS } from "@/render/tokens";
@@ -432,5 +433,32 @@ describe("text in SVG", () => {
     for (const text of texts) {
       expect(text).toMatch(/ textLength="[\d.]+" lengthAdjust="spacingAndGlyphs"/);
     }
+  });
+});
+
+describe("a picture that is exported", () => {
+  const face =
+    '@font-face{font-family:"Inter NS";font-weight:400 650;src:url(data:font/woff2;base64,AA==)}';
+
+  it("opens on its own ground and holds its fonts, and no other style that it is given", () => {
+    const fonts = `${face}</style><script>alert(1)</script>@import url(https://example.org)`;
+    const svg = renderSvg(JSON.stringify({ nodes: CHAIN, values: VALUES, fonts }));
+    expect(svg).toMatch(/<svg [^>]*background:#f6f7f8/);
+    expect(svg).toContain(`<style>${face}.m{`);
+    expect(svg).not.toMatch(/script|@import|example/);
+  });
+
+  it("of the screen has the screen's size, and what is not on it is cut", () => {
+    const seenBy = { camera: { x: 10, y: 20, zoom: 0.5 }, view: { width: 400, height: 300 } };
+    const svg = svgOf(plainLook(literalPalette("dark")), model(CHAIN, "all"), [], "", seenBy);
+    expect(svg).toContain('viewBox="10 20 800 600" width="400" height="300"');
+    expect(svg).toContain("background:#0e1114");
+  });
+
+  it("coloured by an amount says what its colours mean", () => {
+    const look = { ...plainLook(literalPalette("dark")), colourBy: "memory" as const };
+    const svg = svgOf(look, model(CHAIN, new Set()), [], "");
+    expect(svg).toContain("Memory of the outputs");
+    expect(svg).toContain("2.5 KiB");
   });
 });

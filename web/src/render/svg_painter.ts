@@ -35,6 +35,21 @@ function number(value: number): string {
   return String(Math.round(value * 100) / 100);
 }
 
+export interface DocumentLook {
+  /** Px of the document per px of the drawing. */
+  readonly scale?: number | undefined;
+  /** CSS that holds fonts themselves, as data. */
+  readonly fonts?: string | undefined;
+}
+
+const FONT_FACE =
+  /@font-face\{font-family:"[\w ]+";font-weight:[\d ]+;src:url\(data:font\/woff2;base64,[\w+/=]+\)\}/g;
+
+/** Font faces and nothing else, whatever was given. */
+function fontCss(given = ""): string {
+  return (given.match(FONT_FACE) ?? []).join("");
+}
+
 export class SvgPainter implements Painter {
   private readonly parts: string[] = [];
   private opacity = 1;
@@ -133,15 +148,18 @@ export class SvgPainter implements Painter {
     height: number,
     title: string,
     background: string,
+    look: DocumentLook = {},
   ): string {
     const box = [x, y, width, height].map(number).join(" ");
+    const { scale = 1 } = look;
     return (
       '<?xml version="1.0" encoding="UTF-8"?>\n' +
-      `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${box}" width="${number(width)}"` +
-      ` height="${number(height)}" role="img" font-family="${escapeXml(SANS)}"` +
-      ' style="white-space:pre">\n' +
+      `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${box}" width="${number(width * scale)}"` +
+      ` height="${number(height * scale)}" role="img" font-family="${escapeXml(SANS)}"` +
+      // A viewer that gives it more room shows the picture's own ground there, too.
+      ` style="white-space:pre;background:${escapeXml(background)}">\n` +
       `<title>${escapeXml(title)}</title>\n` +
-      `<style>.m{font-family:${MONO.replaceAll('"', "'")}}</style>\n` +
+      `<style>${fontCss(look.fonts)}.m{font-family:${MONO.replaceAll('"', "'")}}</style>\n` +
       `<rect x="${number(x)}" y="${number(y)}" width="${number(width)}"` +
       ` height="${number(height)}" fill="${escapeXml(background)}"/>\n` +
       `${this.parts.join("\n")}\n</svg>\n`
