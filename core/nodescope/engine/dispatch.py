@@ -69,13 +69,18 @@ def _array_function(
         raise _not_traced(f"{module}.{func.__name__}")
     if kwargs.get("out") is not None:
         target = kwargs.pop("out")
-        return into(f"np.{func.__name__}", target, lambda: func(*args, **kwargs))
+        name, wider = f"np.{func.__name__}", func in _WIDER
+        return into(name, target, lambda: func(*args, **kwargs), wider=wider)
     try:
         return function(*args, **kwargs)
     except TypeError as error:
         if error.__traceback__ is None or error.__traceback__.tb_next is not None:
             raise
         raise _wrong_arguments(f"np.{func.__name__}", error) from None
+
+
+_WIDER = frozenset((np.clip, np.round, np.around, np.fix, np.isposinf, np.isneginf))
+"""Functions that act on elements: their ``out`` may be larger than the result."""
 
 
 def _wrong_arguments(name: str, error: TypeError) -> UnsupportedError:

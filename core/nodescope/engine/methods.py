@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.operators import function_method
+from nodescope.engine.operators import called, function_method
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor, check_known
 from nodescope.errors import BoundsError, MissingError, ShapeError, UnsupportedError, UsageError
@@ -277,7 +277,7 @@ def _fill() -> None:
         "conj": _conjugate, "conjugate": _conjugate,
         "__divmod__": _divmod, "__rdivmod__": _rdivmod, "__dir__": _dir,
     }.items():  # fmt: skip
-        setattr(Tensor, name, method)
+        setattr(Tensor, name, called(f"Tensor.{name}", method))
     for name, hint in _MISSING.items():
         if inspect.getattr_static(Tensor, name, None) is None:
             missing = _Missing(hint)

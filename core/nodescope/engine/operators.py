@@ -111,8 +111,9 @@ def _ravel(self: Tensor, order: str = "C") -> Tensor:
 
 def _flatten(self: Tensor, order: str = "C") -> Tensor:
     """All elements in one dimension, as a copy."""
-    copied = apply(_COPY, (self,), NO_ATTRS)
-    return _reshape(copied, self.size) if order == "C" else _ravel(copied, order)
+    if order != "C":
+        return apply(_COPY, (_ravel(self, order),), NO_ATTRS)
+    return _reshape(apply(_COPY, (self,), NO_ATTRS), self.size)
 
 
 def _transpose(self: Tensor, *axes: Any) -> Tensor:
@@ -202,6 +203,12 @@ def function_method(name: str) -> Any:
     return method
 
 
+def called(name: str, function: Any) -> Any:
+    """A function under the name that Python's errors give it."""
+    function.__name__, function.__qualname__ = name.rpartition(".")[2], name
+    return function
+
+
 def _wrong_argument(name: str, kwargs: dict[str, Any], error: TypeError) -> UnsupportedError:
     """What NumPy says of arguments that it does not have, and what other libraries call them."""
     torch = {"dim": "axis=", "keepdim": "keepdims="}
@@ -250,5 +257,5 @@ for _name, _function in {
     "__getitem__": _getitem, "reshape": _reshape, "ravel": _ravel, "flatten": _flatten,
     "transpose": _transpose, "astype": _astype, "copy": _copy,
 }.items():  # fmt: skip
-    setattr(Tensor, _name, _function)
+    setattr(Tensor, _name, called(f"Tensor.{_name}", _function))
 Tensor.T = property(_reversed)  # type: ignore[assignment]

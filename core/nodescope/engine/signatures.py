@@ -80,7 +80,18 @@ class Operators:
     T: Tensor
 
     # Put on the class by engine.methods.
+    argpartition: Callable[..., Tensor]
+    argsort: Callable[..., Tensor]
+    choose: Callable[..., Tensor]
     clip: Callable[..., Tensor]
+    compress: Callable[..., Tensor]
+    conjugate: Callable[..., Tensor]
+    cumprod: Callable[..., Tensor]
+    put: Callable[..., None]
+    searchsorted: Callable[..., Tensor]
+    to_device: Callable[..., Tensor]
+    tobytes: Callable[..., bytes]
+    trace: Callable[..., Tensor]
     conj: Callable[..., Tensor]
     diagonal: Callable[..., Tensor]
     dot: Callable[..., Tensor]
@@ -95,6 +106,12 @@ class Operators:
     device: str
     itemsize: int
     nbytes: int
+
+    # Put on the class by engine.writing.inplace.
+    fill: Callable[[Any], None]
+    flat: Any
+    partition: Callable[..., None]
+    sort: Callable[..., None]
 
     # Of tensors in graphs built by hand; put on the class by engine.operation.
     op: Any

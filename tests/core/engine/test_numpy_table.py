@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope.errors import NodescopeError, TraceError
+from nodescope.engine.signatures import Operators
+from nodescope.engine.tensor import Tensor
+from nodescope.errors import NodescopeError
 from tests.core.engine import numpy_table
 from tests.core.engine.numpy_arguments import OF_METHODS, A, Out, T
 from tests.core.engine.numpy_table import Call, Outcome
@@ -56,6 +58,8 @@ def test_methods_have_the_arguments_of_numpys(name: str) -> None:
         with pytest.raises(AttributeError, match=f"a tensor has no {name}"):
             getattr(ns.tensor(A), name)
         return
+    # For type checkers: what is put on the class later is annotated on its base.
+    assert name in Operators.__annotations__ or name in inspect.getsource(Tensor)
     numpys = inspect.signature(getattr(np.ndarray, name)).parameters
     known = inspect.signature(ours).parameters  # type: ignore[arg-type]
     takes_any = any(each.kind == each.VAR_POSITIONAL for each in known.values())
@@ -163,7 +167,7 @@ def _compare(call: Call) -> None:
         wanted = [each.numpy() for each in (results or eager)]
         for form, (program, given) in programs.items():
             found = _run(program, [ns.tensor(each) for each in given])
-            if isinstance(found, TraceError):
+            if isinstance(found, NodescopeError):
                 assert re.search("depends on|not known", found.message), call
                 assert found.hint
                 continue
@@ -173,7 +177,7 @@ def _compare(call: Call) -> None:
 def _run(program: Any, given: list[Any]) -> Any:
     try:
         return program(*given)
-    except TraceError as error:
+    except NodescopeError as error:
         return error
 
 
@@ -202,3 +206,38 @@ def test_what_makes_no_tensor_of_tensors_says_what_does() -> None:
     with pytest.raises(NodescopeError, match=r"np\.full_like, np\.broadcast_to"):
         np.full(2, total, dtype=float)
     assert np.full(2, total, like=t).requires_grad
+
+
+def test_wrong_arguments_are_told_in_numpys_terms() -> None:
+    x = ns.tensor(A).copy()
+    wrong: list[tuple[Any, type[Exception], str]] = [
+        (lambda: x.max(foo=1), TypeError, r"^max: it got an unexpected keyword argument 'foo'"),
+        (lambda: x.reshape(12, foo=1), TypeError, r"^Tensor\.reshape\(\) got an unexpected"),
+        (lambda: x.ravel("Q"), ValueError, "no order 'Q'.*one of C, F, A, K"),
+        (lambda: x.reshape(12, order="K"), ValueError, "no order 'K'.*one of C, F, A"),
+        (lambda: x.astype("i4", casting="safe"), TypeError, "float64 does not become int32"),
+        (lambda: np.concatenate([x, x], dtype="i4"), TypeError, "float64 does not become int32"),
+        (lambda: np.copyto(x, 1j), TypeError, "complex128 does not become float64"),
+        (lambda: x.sum(out=x), ValueError, r"shape \(\) does not fit into \(3, 4\)"),
+        (lambda: x.flat.__setitem__(99, 1.0), IndexError, "index 99 is out of bounds"),
+        (lambda: x.sort(axis=2), ValueError, "axis 2 is out of range"),
+        (lambda: ns.nn.linear(x, x), ValueError, r"a weight is \(inputs, outputs\)"),
+    ]
+    for call, kind, said in wrong:
+        with pytest.raises(kind, match=said) as caught:
+            call()
+        assert not re.search("_bind|_dispatcher|lambda", str(caught.value))
+    np.testing.assert_array_equal(x.numpy(), A)
+    assert ns.nn.linear(x, x.T, x[:, 0]).shape == (3, 3)
+
+
+def test_orders_that_memory_decides() -> None:
+    """As NumPy's where the layout is known, else refused: never other elements in silence."""
+    turned, cube = A.T, np.arange(12.0).reshape(2, 3, 2)
+    for order in "CFAK":
+        for read in (lambda x, o=order: x.ravel(o), lambda x, o=order: x.flatten(o)):
+            assert read(ns.tensor(A).T).tolist() == read(turned).tolist()
+    with pytest.raises(NodescopeError, match="depends on how the elements lie"):
+        ns.tensor(cube).transpose(1, 0, 2).ravel("K")
+    with pytest.raises(NodescopeError, match="depends on how the elements lie"):
+        ns.compile(lambda x: x.ravel("A"))(A)

@@ -13,6 +13,7 @@ from nodescope.engine.numpy_functions.base import (
     along,
     call,
     concrete,
+    dtype_error,
     refuse_out,
     shape_error,
     tensor_of,
@@ -31,40 +32,56 @@ from nodescope.engine.tensor import Tensor
 from nodescope.ops.shapes import axes
 
 
-def _parts(arrays: Any, dtype: Any, out: Any, name: str) -> list[Tensor]:
+def _parts(
+    arrays: Any, dtype: Any, out: Any, name: str, casting: Any = "same_kind"
+) -> list[Tensor]:
     refuse_out(f"np.{name}", out)
     found = [tensor_of(each) for each in arrays]
     if not found:
         raise shape_error(f"np.{name}: needs at least one array")
-    return [each.astype(dtype) for each in found] if dtype is not None else found
+    if dtype is None:
+        return found
+    for each in found:
+        if not np.can_cast(each.dtype, dtype, casting):
+            raise dtype_error(
+                f"np.{name}: {each.dtype} does not become {np.dtype(dtype)} by the rule "
+                f"{casting!r}",
+                "give casting='unsafe', or convert with .astype",
+            )
+    return [each.astype(dtype) for each in found]
 
 
 def concatenate(
-    arrays: Any, axis: int | None = 0, out: None = None, *, dtype: Any = None, casting: str = ""
+    arrays: Any,
+    axis: int | None = 0,
+    out: None = None,
+    *,
+    dtype: Any = None,
+    casting: Any = "same_kind",
 ) -> Tensor:
     """``np.concatenate``."""
-    parts = _parts(arrays, dtype, out, "concatenate")
+    parts = _parts(arrays, dtype, out, "concatenate", casting)
     if axis is None:
         parts, axis = [ravel(each) for each in parts], 0
     return call("concatenate", *parts, axis=int(axis))
 
 
 def stack(
-    arrays: Any, axis: int = 0, out: None = None, *, dtype: Any = None, casting: str = ""
+    arrays: Any, axis: int = 0, out: None = None, *, dtype: Any = None, casting: Any = "same_kind"
 ) -> Tensor:
     """``np.stack``."""
-    return call("stack", *_parts(arrays, dtype, out, "stack"), axis=int(axis))
+    return call("stack", *_parts(arrays, dtype, out, "stack", casting), axis=int(axis))
 
 
-def vstack(tup: Sequence[Any], *, dtype: Any = None, casting: str = "") -> Tensor:
+def vstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Tensor:
     """``np.vstack``."""
-    parts = [atleast_2d(each) for each in _parts(tup, dtype, None, "vstack")]
+    parts = [atleast_2d(each) for each in _parts(tup, dtype, None, "vstack", casting)]
     return call("concatenate", *parts, axis=0)
 
 
-def hstack(tup: Sequence[Any], *, dtype: Any = None, casting: str = "") -> Tensor:
+def hstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Tensor:
     """``np.hstack``."""
-    parts = [atleast_1d(each) for each in _parts(tup, dtype, None, "hstack")]
+    parts = [atleast_1d(each) for each in _parts(tup, dtype, None, "hstack", casting)]
     return call("concatenate", *parts, axis=0 if parts[0].ndim == 1 else 1)
 
 

@@ -22,7 +22,9 @@ from nodescope.engine.numpy_functions.base import (
 from nodescope.engine.numpy_functions.base import (
     xp as np,
 )
+from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor
+from nodescope.errors import DomainError
 from nodescope.ops.layout import as_shape
 from nodescope.ops.shapes import axes
 
@@ -35,20 +37,49 @@ def reshape(
 ) -> Tensor:  # fmt: skip
     """``np.reshape``, in C or Fortran order."""
     x = tensor_of(a)
+    order = _read_order("np.reshape", x, order, "CFA")
     wanted = as_shape(newshape if shape is None else shape)
-    if order in ("C", "A", "K"):
-        return call("reshape", x, shape=wanted)
+    if order != "F":
+        found = call("reshape", x, shape=wanted)
+        return apart(found, x) if copy else found
     # In Fortran's order the reversed dimensions are in C's.
     turned = call("reshape", call("transpose", x, axes=None), shape=wanted[::-1])
-    return call("transpose", turned, axes=None)
+    found = call("transpose", turned, axes=None)
+    return apart(found, x) if copy else found
 
 
 def ravel(a: Any, order: str = "C") -> Tensor:
     """``np.ravel``."""
     x = tensor_of(a)
+    return (x if _read_order("np.ravel", x, order, "CFAK") == "C" else x.T).ravel()
+
+
+def _read_order(name: str, x: Tensor, order: Any, known: str) -> str:
+    """ "C" or "F": what ``order`` means for a tensor, as it lies in memory.
+
+    Raises:
+        DomainError: There is no such order.
+        UnsupportedError: It depends on a layout that is neither, or that only the run knows.
+    """
     if order in ("C", "F"):
-        return (x if order == "C" else x.T).ravel()
-    return reshape(x, (x.size,), order)
+        return str(order)
+    if order not in tuple(known):
+        raise DomainError(
+            f"{name}: there is no order {order!r}",
+            source=where(),
+            hint=f"one of {', '.join(known)}",
+        )
+    flags = getattr(x.data, "flags", None) if isinstance(x.data, np.ndarray) else None
+    if x.ndim < 2 or (flags is not None and flags.c_contiguous):
+        return "C"
+    if flags is not None and flags.f_contiguous:
+        return "F"
+    if flags is not None and order == "A":
+        return "C"
+    raise unsupported(
+        f"{name}: order={order!r} depends on how the elements lie in memory, which is ours to "
+        "choose", "say order='C' or order='F'",
+    )  # fmt: skip
 
 
 def _order(axes_: Sequence[int], x: Tensor) -> Tensor:

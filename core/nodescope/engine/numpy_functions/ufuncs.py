@@ -44,7 +44,10 @@ def called(
         targets, where = rest.pop("out"), rest.pop("where", True)
         if len(targets) != 1:
             raise unsupported(f"{name} with several out= is not traced", "use the results")
-        return into(name, targets[0], lambda: getattr(ufunc, method)(*inputs, **rest), where)
+        return into(
+            name, targets[0], lambda: getattr(ufunc, method)(*inputs, **rest), where,
+            wider=method in ("__call__", "outer"),
+        )  # fmt: skip
     if method == "__call__":
         if op is None:
             raise not_traced(name)

@@ -23,7 +23,9 @@ from nodescope.errors import BoundsError, DtypeError, UnsupportedError
 from nodescope.ops.op import Array
 
 
-def into(what: str, target: Any, compute: Callable[[], Any], where: Any = True) -> Tensor:
+def into(
+    what: str, target: Any, compute: Callable[[], Any], where: Any = True, *, wider: bool = True
+) -> Tensor:
     """Write what ``compute`` returns to ``target``, and return that.
 
     Args:
@@ -31,6 +33,7 @@ def into(what: str, target: Any, compute: Callable[[], Any], where: Any = True) 
         target: What ``out=`` was given.
         compute: The function without ``out=``.
         where: Elements that are written; the others stay.
+        wider: The target may be larger: the result broadcasts.
 
     Raises:
         UnsupportedError: ``target`` is no tensor.
@@ -47,7 +50,7 @@ def into(what: str, target: Any, compute: Callable[[], Any], where: Any = True) 
     if isinstance(found, list | tuple):
         raise UnsupportedError(f"{what}: it has several results", source=here())
     found = tensor_of(found)
-    found = fitted(target, found, what, wider=True)
+    found = fitted(target, found, what, wider=wider)
     if where is not True:
         found = call("where", tensor_of(where), found, settled(target))
     write(target, _own(settled(found)))

@@ -25,7 +25,7 @@ from nodescope.engine import methods as _methods  # noqa: F401 (puts them on Ten
 from nodescope.engine import modes
 from nodescope.engine.abstract import Abstract
 from nodescope.engine.autodiff.grad import note, store
-from nodescope.engine.operators import ARITHMETIC, index_template
+from nodescope.engine.operators import ARITHMETIC, called, index_template
 from nodescope.engine.run import apply, binary
 from nodescope.engine.source import where
 from nodescope.engine.state import current
@@ -45,7 +45,7 @@ from nodescope.engine.writing import copying as _copying  # noqa: F401 (puts it 
 from nodescope.engine.writing.sharing import passing, sharers, taped, unshared
 from nodescope.engine.writing.traced import shared
 from nodescope.engine.writing.writable import check_writable, fitted, is_state
-from nodescope.errors import GradientError, UnsupportedError
+from nodescope.errors import BoundsError, GradientError, UnsupportedError
 from nodescope.ops.op import Array, Op
 
 _SET, _ASSIGN = ops.get("index_set"), ops.get("assign")
@@ -300,7 +300,13 @@ class Flat:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         check_writable(self._tensor, "x.flat[i] = y")
-        places = np.arange(self._tensor.size)[index.numpy() if isinstance(index, Tensor) else index]
+        known = index.numpy() if isinstance(index, Tensor) else index
+        try:
+            places = np.arange(self._tensor.size)[known]
+        except IndexError as error:
+            raise BoundsError(
+                f"x.flat[i] = y: {error}", source=where(), hint="count from 0, or from -1"
+            ) from None
         put: Any = np.put
         put(self._tensor, np.ravel(places), value)
 
@@ -354,8 +360,8 @@ def _fill() -> None:
     }.items():  # fmt: skip
         setattr(Tensor, name, _fixed(name, hint))
     setattr(Tensor, "__setitem__", _setitem)  # noqa: B010 (its annotation is for readers only)
-    setattr(Tensor, "sort", _sort)  # noqa: B010
-    setattr(Tensor, "partition", _partition)  # noqa: B010
+    setattr(Tensor, "sort", called("Tensor.sort", _sort))  # noqa: B010
+    setattr(Tensor, "partition", called("Tensor.partition", _partition))  # noqa: B010
     setattr(Tensor, "flat", property(Flat, _set_flat, doc=Flat.__doc__))  # noqa: B010
     setattr(Tensor, "fill", lambda self, value: _setitem(self, ..., value))  # noqa: B010
     for python, (name, sign) in ARITHMETIC.items():
