@@ -9,6 +9,7 @@ import asyncio
 import errno
 import socket
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -16,7 +17,7 @@ from nodescope_server.app import App
 from nodescope_server.sockets import MAX_FRAME_BYTES
 
 MORE_PORTS = 50
-FIRST_REQUEST_S = 10.0
+REQUEST_S = 10.0
 
 
 def bind(port: int) -> socket.socket:
@@ -67,15 +68,50 @@ def uvicorn_config(app: App) -> uvicorn.Config:
 
 
 class _Punctual(H11Protocol):
-    """HTTP whose first request must come within ten seconds, so that idlers take no places."""
+    """HTTP whose requests come within ten seconds, each whole, so that idlers take no places.
+
+    Uvicorn itself closes a connection only where nothing at all of a next request has come.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.loop.call_later(FIRST_REQUEST_S, self._check)
+        self._awaited: asyncio.TimerHandle | None = None
+        self._await()
 
-    def _check(self) -> None:
-        upgraded = self.transport.get_protocol() is not self
-        if self.cycle is None and not upgraded and not self.transport.is_closing():
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._done()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        """Begin to wait for the rest of a request, or wait no longer."""
+        if self.transport.get_protocol() is not self:
+            self._done()  # it is a WebSocket now
+        elif self.conn.their_state is h11.SEND_BODY or (
+            self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]
+        ):
+            if self._awaited is None:
+                self._await()
+        else:
+            self._done()
+
+    def _await(self) -> None:
+        self._awaited = self.loop.call_later(REQUEST_S, self._overdue)
+
+    def _done(self) -> None:
+        if self._awaited is not None:
+            self._awaited.cancel()
+            self._awaited = None
+
+    def _overdue(self) -> None:
+        if not self.transport.is_closing():
             self.transport.close()
 
 

@@ -44,6 +44,13 @@ MAX_REPLAY = 20_000
 # A live browser that is this far behind gets a new snapshot.
 MAX_BEHIND = 200_000
 PUSH_INTERVAL_S = 0.04
+# A page is asked so often whether it is at work; one that has not answered for so long is no
+# controller any more, though its connection stands, and after longer gives up its place.
+BEAT_S = 1.0
+SILENT_S = 4.0
+GONE_S = 30.0
+HELLO_DEADLINE_S = 10.0
+PAGE = "page"
 _QUERIES = 4
 _REQUESTS = 256
 
@@ -113,6 +120,9 @@ class _Browser:
         self._tasks: set[asyncio.Task[None]] = set()
         self._gone = asyncio.Event()
         self._runs_version = runs.version
+        self._client = ""
+        self._heard = 0.0
+        self._silent = False
 
     def wake(self, *, urgent: bool) -> None:
         """Something moved on."""
@@ -131,9 +141,16 @@ class _Browser:
 
     async def serve(self) -> None:
         try:
-            if await self._initialize():
+            async with asyncio.timeout(HELLO_DEADLINE_S):
+                initialized = await self._initialize()
+            if initialized:
                 self._runs.watch(self)
-                await first_of(self._pump(), self._listen(), self._watch_gone())
+                parts = [self._pump(), self._listen(), self._watch_gone()]
+                if self._client == PAGE:
+                    parts.append(self._beat())
+                await first_of(*parts)
+        except TimeoutError:
+            await close(self._socket, 1002, "no request came")
         except GoneError:
             pass
         finally:
@@ -146,6 +163,27 @@ class _Browser:
 
     async def _watch_gone(self) -> None:
         await self._gone.wait()
+
+    async def _beat(self) -> None:
+        """Ask whether the page is at work: a frozen one keeps its connection, and holds nobody."""
+        loop = asyncio.get_running_loop()
+        self._heard = loop.time()
+        beat = encode(wire.Heartbeat())
+        while (quiet := loop.time() - self._heard) < GONE_S:
+            if quiet >= SILENT_S and not self._silent:
+                self._silent = True
+                for each in self._subscriptions.values():
+                    each.run.remove(self)
+            await self._send(beat)
+            await asyncio.sleep(BEAT_S)
+
+    def _hear(self) -> None:
+        self._heard = asyncio.get_running_loop().time()
+        if self._silent:
+            self._silent = False
+            for each in self._subscriptions.values():
+                each.run.add(self)
+            self.wake(urgent=True)
 
     async def _send(self, data: bytes) -> None:
         try:
@@ -163,6 +201,7 @@ class _Browser:
     async def _next(self) -> wire.Request | None:
         """The next request that can be understood; None at the end."""
         while (data := await receive(self._socket)) is not None:
+            self._hear()
             try:
                 return _decode(data)
             except (msgspec.MsgspecError, RecursionError, ValueError) as error:
@@ -191,12 +230,15 @@ class _Browser:
             await self._answer(request.id, wire.Failed(message, hint))
             await close(self._socket, 1002, message)
             return False
+        self._client = body.client
         answer = wire.Initialized(__version__, ours, self._runs.infos())
         await self._answer(request.id, answer)
         return True
 
     async def _listen(self) -> None:
         while (request := await self._next()) is not None:
+            if isinstance(request.body, wire.Alive):
+                continue
             if isinstance(request.body, wire.Subscribe | wire.Unsubscribe | wire.Initialize):
                 await self._handle(request)  # in order: they change what is followed
                 continue
@@ -229,6 +271,8 @@ class _Browser:
     async def _perform(self, body: wire.RequestBody) -> wire.ResponseBody:
         if isinstance(body, wire.Initialize):
             return wire.Failed("initialize comes once, at the start")
+        if isinstance(body, wire.Alive):
+            return wire.Done()
         run = self._runs.get(body.run)
         match body:
             case wire.Subscribe():

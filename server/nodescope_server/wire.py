@@ -123,8 +123,13 @@ class Move(msgspec.Struct, frozen=True, tag="move"):
     live: bool = False
 
 
+class Alive(msgspec.Struct, frozen=True, tag="alive"):
+    """The page is at work: the answer to a `Heartbeat`."""
+
+
 RequestBody = (
     Initialize
+    | Alive
     | Subscribe
     | Unsubscribe
     | Control
@@ -395,5 +400,9 @@ class RunChanged(msgspec.Struct, frozen=True, tag="run"):
     run: RunInfo
 
 
+class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
+    """Asks the page whether it is at work; it answers `Alive` at once."""
+
+
 Push = RunsChanged | Snapshot | Records | SessionChanged | RunChanged
-ServerMessage = Response | Push
+ServerMessage = Response | Heartbeat | Push

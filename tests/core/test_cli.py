@@ -239,6 +239,18 @@ def test_the_recording_is_named_at_the_end_of_every_way(tmp_path, args, text, st
     assert f"recorded in {path}" in done.stderr
 
 
+def test_a_server_that_is_stopped_does_not_delay_the_end(tmp_path, programs):
+    (tmp_path / "script.py").write_text(WATCH + TRAIN)
+    program = Program(tmp_path, *RUN, "script.py")
+    programs.append(program)
+    program.expect("held")
+    os.kill(program.server_pid(), signal.SIGSTOP)
+    start = time.monotonic()
+    program.process.send_signal(signal.SIGINT)
+    assert program.end() == 130
+    assert time.monotonic() - start < 3.0  # 0.7 s on an idle machine
+
+
 def test_a_killed_server_lets_the_stopped_program_go_on(tmp_path, programs):
     (tmp_path / "script.py").write_text(WATCH + TRAIN)
     program = Program(tmp_path, *RUN, "script.py")

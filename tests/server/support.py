@@ -95,12 +95,14 @@ def serving(**config: Any) -> Iterator[Live]:
 class Page:
     """A browser's end of ``/api/stream``."""
 
-    def __init__(self, live: Live, *, protocol_version: int = protocol.PROTOCOL_VERSION) -> None:
+    def __init__(
+        self, live: Live, *, protocol_version: int = protocol.PROTOCOL_VERSION, client: str = "test"
+    ) -> None:
         self.socket = live.socket("/api/stream", {**live.cookie, "Origin": live.base})
         self.pushes: list[Any] = []
         self._numbers = itertools.count(1)
         self._decode = msgspec.msgpack.Decoder(wire.ServerMessage).decode
-        self.hello = self.ask(wire.Initialize("test", protocol_version))
+        self.hello = self.ask(wire.Initialize(client, protocol_version))
 
     def ask(self, body: Any) -> Any:
         """Send a request and wait for its answer; what comes in between is kept in `pushes`."""

@@ -169,10 +169,29 @@ def test_a_server_that_was_killed_is_replaced_and_the_program_comes_back(tmp_pat
         program.socket.close()
 
 
+@pytest.mark.parametrize(
+    "slow",
+    [
+        # The body of a request does not come,
+        b"POST /api/tokens HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Length: 10\r\n\r\n{",
+        # nor the rest of a second one on the same connection.
+        b"GET /api/health HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\nGET /api/hea",
+    ],
+)
+def test_requests_that_never_end_are_dropped(monkeypatch: pytest.MonkeyPatch, slow: bytes) -> None:
+    monkeypatch.setattr(listen, "REQUEST_S", 0.2)
+    with serving() as live, socket.create_connection(("127.0.0.1", live.port)) as connection:
+        connection.settimeout(WAIT_S)
+        connection.sendall(slow % live.port)
+        while connection.recv(65536):
+            pass  # until it is hung up
+        assert live.get("/api/health").status_code == 200
+
+
 def test_connections_that_say_nothing_are_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listen, "FIRST_REQUEST_S", 0.2)
+    monkeypatch.setattr(listen, "REQUEST_S", 0.2)
     with serving() as live:
         program = Program(live, tmp_path)
         program.connect()

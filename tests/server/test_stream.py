@@ -7,11 +7,12 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 import pytest
+from websockets.exceptions import ConnectionClosed
 
 from nodescope import protocol
 from nodescope.link import messages
 from nodescope_server import convert, stream, wire
-from tests.server.support import Live, Page, Program, seqs, serving
+from tests.server.support import WAIT_S, Live, Page, Program, seqs, serving
 
 NewPage = Callable[[], Page]
 NewProgram = Callable[..., Program]
@@ -260,3 +261,64 @@ def test_columns_are_little_endian_and_hold_wide_numbers() -> None:
     assert np.frombuffer(packed.flags, "u1").tolist() == [9]
     assert np.frombuffer(packed.times, "<u4").tolist() == [11]
     assert convert.columns([]).count == 0
+
+
+def attended(program: Program) -> int:
+    """The next count of pages that the program is told."""
+    return program.until(messages.Controllers).count
+
+
+def answer(page: Page) -> None:
+    """As a page does whose main thread is at work."""
+    page.socket.send(msgspec.msgpack.encode(wire.Request(0, wire.Alive())))
+
+
+def test_a_frozen_page_holds_no_program(
+    live: Live, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection stands, and pongs come from below: it is the page that does not answer."""
+    for name, seconds in (("BEAT_S", 0.05), ("SILENT_S", 0.3), ("GONE_S", 60.0)):
+        monkeypatch.setattr(stream, name, seconds)
+    assert attended(program) == 0
+    page = Page(live, client="page")
+    page.subscribe(program.run.id)
+    assert attended(program) == 1
+    page.wait(wire.Heartbeat)
+    assert attended(program) == 0  # it has not answered
+    answer(page)  # it is thawed
+    assert attended(program) == 1
+    page.close()
+
+
+def test_a_page_that_stays_frozen_gives_up_its_place(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in (("BEAT_S", 0.02), ("SILENT_S", 0.1), ("GONE_S", 0.2)):
+        monkeypatch.setattr(stream, name, seconds)
+    page = Page(live, client="page")
+    with pytest.raises(ConnectionClosed):
+        page.wait(wire.RunsChanged)  # which never come: only heartbeats, and then the end
+
+
+def test_a_page_that_answers_stays(
+    live: Live, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in (("BEAT_S", 0.02), ("SILENT_S", 5.0), ("GONE_S", 10.0)):
+        monkeypatch.setattr(stream, name, seconds)
+    page = Page(live, client="page")
+    page.subscribe(program.run.id)
+    for _ in range(20):
+        page.wait(wire.Heartbeat)
+        answer(page)
+    page.close()
+
+
+def test_a_connection_that_does_not_introduce_itself_is_dropped(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "HELLO_DEADLINE_S", 0.1)
+    silent = live.socket("/api/stream", {**live.cookie, "Origin": live.base})
+    with pytest.raises(ConnectionClosed) as closed:
+        silent.recv(WAIT_S)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.reason == "no request came"

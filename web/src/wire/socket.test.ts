@@ -160,6 +160,13 @@ describe("requests", () => {
   });
 });
 
+test("a heartbeat is answered at once, and is no push", async () => {
+  const socket = await connect();
+  socket.gives({ type: "heartbeat" });
+  expect(socket.sent.at(-1)?.body).toEqual({ type: "alive" });
+  expect(pushes).toHaveLength(0);
+});
+
 describe("reconnection", () => {
   test("subscribes again from the last seq", async () => {
     const socket = await connect();

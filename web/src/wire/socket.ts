@@ -226,6 +226,11 @@ export class Wire {
   private receive(data: unknown): void {
     if (!(data instanceof ArrayBuffer) && !ArrayBuffer.isView(data)) return;
     const message = decode(data as ArrayBuffer) as ServerMessage;
+    if (message.type === "heartbeat") {
+      // At once and from the main thread: a page that is frozen does not come here.
+      this.socket?.send(encode({ id: this.nextId++, body: { type: "alive" } }));
+      return;
+    }
     if (message.type !== "response") {
       this.events.onPush(message);
       return;

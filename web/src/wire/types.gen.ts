@@ -25,6 +25,11 @@ export interface Initialize {
   readonly protocol: number;
 }
 
+/** The page is at work: the answer to a `Heartbeat`. */
+export interface Alive {
+  readonly type: "alive";
+}
+
 /**
  * Follow a run. A snapshot comes first, unless `seq` is near enough to be replayed from.
  *
@@ -1198,6 +1203,11 @@ export interface Failed {
   readonly hint: string;
 }
 
+/** Asks the page whether it is at work; it answers `Alive` at once. */
+export interface Heartbeat {
+  readonly type: "heartbeat";
+}
+
 /** The list of runs, whole. */
 export interface RunsChanged {
   readonly type: "runs";
@@ -2128,6 +2138,7 @@ export type NumberState = "nan" | "inf" | "zero" | "finite" | "unknown";
 
 export type RequestBody =
   | Initialize
+  | Alive
   | Subscribe
   | Unsubscribe
   | Control
@@ -2178,6 +2189,7 @@ export type Push = RunsChanged | Snapshot | Records | SessionChanged | RunChange
 
 export type ServerMessage =
   | Response
+  | Heartbeat
   | RunsChanged
   | Snapshot
   | Records
