@@ -83,7 +83,11 @@ function main(): void {
   );
   store.attach(wire);
   // A page that holds a lock is not put to sleep in the background, where it may hold a program.
-  void navigator.locks?.request("nodescope", { mode: "shared" }, () => new Promise(() => undefined));
+  void navigator.locks?.request(
+    "nodescope",
+    { mode: "shared" },
+    () => new Promise(() => undefined),
+  );
   const hook: Hook = {
     view: undefined,
     compare: undefined,
