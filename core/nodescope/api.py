@@ -252,7 +252,7 @@ class Run:
             raise UsageError("a run without a debugger has nothing to control")
         if self._controller is None:
             self._controller = Controller(
-                self.gate, self.info.recording, elapsed=lambda: self.bus.now_ns() / 1e9
+                self.gate, self.info.recording, elapsed=lambda: self.bus.ran_ns() / 1e9
             )
             self._controller.watching = self.watching
             if attend:
@@ -508,7 +508,7 @@ def breakpoint(when: str | None = None, on: Any = None) -> None:
         return
     if when is not None:
         when = telling.printable(str.__str__(when))
-        answer = ask(when, on, step=run.step, elapsed_s=run.bus.now_ns() / 1e9)
+        answer = ask(when, on, step=run.step, elapsed_s=run.bus.ran_ns() / 1e9)
         if answer.fault and when not in run.refused:
             run.refused.add(when)
             said = f"ns.breakpoint({when!r}): {answer.fault}"

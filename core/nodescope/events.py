@@ -315,6 +315,7 @@ class Bus:
             sets it. No step is left out then, and arrays are wanted.
         whole: Each says the same of somebody else. Replaced as a whole.
         origin_ns: `time.perf_counter_ns` at the start of the run.
+        held_ns: How long the debugger has held the program so far; the gate adds to it.
         on_fault: Called with the probe and its exception when a probe was removed.
     """
 
@@ -322,6 +323,7 @@ class Bus:
         "_lock",
         "edits",
         "gradients",
+        "held_ns",
         "leaves_out",
         "on_fault",
         "opened",
@@ -344,12 +346,17 @@ class Bus:
         self.leaves_out: Callable[[int], bool] | None = None
         self.whole: tuple[Callable[[], str], ...] = ()
         self.origin_ns = time.perf_counter_ns()
+        self.held_ns = 0
         self.on_fault: Callable[[Probe, Exception], None] = _report_fault
         self._lock = threading.Lock()
 
     def now_ns(self) -> int:
         """Nanoseconds since the run began."""
         return time.perf_counter_ns() - self.origin_ns
+
+    def ran_ns(self) -> int:
+        """Nanoseconds since the run began without those in which the debugger held it."""
+        return self.now_ns() - self.held_ns
 
     def seen_whole(self) -> str:
         """Why no step may be left out now, in words, or ``""``."""

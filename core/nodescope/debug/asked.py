@@ -31,7 +31,7 @@ def ask(when: str, on: Any, *, step: int, elapsed_s: float) -> Answer:
         when: The condition.
         on: What ``value`` stands for; None for nothing.
         step: The training step.
-        elapsed_s: Seconds since the run began.
+        elapsed_s: Seconds since the run began, without those that a debugger held it.
     """
     try:
         with np.errstate(all="ignore"):

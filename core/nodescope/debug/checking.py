@@ -17,7 +17,7 @@ from nodescope.debug.watch.watch import Hit, Watch, describe
 from nodescope.events import Level
 from nodescope.ir.graph import SourceLocation
 from nodescope.record.recording import Recording
-from nodescope.record.rows import Advice
+from nodescope.record.rows import Advice, Holds
 
 MOST_KEPT: Final = 100
 """Hits of a watch that are told of; all are counted."""
@@ -106,7 +106,7 @@ class Report(msgspec.Struct, frozen=True):
         recording: The file; ``""`` if it was not kept.
         level, steps: What was recorded.
         lost: What the recording lost, counted.
-        time_ns: How long the run took.
+        time_ns: How long the run took, without what a debugger held.
         started_unix_ns: When it began.
         verdicts: In order of the watches.
         nodes: How many operations the program has.
@@ -165,7 +165,8 @@ def check(recording: Recording, watches: Sequence[Watch] = (), *, recommended: b
     return Report(
         info.name, info.argv, info.status, info.error, str(recording.path), info.level,
         len(recording.steps()), msgspec.structs.asdict(recording.dropped()),
-        recording.time_ns(), info.started_unix_ns, _verdicts(asking.coverage(), found, reasons),
+        Holds(recording.holds()).ran_ns(recording.time_ns()), info.started_unix_ns,
+        _verdicts(asking.coverage(), found, reasons),
         sum(row.node.family != "leaf" for row in recording.nodes()), recording.advice(),
     )  # fmt: skip
 

@@ -75,7 +75,7 @@ class Controller:
     Args:
         gate: Whose ``on_change`` calls `changed`.
         recording: The file that the run is recorded into.
-        elapsed: Gives the seconds since the run began.
+        elapsed: Gives the seconds since the run began, without those that it was held.
     """
 
     def __init__(

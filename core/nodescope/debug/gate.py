@@ -273,7 +273,7 @@ class Gate:
         state, node = self._state, reached.node
         found = candidates(state, reached)
         asked = [each for each in found if each.condition.strip() or each.log.strip()]
-        elapsed_s = self._bus.now_ns() / 1e9 if asked else 0.0
+        elapsed_s = self._bus.ran_ns() / 1e9 if asked else 0.0
         verdicts = tuple(
             judge(each, event, reached, hits_of(state, each), elapsed_s) for each in asked
         )
@@ -336,7 +336,10 @@ class Gate:
     def _tell_held(self, event: Reached | Raised, kind: HostKind, began: int) -> None:
         """Emit how long a thread was kept here: that is no time of the program's."""
         step = getattr(event, "step", 0)
-        self._bus.emit(HostSpan(kind, event.thread, step, began, self._bus.now_ns()))
+        ended = self._bus.now_ns()
+        if kind == "held":
+            self._bus.held_ns += ended - began
+        self._bus.emit(HostSpan(kind, event.thread, step, began, ended))
 
     def _wait(self, event: Reached | Raised, told: HostKind | Literal[""] = "held_along") -> None:
         """Keep this thread until it may go; ``told`` says as what that is told of."""

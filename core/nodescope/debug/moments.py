@@ -24,7 +24,7 @@ from nodescope.ir.graph import Node
 from nodescope.protocol import When
 from nodescope.record.captured import functions, shown
 from nodescope.record.recording import Recording
-from nodescope.record.rows import FAILED, Execution
+from nodescope.record.rows import FAILED, Execution, Holds
 from nodescope.record.summary import TensorSummary
 
 _PAGE = 256
@@ -91,10 +91,14 @@ class History:
 
     Args:
         recording: Open; it may still grow.
+
+    Attributes:
+        holds: When the debugger held the run.
     """
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
+        self.holds = Holds(())
         self.level = recording.run().level
         self._defined: dict[int, list[tuple[int, Node]]] = {}
         self._ids: dict[str, int] = {}
@@ -109,6 +113,7 @@ class History:
 
     def refresh(self) -> None:
         """Take in what was committed since."""
+        self.holds = Holds(self.recording.holds())
         for row in self.recording.nodes(self._read_nodes):
             self._defined.setdefault(row.node.id, []).append((row.seq, row.node))
             self._ids[row.node.name] = row.node.id

@@ -213,7 +213,7 @@ def scene(history: History, expression: Expression, at: Moment, live: Live = not
         tuple(map(array_of, inputs)),
         step=at.step,
         node=at.node.name,
-        elapsed=at.time_ns / 1e9,
+        elapsed=history.holds.ran_ns(at.time_ns) / 1e9,
         grad=lambda: None if gradient is None else array_of(gradient),
     )
 

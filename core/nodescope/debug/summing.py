@@ -16,7 +16,7 @@ from nodescope.debug.watch.judging import Judging
 from nodescope.ir.graph import Node, SourceLocation
 from nodescope.record.glance import Outcome, outcome_of
 from nodescope.record.recording import Recording
-from nodescope.record.rows import FAILED, HAS_INF, HAS_NAN, Advice, Dropped, Governed
+from nodescope.record.rows import FAILED, HAS_INF, HAS_NAN, Advice, Dropped, Governed, Holds
 
 MOST_CURVES: Final = 4
 MOST_POINTS: Final = 400
@@ -118,7 +118,7 @@ class Summary(msgspec.Struct, frozen=True):
         outcome, status, error: How it ended.
         source: The user's line that raised, if that is known.
         steps: Training steps that began.
-        wall_ns: From the start to the end, stops of a debugger included.
+        wall_ns: From the start to the end, without what a debugger held.
         operations: How many were recorded.
         operations_ns: Sum of their durations, over all threads.
         nodes: How many different ones.
@@ -168,7 +168,7 @@ def summarise_run(recording: Recording, *, running: bool = False) -> Summary:
         error=info.error,
         source=source,
         steps=len(steps),
-        wall_ns=recording.time_ns(),
+        wall_ns=Holds(recording.holds()).ran_ns(recording.time_ns()),
         operations=sum(times for _, times, _ in costs),
         operations_ns=sum(total for _, _, total in costs),
         nodes=sum(node.family != "leaf" for node in nodes.values()),

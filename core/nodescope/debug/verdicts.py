@@ -94,7 +94,7 @@ def judge(
         event: With the live arrays.
         at: The node.
         hits: How often it has counted before.
-        elapsed_s: Since the run began.
+        elapsed_s: Since the run began, without what was held.
     """
     if isinstance(event, NodeFailed):
         return Verdict(breakpoint.id)

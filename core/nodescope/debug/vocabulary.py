@@ -31,7 +31,7 @@ class Scene:
         inputs: The arrays at the node's input ports.
         step: Training step.
         node: The node's name, for messages.
-        elapsed: Seconds since the run began.
+        elapsed: Seconds since the run began, without those that a debugger held it.
         grad: Gives the gradient of ``value``, or None where none is recorded.
     """
 

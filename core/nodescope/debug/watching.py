@@ -60,7 +60,8 @@ class Watching:
         self._here = threading.local()
         self._statuses: dict[int, WatchStatus] = {}
         self._watcher = Watcher(
-            (), on_hit=self._hit, on_fault=self._fault, seq_source=seq_source
+            (), on_hit=self._hit, on_fault=self._fault, seq_source=seq_source,
+            held_ns=lambda: bus.held_ns,
         )  # fmt: skip
         self._present = False
         # What watches that were set at the first stop came too late for, with seq and their ids.

@@ -5,6 +5,9 @@ Invariant: rows are never rewritten; `seq` is unique in a run and grows with tim
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Literal
 
 import msgspec
@@ -261,3 +264,22 @@ class Governed(msgspec.Struct, frozen=True):
     steps: int = 0
     steps_left_out: int = 0
     because: str = ""
+
+
+class Holds:
+    """When the debugger held a run.
+
+    Args:
+        pairs: Starts and ends, in order, apart from each other.
+    """
+
+    def __init__(self, pairs: Sequence[tuple[int, int]]) -> None:
+        self._starts = [start for start, _ in pairs]
+        self._ends = [end for _, end in pairs]
+        self._before = [0, *accumulate(end - start for start, end in pairs)]
+
+    def ran_ns(self, time_ns: int) -> int:
+        """A moment by the program's own time: without what was held before it."""
+        count = bisect_left(self._starts, time_ns)
+        inside = max(self._ends[count - 1] - time_ns, 0) if count else 0
+        return time_ns - self._before[count] + inside

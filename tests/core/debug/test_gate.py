@@ -141,6 +141,8 @@ def test_tells_how_long_each_thread_was_held():
         ("held", first.ident, 3),
         ("held_along", second.ident, 1),
     }
+    (one,) = (each for each in held if each.kind == "held")
+    assert bench.bus.held_ns == one.end_ns - one.start_ns
     assert all(0 <= each.start_ns < each.end_ns <= bench.bus.now_ns() for each in held)
 
 

@@ -17,6 +17,7 @@ from nodescope.events import (
 from nodescope.ir.graph import Node
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
+from nodescope.record.rows import Holds
 from nodescope.record.step_times import PARTS, StepTimes, Stretch
 
 FORWARD = Node(1, "a/x", "add", "elementwise", outputs=(1,), scope="a")
@@ -147,3 +148,11 @@ def test_a_recording_without_host_time_does(tmp_path: Path) -> None:
         found.update(recording)
         assert recording.host(0, 10**12, 5) == recording.holds() == []
     assert parts(found.of(1)) == {"forward": 1, "between": 3}
+
+
+def test_a_moment_by_the_programs_own_time() -> None:
+    holds = Holds([(10, 110), (150, 151)])
+    assert [holds.ran_ns(at) for at in (0, 10, 60, 110, 120, 150, 151, 200)] == [
+        0, 10, 10, 10, 20, 50, 50, 99,
+    ]  # fmt: skip
+    assert Holds(()).ran_ns(7) == 7

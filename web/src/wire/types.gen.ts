@@ -1925,7 +1925,7 @@ export interface CommandLine {
  *     outcome, status, error: How it ended.
  *     source: The user's line that raised, if that is known.
  *     steps: Training steps that began.
- *     wall_ns: From the start to the end, stops of a debugger included.
+ *     wall_ns: From the start to the end, without what a debugger held.
  *     operations: How many were recorded.
  *     operations_ns: Sum of their durations, over all threads.
  *     nodes: How many different ones.

@@ -19,7 +19,7 @@ from nodescope.debug.watch.watch import Hit, Watch, describe
 from nodescope.events import Array, Level
 from nodescope.ir.graph import Node
 from nodescope.record.recording import Recording
-from nodescope.record.rows import FAILED, Dropped, Execution, GradientRow, NodeRow
+from nodescope.record.rows import FAILED, Dropped, Execution, GradientRow, Holds, NodeRow
 from nodescope.record.summary import TensorSummary
 
 _PAGE = 2000
@@ -59,6 +59,7 @@ class Asking:
         self._last = recording.last_seq() if until is None else until
         self._judging = Judging(watches, on_fault=on_fault, hold_bytes=hold_bytes)
         self._level, self._dropped = recording.run().level, recording.dropped()
+        self._holds = Holds(recording.holds())
         self._hits = self._run()
 
     @property
@@ -144,7 +145,7 @@ class Asking:
         def inputs() -> tuple[Seen, ...]:
             return tuple(Seen(_Recorded(recording, each, row.seq)) for each in node.inputs)
 
-        time_ns = row.start_ns + row.duration_ns
+        time_ns = self._holds.ran_ns(row.start_ns + row.duration_ns)
         return self._judging.finished(node, row.step, row.seq, time_ns, output, inputs)
 
 

@@ -167,7 +167,7 @@ class Sight(Seen):
         value, port: Which of the node's values.
         step, seq: When.
         roles: What the value is.
-        time_ns: Nanoseconds since the run began.
+        time_ns: Nanoseconds since the run began, without those that a debugger held it.
         owner: Of a gradient: the name of the node whose value it is the gradient of.
         inputs: Gives what the node was given, by input port.
         before: The same value in the step before, or None in its first.

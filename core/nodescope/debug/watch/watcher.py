@@ -31,6 +31,7 @@ class Watcher:
         seq_source: Gives the calling thread's last recorded seq; without it executions of covered
             nodes are counted.
         hold_bytes: How much may be copied of values, until the next step.
+        held_ns: How long a debugger has held the run so far, which is no time of its own.
 
     Raises:
         WatchError: A watch makes no sense.
@@ -44,7 +45,9 @@ class Watcher:
         on_fault: Callable[[str], None] = lambda text: None,
         seq_source: Callable[[], int] | None = None,
         hold_bytes: int = HOLD_BYTES,
+        held_ns: Callable[[], int] = lambda: 0,
     ) -> None:
+        self._held_ns = held_ns
         self._on_hit = on_hit
         self._on_fault = on_fault
         self._seq_source = seq_source or itertools.count(1).__next__
@@ -142,5 +145,5 @@ class Watcher:
 
         with self._lock:
             return self._judging.finished(
-                event.node, event.step, seq, event.end_ns, output, inputs, only
+                event.node, event.step, seq, event.end_ns - self._held_ns(), output, inputs, only
             )

@@ -19,8 +19,9 @@ from nodescope.api import Run
 from nodescope.debug.watch.retro import Asking
 from nodescope.debug.watch.watch import Hit, Watch, parse_watch, parse_watches
 from nodescope.debug.watch.watcher import Watcher
-from nodescope.events import Bus, GraphExtended, NodeFinished
-from nodescope.ir.graph import Node
+from nodescope.events import Bus, GraphExtended, HostSpan, NodeFinished
+from nodescope.ir.graph import Node, TensorSpec, Value
+from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.summary import summarise
 from tests.core.debug.watch import programs
@@ -451,3 +452,28 @@ def test_rules_of_other_packages_are_found(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout == "a value has an odd number of elements\n"
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_what_the_debugger_held_is_no_stall(held: bool, tmp_path: Path) -> None:
+    hour = 3600 * 10**9
+    bus = Bus()
+    hits: list[Hit] = []
+    watch = parse_watch("stalled_training(threshold=1s)")
+    watcher = Watcher([watch], on_hit=hits.append, held_ns=lambda: bus.held_ns)
+    path = tmp_path / "r.nscope"
+    recorder = Recorder(path)
+    bus.add(recorder)
+    bus.add(watcher)
+    loss = Node(1, "loss/mse", "mse", "loss", outputs=(1,), scope="loss")
+    value = Value(1, TensorSpec((), "float64"), "loss")
+    bus.emit(GraphExtended((loss,), (value,)))
+    for start in (0, hour):
+        bus.emit(NodeFinished(loss, (), (np.float64(1.0).reshape(()),), 1, 7, start, start + 5))
+        if held and not start:
+            bus.held_ns += hour - 10
+            bus.emit(HostSpan("held", 7, 1, 5, hour - 5))
+    assert recorder.close()
+    assert len(hits) == (0 if held else 1)
+    with Recording.open(path) as recording:
+        assert len(list(Asking(recording, [watch]))) == len(hits)
