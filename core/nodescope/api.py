@@ -37,7 +37,15 @@ from nodescope.errors import (
 from nodescope.events import LEVELS, Bus, Event, Level, Logged, RunFinished, RunStarted
 from nodescope.link.address import Address, find
 from nodescope.link.client import Handlers, Link
-from nodescope.protocol import Breakpoint, Command, RunInfo, SessionInfo, SetBreakpoints, SetWatches
+from nodescope.protocol import (
+    Breakpoint,
+    Command,
+    RunInfo,
+    SessionInfo,
+    SetBreakpoints,
+    SetKeeping,
+    SetWatches,
+)
 from nodescope.record.governed import GovernedRecorder, Passed, check_slowdown, recorder_for
 from nodescope.record.places import recording_path as recording_path
 from nodescope.record.recent import remember
@@ -46,6 +54,7 @@ from nodescope.record.rows import Advice
 from nodescope.record.sampling import Sampler
 
 DEFAULT_BUDGET_BYTES: Final = 256 << 20
+DEFAULT_SLOWDOWN: Final = 2.0
 
 _current: Run | None = None
 
@@ -59,6 +68,8 @@ class Run:
         level: Capture level.
         budget_bytes: How much of full arrays the recording keeps.
         value_steps: Keep full arrays of the first so many training steps only.
+        newest: Keep the newest training steps whole, whatever the level.
+        explicit: Whether a person chose level and limit; if not, less is said about them.
         debugger: Whether the run can be stopped: it gets a gate.
         stop_on_entry: Stop before the first node and wait for a page.
         breakpoints: Set from the start; stops wait for the first page.
@@ -87,6 +98,8 @@ class Run:
         level: Level = "summary",
         budget_bytes: int = DEFAULT_BUDGET_BYTES,
         value_steps: int | None = None,
+        newest: bool = False,
+        explicit: bool = True,
         debugger: bool = False,
         stop_on_entry: bool = False,
         breakpoints: tuple[Breakpoint, ...] = (),
@@ -117,7 +130,7 @@ class Run:
         self._started_unix_ns = time.time_ns()
         self.bus = Bus()
         levels = {level, *(each for _, each in chosen)}
-        self.bus.values = debugger or not levels.isdisjoint(("summary", "values"))
+        self.bus.values = debugger or newest or not levels.isdisjoint(("summary", "values"))
         if opened:
             self.bus.opened = (lambda node: any(fnmatchcase(node.name, each) for each in opened),)
         self.bus.on_fault = lambda probe, error: self._say(
@@ -134,6 +147,9 @@ class Run:
             chosen=chosen,
             budget_bytes=budget_bytes,
             value_steps=value_steps,
+            newest=newest,
+            chosen_level=explicit,
+            chosen_limit=explicit,
             on_commit=self._committed,
             on_fault=self._gave_up,
             on_room=self._room,
@@ -224,6 +240,8 @@ class Run:
         if isinstance(command, SetWatches):
             assert self.watching is not None
             self.watching.replace(command.watches)
+        elif isinstance(command, SetKeeping):
+            self.recorder.keep_whole(everything=command.everything, nodes=frozenset(command.nodes))
         else:
             gate.command(command)
         if self._saved is None:

@@ -258,6 +258,18 @@ class SetWatches(msgspec.Struct, frozen=True, tag="set_watches"):
     watches: tuple[str, ...]
 
 
+class SetKeeping(msgspec.Struct, frozen=True, tag="set_keeping"):
+    """What is kept of the program from now on, beside what it was started with.
+
+    Attributes:
+        everything: Every element of every node, whatever it costs; no step is left out.
+        nodes: Ids of nodes of which every element is kept, since somebody looks at them.
+    """
+
+    everything: bool = False
+    nodes: tuple[int, ...] = ()
+
+
 EditKind = Literal["set", "add", "scale", "clip", "noise", "npy"]
 
 
@@ -311,6 +323,7 @@ Command = (
     | SetBreakpoints
     | SetValue
     | SetWatches
+    | SetKeeping
     | SetExceptions
     | StepTwin
 )

@@ -85,6 +85,7 @@ def snapshot(
         dropped=recording.dropped(),
         session=session,
         governed=_governed(recording, 0),
+        keeping=recording.keeping(),
     )
 
 
@@ -107,6 +108,7 @@ def records(recording: Recording, run: str, after: int, until: int) -> wire.Reco
         dropped=recording.dropped(),
         skipped=skipped,
         governed=_governed(recording, after),
+        keeping=recording.keeping(after),
     )
 
 

@@ -16,6 +16,7 @@ from nodescope.record.recording import Recording
 from nodescope.record.rows import Execution, ValueAt
 from nodescope_server import wire
 from nodescope_server.runs import Run
+from nodescope_server.unkept import why_not_kept
 
 # One answer stays far below the largest frame.
 MAX_ROWS = MAX_COLS = 512
@@ -143,7 +144,9 @@ def _writer(recording: Recording, value: int, seq: int | None) -> Execution | No
 
 async def _live(run: Run, request: wire.GetValue, seq: int) -> tuple[Array | None, str]:
     """The array that the program holds, if it is still the one of ``seq``; or None and why not."""
-    reason = _why_not_kept(run)
+    reason = await run.query.call(
+        lambda each: why_not_kept(each, run.info.level, request.value, seq)
+    )
     stopped = run.session is not None and run.session.phase == "stopped"
     if run.peer is None or not stopped:
         return None, reason
@@ -164,15 +167,6 @@ async def _live(run: Run, request: wire.GetValue, seq: int) -> tuple[Array | Non
         return None, f"The program sent a value that cannot be read: {error}."
     run.held = (request.value, seq, array)
     return array, ""
-
-
-def _why_not_kept(run: Run) -> str:
-    if run.info.level == "values":
-        return (
-            "Its elements were not kept: the budget for full values was used up, or the program "
-            "outran the recorder. Its statistics are exact."
-        )
-    return f"Full values are not kept at level {run.info.level}; run with --level values."
 
 
 def as_array(data: bytes, dtype: str, shape: tuple[int, ...]) -> Array:

@@ -13,7 +13,7 @@ import msgspec
 
 from nodescope.ir.graph import Node, TensorSpec, Value
 from nodescope.protocol import Breakpoint, Command, RunInfo, SessionInfo
-from nodescope.record.rows import Dropped, EditRow, Governed, GradientRow, LogRow, StepRow
+from nodescope.record.rows import Dropped, EditRow, Governed, GradientRow, Keeping, LogRow, StepRow
 from nodescope.record.summary import TensorSummary
 from nodescope_server import wire_moments, wire_times, wire_watch, wire_why
 
@@ -342,6 +342,7 @@ class Snapshot(msgspec.Struct, frozen=True, tag="snapshot"):
         executions: The latest of each node, with ``times``.
         logs: The last 2,000 lines.
         governed: What the governor last told, without its nodes; None of a run without a limit.
+        keeping: What is kept; None of recordings that do not tell it.
     """
 
     run: RunInfo
@@ -357,6 +358,7 @@ class Snapshot(msgspec.Struct, frozen=True, tag="snapshot"):
     dropped: Dropped
     session: SessionInfo | None
     governed: Governed | None = None
+    keeping: Keeping | None = None
 
 
 class Records(msgspec.Struct, frozen=True, tag="records"):
@@ -370,6 +372,7 @@ class Records(msgspec.Struct, frozen=True, tag="records"):
         skipped: Executions left out because there were more than a page can use; the last of each
             node is always among ``executions``.
         governed: What the governor told since, without its nodes; None if nothing.
+        keeping: What is kept, if that was told since.
     """
 
     run: str
@@ -385,6 +388,7 @@ class Records(msgspec.Struct, frozen=True, tag="records"):
     dropped: Dropped
     skipped: int = 0
     governed: Governed | None = None
+    keeping: Keeping | None = None
 
 
 class SessionChanged(msgspec.Struct, frozen=True, tag="session"):

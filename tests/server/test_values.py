@@ -67,7 +67,9 @@ def test_what_is_not_kept_says_how_to_keep_it(new_program: NewProgram, page: Pag
     assert answer.summary is not None
     assert not answer.available
     assert answer.data == b""
-    assert answer.reason == "Full values are not kept at level summary; run with --level values."
+    assert answer.reason == (
+        "Only statistics were kept, at level summary; run with --level values."
+    )
 
 
 @pytest.mark.parametrize("level", ["graph", "timing"])

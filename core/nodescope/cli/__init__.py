@@ -132,16 +132,18 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--level",
         choices=LEVELS,
-        default="values",
-        help="what is kept of each node: its structure, its time, statistics of its values, or "
-        "every element (values, the default)",
+        help="what is kept of each node: its structure (graph), its time (timing), statistics of "
+        "its values (summary), or every element (values); without it, statistics of all and every "
+        "element of the last 2 training steps, of where the program stops and of what is pinned, "
+        "below twice the time unobserved",
     )
     run.add_argument(
         "--max-slowdown",
         type=_slowdown,
         metavar="FACTOR",
         help="keep the run below so many times its time unobserved, such as 1.5, by recording less "
-        "of what costs most; --level is then the most that is kept",
+        "of what costs most; --level is then the most that is kept. 2 without --level; 0 for no "
+        "limit, and every element",
     )
     run.add_argument(
         "--select",
@@ -382,9 +384,11 @@ def _slowdown(text: str) -> float:
     try:
         factor = float(text)
     except ValueError:
-        factor = 0.0
-    if not 1 < factor < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a slowdown: a number above 1")
+        factor = -1.0
+    if factor != 0 and not 1 < factor < float("inf"):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a slowdown: a number above 1, or 0 for no limit"
+        )
     return factor
 
 

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import CodeType
-from typing import TextIO
+from typing import Any, TextIO
 
 from nodescope import api
 from nodescope.cli.dap import lasting_streams, let_in, reached
@@ -28,6 +28,7 @@ from nodescope.debug.saved import Saved
 from nodescope.debug.spelling import parse_breakpoint
 from nodescope.debug.watch.watch import describe, parse_watches
 from nodescope.errors import NodescopeError, UsageError
+from nodescope.events import Level
 from nodescope.protocol import Detach
 from nodescope.record.folding import fold
 from nodescope.telling import last_line, say
@@ -56,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
         options.record or api.recording_path(script.stem, say),
         name=script.name,
         argv=(str(script), *options.args),
-        level=options.level,
+        **kept_by(options.level, options.max_slowdown),
         budget_bytes=options.budget,
         debugger=True,
         stop_on_entry=not options.no_stop_on_entry,
@@ -64,7 +65,6 @@ def run(options: argparse.Namespace) -> int:
         watches=watches,
         saved=Saved(script),
         opened=options.opened,
-        max_slowdown=options.max_slowdown,
         select=options.select,
         say=say,
     )
@@ -114,6 +114,20 @@ def _tell_recording(observed: api.Run) -> None:
     path = observed.info.recording
     if os.path.isfile(path) and not observed.recorder.fault:
         say(f"recorded in {path}; 'nodescope open {shlex.quote(path)}' shows it again")
+
+
+def kept_by(level: Level | None, limit: float | None) -> dict[str, Any]:
+    """The options of `api.Run` about what is kept, by ``--level`` and ``--max-slowdown``.
+
+    Without a level, statistics of all and the newest steps whole, so that the limit can be kept;
+    without a limit either, every element, unless nothing at all was asked for.
+    """
+    explicit = level is not None or limit is not None
+    if not explicit:
+        limit = api.DEFAULT_SLOWDOWN
+    newest = bool(limit) and level in (None, "values")
+    most = level or ("summary" if limit else "values")
+    return {"level": most, "max_slowdown": limit or None, "newest": newest, "explicit": explicit}
 
 
 def watches_of(texts: Iterable[str]) -> Iterator[str]:

@@ -42,7 +42,7 @@ class Watching:
         bus: Of the run.
         gate: Which stops the program, and tells controllers.
         seq_source: Gives the calling thread's last recorded seq.
-        keep: Keeps the elements of a value: node, value id, array, seq.
+        keep: Keeps the elements of a value: node, value id, array, seq, step.
         recording: Opens the recording, with all that was met so far; None if there is none.
     """
 
@@ -52,7 +52,7 @@ class Watching:
         gate: Gate,
         *,
         seq_source: Callable[[], int],
-        keep: Callable[[Node, int, Array, int], None],
+        keep: Callable[[Node, int, Array, int, int], None],
         recording: Callable[[], Recording | None] = lambda: None,
     ) -> None:
         self._bus, self._gate, self._keep, self._recording = bus, gate, keep, recording
@@ -197,7 +197,7 @@ class Watching:
         event: NodeFinished | None = getattr(self._here, "event", None)
         if event is not None and hit.value in event.node.outputs:
             array = event.outputs[event.node.outputs.index(hit.value)]
-            self._keep(event.node, hit.value, array, hit.seq)
+            self._keep(event.node, hit.value, array, hit.seq, event.step)
 
     def _fault(self, text: str) -> None:
         self._log(text, 0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import linecache
 import tokenize
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,8 +31,20 @@ from nodescope.events import (
     ValueEdited,
 )
 from nodescope.ir.graph import Node, Value
+from nodescope.record.held import Whole
 from nodescope.record.many import summary_rows
-from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Advice, Dropped, Governed, Timings
+from nodescope.record.rows import (
+    BEHIND,
+    HAS_INF,
+    HAS_NAN,
+    HAS_SUMMARY,
+    WANTED,
+    Advice,
+    Dropped,
+    Governed,
+    Keeping,
+    Timings,
+)
 from nodescope.record.schema import MAX_SOURCE_BYTES, encode, shape_text
 from nodescope.record.summary import TensorSummary
 from nodescope.record.writer import Writer
@@ -47,20 +60,12 @@ class Ran(NamedTuple):
     timed: Timed
     weight: int
     flags: int = 0
-    outputs: tuple[tuple[int, Array | TensorSummary], ...] = ()
+    outputs: Sequence[tuple[int, Array | TensorSummary]] = ()
     latest_only: bool = False
     keep_arrays: bool = False
     error: str = ""
     layouts: tuple[tuple[int, tuple[int, ...]], ...] = ()
     attrs: dict[str, Any] | None = None
-
-
-class ValueKept(NamedTuple):
-    """The elements of a value whose execution is recorded already."""
-
-    value: int
-    seq: int
-    array: Array
 
 
 class Skipped(NamedTuple):
@@ -70,11 +75,16 @@ class Skipped(NamedTuple):
     times: int
 
 
-Told = Event | ValueKept | Skipped | Governed | Advice | Timings
+Told = Event | Whole | Skipped | Governed | Advice | Timings | Keeping
 """What is written beside executions."""
 
 
-_DOCUMENTS: dict[type, str] = {Governed: "governor", Advice: "advice", Timings: "timing"}
+_DOCUMENTS: dict[type, str] = {
+    Governed: "governor",
+    Advice: "advice",
+    Timings: "timing",
+    Keeping: "keeping",
+}
 
 
 class Noted(NamedTuple):
@@ -114,6 +124,7 @@ class Batch:
         self.seq = 0
         self._rows: dict[str, list[tuple[Any, ...]]] = {"execution": []}
         self._outputs: dict[int, Ran] = {}
+        self._late: set[int] = set()  # of these, whose executions were written before
         self._latest: dict[int, tuple[Any, ...]] = {}
         self._arrays: list[tuple[int, int, Array]] = []
         self._updates: list[tuple[str, tuple[Any, ...]]] = []
@@ -158,8 +169,8 @@ class Batch:
     def event(self, seq: int, event: Told) -> None:
         """Collect anything else."""
         time_ns = 0
-        if isinstance(event, ValueKept):
-            self._arrays.append((event.value, event.seq, event.array))
+        if isinstance(event, Whole):
+            self._whole(event)
             self._mark(seq, 0)
             return
         if isinstance(event, Skipped):
@@ -246,6 +257,9 @@ class Batch:
             writer.forget_executions(self._latest)
             executions = [*executions, *self._latest.values()]
         flags, arrays = self._summaries()
+        if self._late:
+            here = {row[0] for row in executions}
+            writer.add_flags({seq: flags[seq] for seq in self._late - here})
         if flags:
             executions = [(*row[:6], row[6] | flags.get(row[0], 0), row[7]) for row in executions]
         executions.sort()
@@ -273,21 +287,43 @@ class Batch:
         """Turn the outputs into rows; the flags of their executions, by seq, and full arrays."""
         items = []
         arrays = [*self._arrays]
+        flags = dict.fromkeys(self._outputs, HAS_SUMMARY)
         for seq, item in self._outputs.items():
             step = item.timed[2]
             for value, content in item.outputs:
                 items.append((value, seq, step, content))
-                if item.keep_arrays and not isinstance(content, TensorSummary):
-                    arrays.append((value, seq, content))
+                if item.keep_arrays:
+                    if isinstance(content, TensorSummary):
+                        flags[seq] |= BEHIND
+                    else:
+                        flags[seq] |= WANTED
+                        arrays.append((value, seq, content))
+        for seq in self._late:
+            flags[seq] = flags.get(seq, 0) | WANTED
         if not items:
-            return {}, arrays
-        flags = dict.fromkeys(self._outputs, HAS_SUMMARY)
+            return flags, arrays
         found = self._rows["summary"] = list(summary_rows(items))
         for row in found:
             _value, seq, *_, nan, inf, _zero, _histogram, _preview = row
             if nan or inf:
                 flags[seq] |= (HAS_NAN if nan else 0) | (HAS_INF if inf else 0)
         return flags, arrays
+
+    def _whole(self, given: Whole) -> None:
+        """Elements of executions that are recorded already, or wait in this batch."""
+        for item in given.items:
+            seq = item.seq
+            self._late.add(seq)
+            for value, strides in item.layouts:
+                self._add("layout", (value, seq, shape_text(strides)))
+            if item.summarised:
+                self._arrays += [(value, seq, array) for value, array in item.outputs]
+                continue
+            if item.attrs is not None:
+                self._add("call", (seq, encode(item.attrs)))
+            known = self._outputs.get(seq)
+            outputs = (*known.outputs, *item.outputs) if known is not None else item.outputs
+            self._outputs[seq] = Ran((seq, 0, item.step, 0, 0, 0), 0, 0, outputs, False, True)
 
     def _add(self, table: str, row: tuple[Any, ...]) -> None:
         rows = self._rows.get(table)

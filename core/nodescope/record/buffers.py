@@ -2,7 +2,8 @@
 
 Fresh memory of this size comes from the system page by page, which costs more than the copy itself.
 
-Invariant: a buffer that was given back is referred to by nobody else; what lies here is bounded.
+Invariant: a buffer that all its users gave back is referred to by nobody else; what lies here is
+bounded.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ class Buffers:
         self._most = most_bytes
         self._free: dict[int, list[Array]] = {}
         self._held = 0
+        # By the identity of a buffer: how many have still to give it back, if more than one.
+        self._users: dict[int, int] = {}
         self._lock = threading.RLock()
 
-    def copy(self, array: Array) -> Array:
-        """A copy in C order.
+    def copy(self, array: Array, users: int = 1) -> Array:
+        """A copy in C order, which each of its users gives back.
 
         Raises:
             MemoryError: There is no memory for it.
@@ -48,6 +51,8 @@ class Buffers:
                     del self._free[size]
         if buffer is None:
             buffer = np.empty(size, np.uint8)
+        if users > 1:
+            self._users[id(buffer)] = users
         copied = buffer.view(array.dtype).reshape(array.shape)
         np.copyto(copied, array)
         return copied
@@ -60,6 +65,10 @@ class Buffers:
         while buffer.base is not None:  # a view of a view
             buffer = buffer.base
         with self._lock:
+            users = self._users.pop(id(buffer), 1)
+            if users > 1:
+                self._users[id(buffer)] = users - 1
+                return
             # Other sizes make room, the first one first: most likely the program makes it no more.
             others = [size for size in self._free if size != buffer.nbytes]
             while others and self._held + buffer.nbytes > self._most:

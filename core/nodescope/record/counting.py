@@ -31,7 +31,7 @@ from nodescope.record.accounts import RECORD_BYTES, Account
 from nodescope.record.batch import Noted, Skipped
 from nodescope.record.boundaries import Spent
 from nodescope.record.charging import own_clock, read_clock
-from nodescope.record.recorder import Recorder
+from nodescope.record.newest import NewestRecorder
 
 # What calling us and reading the clock takes, which we do not see ourselves.
 _CALL_NS: Final = 300
@@ -48,11 +48,11 @@ WITH_ARRAYS: Final = ("values", "summary")
 _now = time.perf_counter_ns
 
 
-class CountingRecorder(Recorder):
+class CountingRecorder(NewestRecorder):
     """Records a run by accounts. A probe.
 
     Args:
-        path, options: As of `Recorder`; its level and the levels of nodes are the ceiling.
+        path, options: As of `NewestRecorder`; its level and the levels of nodes are the ceiling.
         origin_ns: When the run began, by `time.perf_counter_ns`.
         prices: What making events takes on this machine.
 
@@ -111,11 +111,16 @@ class CountingRecorder(Recorder):
             return
         node = event.node
         account = self._accounts.get(node.id)
-        if account is None or account.shared or event.end_ns + self._origin_ns >= self._due_ns:
+        if (
+            account is None
+            or account.shared
+            or event.end_ns + self._origin_ns >= self._due_ns
+            or self._everything
+        ):
             self._finished(event)
             return
-        if account.every == 1:
-            if account.level != "timing" or account.skipped:
+        if account.every == 1 or node.id in self._watched:
+            if account.level != "timing" or account.skipped or self._newest or self._watched:
                 self._keep(event, account)
                 return
             # As `_keep` and `_put` in one: at this level each nanosecond counts.
@@ -190,7 +195,7 @@ class CountingRecorder(Recorder):
             # Before the execution is numbered: what is said then must not come after it.
             self._weigh(now)
         account = self._account(event.node)
-        if account.every == 1:
+        if account.every == 1 or self._everything or event.node.id in self._watched:
             self._keep(event, account)
             return
         with self._lock:
@@ -277,6 +282,8 @@ class CountingRecorder(Recorder):
         return found
 
     def _level(self, node: Node) -> Level:
+        if self._everything or node.id in self._watched:
+            return "values"
         account = self._accounts.get(node.id)
         if account is None:
             chosen = self._by_hand(node)

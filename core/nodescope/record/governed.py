@@ -19,6 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from nodescope.errors import UsageError
 from nodescope.events import (
     Bus,
@@ -30,9 +32,9 @@ from nodescope.record.boundaries import Boundaries
 from nodescope.record.charging import Charging, Idle, stood
 from nodescope.record.counting import WITH_ARRAYS, CountingRecorder
 from nodescope.record.governor import Change, Governor, Verdict, Window
-from nodescope.record.pace import ended, lowered, raised, stuck
-from nodescope.record.recorder import Recorder
-from nodescope.record.rows import Governed
+from nodescope.record.newest import NewestRecorder
+from nodescope.record.pace import ended, kept, lowered, raised, stuck
+from nodescope.record.rows import Governed, Keeping
 from nodescope.record.stepping import Stepping
 
 _FIRST_NS: Final = 50_000_000
@@ -61,6 +63,7 @@ class GovernedRecorder(CountingRecorder):
         bus: Of the run: where steps are left out, and where it is said that nobody wants arrays.
             Without one, no step is left out.
         prices: What making events takes on this machine.
+        chosen_limit: Whether a person chose the limit; by default nothing is said on the way.
 
     Raises:
         RecordingError: The file cannot be created.
@@ -76,12 +79,15 @@ class GovernedRecorder(CountingRecorder):
         origin_ns: int,
         bus: Bus | None = None,
         prices: Prices | None = None,
+        chosen_limit: bool = True,
         **options: Any,
     ) -> None:
         bus = bus if bus is not None else Bus()
         self._governor = Governor(limit)
         self._bus = bus
-        self._tell = tell
+        self._tell_end = tell
+        self._tell = tell if chosen_limit else _say_nothing
+        self._chosen_limit = chosen_limit
         self._weighing = threading.Lock()
         self._length_ns = _FIRST_NS
         self._had_traced_ns, self._had_fresh = 0.0, 0
@@ -89,7 +95,6 @@ class GovernedRecorder(CountingRecorder):
         self._seen_written_ns = 0
         self._charging, self._idle = Charging(), Idle()
         self._unsaid: dict[Any, Change] = {}
-        self._unsaid_before = 0.0
         self._quiet_until_ns = 0
         self._stuck = self._said_stuck = False
         self._concluded = False
@@ -98,8 +103,9 @@ class GovernedRecorder(CountingRecorder):
         self._due_ns = self._since_ns + _FIRST_NS
         self._boundaries = Boundaries(
             bus, limit=limit, defining_ns=self._prices.defining_ns, spent=self._spent_so_far,
-            weigh=self._at_step, hush=self._hush, tell=tell,
+            weigh=self._at_step, hush=self._hush, tell=self._tell,
         )  # fmt: skip
+        bus.whole = (*bus.whole, self._all_wanted)
         bus.leaves_out = self._leaves_out
 
     # ------------------------------------------------------------ the program's side
@@ -140,6 +146,13 @@ class GovernedRecorder(CountingRecorder):
             because=self._boundaries.because,
         )
 
+    def keeping(self) -> Keeping:
+        """As of `Recorder`."""
+        return msgspec.structs.replace(super().keeping(), limit=self._governor.limit)
+
+    def _all_wanted(self) -> str:
+        return "everything is recorded, as it was asked for" if self._everything else ""
+
     # ------------------------------------------------------------ now and then
 
     def _leaves_out(self, step: int) -> bool:
@@ -176,7 +189,7 @@ class GovernedRecorder(CountingRecorder):
             if lasted < self._length_ns // 2 and not early:  # it stood still for most of it
                 self._due_ns = now + self._length_ns - lasted
                 return
-            if not self._touched:  # the program is still getting ready
+            if not self._touched or self._everything:  # getting ready, or nothing to be decided
                 self._governor.look(self._window(now, lasted))
                 self._due_ns = now + self._length_ns
                 return
@@ -246,7 +259,6 @@ class GovernedRecorder(CountingRecorder):
                 steps.lighter()
         down = [each for each in verdict.changes if each.rung > each.load.rung]
         if down:
-            self._unsaid_before = self._unsaid_before or verdict.before
             for each in down:
                 first = self._unsaid.get(each.load.key)
                 load = each.load if first is None else first.load
@@ -255,13 +267,11 @@ class GovernedRecorder(CountingRecorder):
         if self._unsaid and now >= self._quiet_until_ns:
             self._tell(
                 lowered(
-                    tuple(self._unsaid.values()),
-                    self._unsaid_before,
-                    verdict.after,
-                    self._governor.limit,
+                    tuple(self._unsaid.values()), verdict.before, verdict.after,
+                    self._governor.limit, steps=steps is not None,
                 )
-            )
-            self._unsaid, self._unsaid_before = {}, 0.0
+            )  # fmt: skip
+            self._unsaid = {}
             self._quiet_until_ns = now + _QUIET_NS
             self._note(self.governed(), RECORD_BYTES, always=False)
         if steps is not None:
@@ -287,7 +297,14 @@ class GovernedRecorder(CountingRecorder):
             found = self.governed()
             self._note(found, RECORD_BYTES * (1 + len(found.nodes)), always=True)
         if self._accounts:
-            self._tell(ended(found))
+            if self._chosen_limit:
+                self._tell_end(ended(found))
+            elif found.lowered or found.steps_left_out:
+                self._tell_end(kept(self.keeping(), found))
+
+
+def _say_nothing(text: str) -> None:
+    """What the governor does by default is told at the end, and on the page."""
 
 
 class Passed:
@@ -309,13 +326,14 @@ def recorder_for(
     bus: Bus,
     prices: Callable[[], Prices | None],
     **options: Any,
-) -> Recorder:
+) -> NewestRecorder:
     """A recorder, governed if there is a limit; arguments as of `GovernedRecorder`.
 
     What making events takes is found out only if it is needed.
     """
     if max_slowdown is None:
-        return Recorder(path, **options)
+        options.pop("chosen_limit", None)
+        return NewestRecorder(path, **options)
     return GovernedRecorder(
         path, limit=max_slowdown, tell=tell, origin_ns=bus.origin_ns, bus=bus, prices=prices(),
         **options,

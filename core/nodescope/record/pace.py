@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from nodescope.record.governor import Change, Rung, Verdict
-from nodescope.record.rows import Governed
+from nodescope.record.rows import Governed, Keeping
 
 _MOST_NAMES = 3
 _KEPT: dict[Rung, str] = {
@@ -19,8 +19,15 @@ _KEPT: dict[Rung, str] = {
 }
 
 
-def lowered(changes: Sequence[Change], before: float, after: float, limit: float) -> str:
-    """One line about nodes that are recorded with less from now on."""
+def lowered(
+    changes: Sequence[Change], before: float, after: float, limit: float, *, steps: bool
+) -> str:
+    """One line about nodes that are recorded with less from now on.
+
+    Args:
+        before, after: The slowdown that the last look found, and the forecast with the changes.
+        steps: Whether training steps may be left out as well.
+    """
     ways = Counter(
         f"{_KEPT[each.load.rungs[each.load.rung]]} to {_KEPT[each.load.rungs[each.rung]]}"
         for each in changes
@@ -28,11 +35,22 @@ def lowered(changes: Sequence[Change], before: float, after: float, limit: float
     told = ", ".join(f"{way} ({count:,})" for way, count in ways.most_common())
     most = sorted(changes, key=lambda each: -each.saved_ns)[:_MOST_NAMES]
     names = ", ".join(each.load.name for each in most)
+    slows = factor(max(before, after))
     return (
-        f"recording slows the program about {factor(before)}, the limit is {factor(limit)}: "
+        f"recording slows the program about {slows}, the limit is {factor(limit)}: "
         f"{_count(len(changes), 'node')} lowered, {told}; costliest {names}. "
-        f"Expected from now on: {factor(after)}"
+        f"{_expected(after, limit, steps)}"
     )
+
+
+def _expected(after: float, limit: float, steps: bool) -> str:
+    if after <= limit:
+        return f"Expected from now on: {factor(after)}"
+    if steps:
+        return (
+            f"An observed step still takes {factor(after)} as long, so steps are left out as well"
+        )
+    return f"That still leaves {factor(after)}, above the limit"
 
 
 def stuck(verdict: Verdict, limit: float) -> str:
@@ -97,6 +115,25 @@ def ended(found: Governed) -> str:
     if not parts:
         return f"{head}. Nothing was left out"
     return f"{head}. Left out{nodes and ','}{nodes}: {', '.join(parts)}"
+
+
+def kept(keeping: Keeping, governed: Governed | None) -> str:
+    """One line about what is kept of a run by default, and the way to more."""
+    newest = (
+        "the newest values whole"
+        if governed is None or not governed.steps
+        else f"whole values of the last {keeping.newest_steps} steps"
+    )
+    parts = [
+        f"kept {'less' if governed and governed.executions else 'statistics'} of all, {newest}"
+    ]
+    if governed is not None:
+        if governed.steps_left_out:
+            parts.append(
+                f"{governed.steps_left_out:,} of {_count(governed.steps, 'step')} not observed"
+            )
+        parts.append(f"about {factor(governed.slowdown)} slower (limit {factor(governed.limit)})")
+    return "; ".join(parts) + ". --level values keeps every element"
 
 
 def factor(slowdown: float) -> str:

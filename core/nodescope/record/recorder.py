@@ -41,11 +41,12 @@ from nodescope.events import (
 from nodescope.ir.graph import Node
 from nodescope.ir.scopes import is_within
 from nodescope.record import ending
-from nodescope.record.batch import Batch, Noted, Ran, Timed, Told, ValueKept
+from nodescope.record.batch import Batch, Noted, Ran, Timed, Told
 from nodescope.record.buffers import Buffers, layouts_of
 from nodescope.record.room import Room, lost
 from nodescope.record.rows import FAILED, Advice, Dropped, Timings
 from nodescope.record.summary import TensorSummary, summarise
+from nodescope.record.waiting import Waiting
 from nodescope.record.writer import Writer
 
 MIB = 1 << 20
@@ -114,11 +115,15 @@ class Recorder:
         self._dropped_before = self._dropped_now = Dropped()  # as of the last two commits
         self._value_steps = value_steps
         self._level_of: dict[int, Level] = {}
-        self._kept: dict[int, int] = {}  # by value, the execution
+        self._budget_bytes = budget_bytes
+        self._everything = False
+        self._watched: frozenset[int] = frozenset()  # nodes that somebody looks at
         self._queue_bytes = queue_bytes
         # A tuple weighs _RECORD_BYTES; the others say what they weigh.
         self._queue: deque[Timed | Ran | Noted] = deque()
         self._buffers = Buffers(queue_bytes - queue_bytes // 4)
+        self._newest = False  # whether `_remember` wants to know
+        self._waiting = Waiting(self._buffers.give_back)
         self._plain = level == "timing" and not self._by_node
         self._awake = False
         self._queued = 0
@@ -193,7 +198,7 @@ class Recorder:
                 self.leaves += leaves
                 self.operations += len(event.nodes) - leaves
             elif isinstance(event, StepStarted):
-                self._thrift(event.step)
+                self._step_begins(event)
             self._note(event, bytes_, always=structure)
 
     def missed(self, node: Node) -> None:
@@ -208,14 +213,6 @@ class Recorder:
         if not self._off:
             line = Logged("nodescope", text, step, time_ns)
             self._note(line, 2 * _RECORD_BYTES + 4 * len(text), always=True)
-
-    def keep(self, node: Node, value: int, array: Array, seq: int) -> None:
-        """Keep the elements of a value that an execution has just given, whatever its level."""
-        level = self.level if not self._by_node else self._level(node)
-        if self._off or level == "values" or self._kept.get(value) == seq:
-            return
-        self._kept[value] = seq
-        self._note(ValueKept(value, seq, array.copy()), array.nbytes + _RECORD_BYTES, always=False)
 
     def add(self, document: Advice | Timings) -> None:
         """Record what to do about a run without operations, or how long it takes unobserved."""
@@ -255,6 +252,7 @@ class Recorder:
         """Wait until everything emitted so far can be read; False if that was not to be had."""
         if self._forked or threading.current_thread() is self._thread:
             return False
+        self._share()
         wanted = self._seq
         if self._committed >= wanted:
             return True
@@ -278,6 +276,7 @@ class Recorder:
         """
         if self._forked:
             return False
+        self._share()
         self._closing = True
         self._may_write.set()
         self._hurry.set()
@@ -298,39 +297,61 @@ class Recorder:
         row = (node.id, event.step, event.thread, event.start_ns, event.end_ns)
         if level == "timing" or level == "graph":
             self._put(row, _RECORD_BYTES, latest_only=level == "graph")
+            if self._newest:
+                self._remember(event, None)
             return
         outputs = node.outputs
         weight = _RECORD_BYTES
         for array in event.outputs:
             weight += array.nbytes + _ARRAY_BYTES
         room = self._queue_bytes - self._queue_bytes // _RESERVED
-        kept: tuple[tuple[int, Array | TensorSummary], ...] = ()
+        kept: list[tuple[int, Array | TensorSummary]] = []
+        copies = None
         try:
-            if self._queued + weight > room:
-                # No copy fits now, so the statistics are taken on this very thread. That costs the
-                # program time, never accuracy, and lets the writer catch up.
-                kept = tuple(zip(outputs, map(summarise, event.outputs), strict=False))
+            if self._queued + weight > room and not (
+                level == "values" and self._make_room(room - weight)
+            ):
+                # No copy fits, so the statistics are taken on this thread: that costs time only.
+                kept = list(zip(outputs, map(summarise, event.outputs), strict=False))
                 weight = _RECORD_BYTES * (1 + len(kept))
                 if level == "values":
                     with self._lock:
                         self._dropped_blobs += len(kept)
+                        self._waiting.given_up += len(kept)
             else:
-                copy = self._buffers.copy
-                kept = tuple(
-                    [(value, copy(array)) for value, array in zip(outputs, event.outputs)]  # noqa: B905
-                )
+                # Who remembers a copy gives it back as well.
+                copy, users = self._buffers.copy, 1 + (self._newest and level == "summary")
+                kept = [(value, copy(array, users)) for value, array in zip(outputs, event.outputs)]  # noqa: B905
+                copies = kept
         except MemoryError:
-            kept = ()
+            kept = []
         if not kept and outputs:
             weight = _RECORD_BYTES
             with self._lock:
                 self._lost_summaries += len(event.outputs)
         layouts = layouts_of(outputs, event.outputs) if level == "values" else ()
         self._put(row, weight, 0, kept, False, level == "values", "", False, layouts, event.attrs)
+        if self._newest and level == "summary":
+            self._remember(event, copies)
 
-    def _thrift(self, step: int) -> None:
-        if self._value_steps is not None and step > self._value_steps and self.level == "values":
-            self.level = "summary"
+    def _remember(self, event: NodeFinished, copies: Sequence[tuple[int, Any]] | None) -> None:
+        """Called with each execution of which not every element is kept."""
+
+    def _share(self, now_ns: int = 0) -> None:
+        """Called before somebody looks, and before the end."""
+
+    def _make_room(self, room: int) -> bool:
+        """Have no more than this in the queue: of the oldest arrays, statistics are taken here."""
+        with self._lock:
+            freed, given_up = self._waiting.free(self._queued - room)
+            self._queued -= freed
+            self._dropped_blobs += given_up
+            return self._queued <= room
+
+    def _step_begins(self, event: StepStarted) -> None:
+        """Called when a training step begins, before it is numbered."""
+        if self._value_steps is not None and event.step > self._value_steps:
+            self.level = "summary" if self.level == "values" else self.level
 
     def _failed(self, event: NodeFailed) -> None:
         row = (event.node.id, event.step, event.thread, event.start_ns, event.start_ns)
@@ -342,7 +363,7 @@ class Recorder:
         row: tuple[int, int, int, int, int],
         weight: int,
         flags: int = 0,
-        outputs: tuple[tuple[int, Array | TensorSummary], ...] = (),
+        outputs: Sequence[tuple[int, Array | TensorSummary]] = (),
         latest_only: bool = False,
         keep_arrays: bool = False,
         error: str = "",
@@ -359,12 +380,13 @@ class Recorder:
                 self._lost_summaries += len(outputs)
             else:
                 self._queued += weight
-                self._queue.append(
-                    Ran(
-                        (seq, *row), weight, flags, outputs, latest_only, keep_arrays, error,
-                        layouts, attrs,
-                    )
+                ran = Ran(
+                    (seq, *row), weight, flags, outputs, latest_only, keep_arrays, error,
+                    layouts, attrs,
                 )  # fmt: skip
+                self._queue.append(ran)
+                if keep_arrays:
+                    self._waiting.add(ran)
         self._here.seq = seq
         if not self._awake:
             self._wake()
@@ -397,6 +419,8 @@ class Recorder:
         self._wanted.set()
 
     def _level(self, node: Node) -> Level:
+        if self._everything or node.id in self._watched:
+            return "values"
         level = self._level_of.get(node.id)
         if level is None:
             chosen = self._by_hand(node)
@@ -478,13 +502,17 @@ class Recorder:
         with self._lock:
             everything = self._seq
         while queue and taken < _BATCH_ITEMS:
-            item = queue.popleft()
+            with self._lock:  # what is in the queue is changed by `_room`
+                item = queue.popleft()
+                if type(item) is Ran:
+                    self._waiting.taken(item)
             taken += 1
             if type(item) is tuple:
                 timed.append(item)  # type: ignore[arg-type]
                 continue
             weight += item.weight  # type: ignore[union-attr]
             if type(item) is Ran:
+                weight -= self._waiting.freed.pop(item.timed[0], 0)
                 batch.ran(item)
                 outputs += sum([each.nbytes for _, each in item.outputs])
                 if outputs > _BATCH_BYTES or time.monotonic() > deadline:

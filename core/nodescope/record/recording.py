@@ -29,6 +29,7 @@ from nodescope.record.rows import (
     Governed,
     GradientRow,
     HostRow,
+    Keeping,
     LogRow,
     NodeRow,
     StepRow,
@@ -45,6 +46,7 @@ _node = msgspec.msgpack.Decoder(Node).decode
 _attrs = msgspec.msgpack.Decoder(dict[str, Any]).decode
 _timings = msgspec.msgpack.Decoder(Timings).decode
 _advice = msgspec.msgpack.Decoder(Advice).decode
+_keeping = msgspec.msgpack.Decoder(Keeping).decode
 _governed = msgspec.msgpack.Decoder(Governed).decode
 _argv = msgspec.json.Decoder(list[str]).decode
 # Faults of the content that a damaged file can cause.
@@ -176,6 +178,15 @@ class Recording:
         """How long its compiled functions take unobserved, if that was measured."""
         rows = self.documents("timing")
         return self._read(_timings, rows[-1][1]) if rows else None
+
+    def keeping(self, after: int = 0) -> Keeping | None:
+        """What is kept of the run, as it was last told after a seq; None if that was not told."""
+        rows = self._all(
+            "SELECT data FROM document WHERE kind = 'keeping' AND seq > ? "
+            "ORDER BY row DESC LIMIT 1",
+            after,
+        )
+        return self._read(_keeping, rows[0][0]) if rows else None
 
     def source(self, file: str) -> str | None:
         """The text of a source file, as it was during the run."""

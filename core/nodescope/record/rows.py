@@ -20,6 +20,10 @@ HAS_NAN = 1
 HAS_INF = 2
 FAILED = 4
 HAS_SUMMARY = 8
+# Elements of its outputs were to be kept: where they are not, the byte budget took them.
+WANTED = 16
+# They were given up, since the recorder was behind; statistics were taken.
+BEHIND = 32
 
 
 class Execution(msgspec.Struct, frozen=True, gc=False):
@@ -209,6 +213,40 @@ class Timings(msgspec.Struct, frozen=True):
     runs: int
     warm_up: int
     cut: str = ""
+
+
+class Keeping(msgspec.Struct, frozen=True):
+    """What is kept of a run, and what was not for another reason than that.
+
+    Attributes:
+        level: The most that is kept of every execution.
+        limit: The slowdown that this stays below, by keeping less; None without a limit.
+        newest_steps: So many of the newest observed training steps are kept whole as well, or what
+            ran last in a program without steps; 0 if that is not done.
+        newest_bytes: As long as their arrays are no more than this.
+        budget_bytes: So much of full arrays the file holds, the newest.
+        chosen: Whether a person chose the level; else it is the default.
+        everything: A person asked for everything from now on: no limit, every element.
+        nodes: Nodes of which every element is kept as long as somebody looks at them.
+        over_budget: Arrays that made room for newer ones, since the budget was used up.
+        behind: Arrays that were given up because the recorder could not keep up; their statistics
+            were taken.
+        too_large: Arrays larger than all that may be kept.
+        made_room: Outputs of the newest steps that were more than ``newest_bytes``.
+    """
+
+    level: str
+    limit: float | None = None
+    newest_steps: int = 0
+    newest_bytes: int = 0
+    budget_bytes: int = 0
+    chosen: bool = True
+    everything: bool = False
+    nodes: tuple[int, ...] = ()
+    over_budget: int = 0
+    behind: int = 0
+    too_large: int = 0
+    made_room: int = 0
 
 
 class LeftOut(msgspec.Struct, frozen=True):

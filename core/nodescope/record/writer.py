@@ -13,7 +13,7 @@ import contextlib
 import ctypes
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,7 @@ class Writer:
         self.path = path
         self._budget_bytes = budget_bytes
         self._held_bytes = 0
+        self.too_large = 0  # arrays that no budget of this size can hold
         self._blobs: dict[int, int] = {}
         self._fallen: dict[int, int] = {}  # in this batch
         self._before = (1, 0)
@@ -145,6 +146,12 @@ class Writer:
         marks = ",".join(map(str, nodes))
         self._db.execute(f"DELETE FROM execution WHERE node IN ({marks})")
 
+    def add_flags(self, flags: Mapping[int, int]) -> None:
+        """Add bits to the flags of executions that are written, by seq."""
+        for bits in set(flags.values()):
+            seqs = ",".join(str(seq) for seq, has in flags.items() if has == bits)
+            self._db.execute(f"UPDATE execution SET flags = flags | {bits} WHERE seq IN ({seqs})")
+
     def add_blobs(self, arrays: Sequence[tuple[int, int, Array]]) -> int:
         """Store full arrays (value, seq, array) and delete the oldest ones beyond the budget.
 
@@ -157,6 +164,7 @@ class Writer:
             array = item[2]
             if array.dtype.hasobject or array.nbytes > self._budget_bytes:
                 fallen += 1
+                self.too_large += 1
                 continue
             while self._held_bytes + array.nbytes > self._budget_bytes and self._blobs:
                 gone = next(iter(self._blobs))

@@ -203,11 +203,25 @@ def test_levels_set_by_hand_are_named_as_the_reason() -> None:
 def test_the_line_names_how_many_from_where_to_where_and_the_costliest() -> None:
     program = Program([("values", 30 * WINDOW_NS), ("summary", 9 * WINDOW_NS)])
     verdict = Governor(1.5).decide(program.window())
-    line = lowered(verdict.changes, verdict.before, verdict.after, 1.5)
+    line = lowered(verdict.changes, verdict.before, verdict.after, 1.5, steps=True)
     assert line.startswith("recording slows the program about 40x, the limit is 1.5x: 2 nodes")
     assert "values to " in line
     assert "summary to " in line
     assert "costliest node_0, node_1." in line
+
+
+@pytest.mark.parametrize("steps", [False, True])
+@pytest.mark.parametrize(("before", "after"), [(3.28, 39.0), (3.28, 2.5), (40.0, 12.0)])
+def test_the_line_never_contradicts_itself(before: float, after: float, *, steps: bool) -> None:
+    verdict = Governor(3).decide(Program([("values", 30 * WINDOW_NS)]).window())
+    line = lowered(verdict.changes, before, after, 3, steps=steps)
+    if after <= 3:
+        assert line.endswith("Expected from now on: 2.5x")
+        return
+    assert "Expected" not in line
+    said = f"about {max(before, after):g}x, the limit is 3x"
+    assert said in line
+    assert line.endswith("left out as well" if steps else "above the limit")
 
 
 @pytest.mark.parametrize("limit", [1, 0.5, 0, -2, math.nan, math.inf])

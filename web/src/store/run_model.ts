@@ -11,6 +11,7 @@ import type {
   Dropped,
   Governed,
   GradientRow,
+  Keeping,
   LogRow,
   Node,
   ProducedValue,
@@ -51,6 +52,8 @@ export interface RunModel {
   readonly dropped: Dropped;
   /** What the governor last told; undefined of a run without a limit. */
   readonly governed: Governed | undefined;
+  /** What is kept; undefined of a recording that does not tell. */
+  readonly keeping: Keeping | undefined;
   /** Executions that the server left out of the live stream. */
   readonly skipped: number;
   readonly session: SessionInfo | undefined;
@@ -96,6 +99,7 @@ function fromSnapshot(before: RunModel | undefined, message: Snapshot): RunModel
     logsCut: 0,
     dropped: message.dropped,
     governed: message.governed ?? undefined,
+    keeping: message.keeping ?? undefined,
     skipped: 0,
     session: newer(same ? before.session : undefined, message.session ?? undefined),
   };
@@ -115,6 +119,7 @@ function append(model: RunModel, message: Records): RunModel {
     logsCut: model.logsCut + cut,
     dropped: message.dropped,
     governed: message.governed ?? model.governed,
+    keeping: message.keeping ?? model.keeping,
     skipped: model.skipped + message.skipped,
   };
 }

@@ -8,6 +8,7 @@ import { createMemo, For, type JSX, Show } from "solid-js";
 import { formatCount, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { inWords } from "@/store/reasons";
+import { lossWords } from "@/store/keeping";
 import type { Store } from "@/store/store";
 import { createQuery } from "@/store/query";
 import { throttled } from "@/store/throttled";
@@ -56,22 +57,9 @@ export function Problems(props: {
   const cut = () => (props.problems?.nodes ?? 0) - rows().length;
   const nameOf = (node: number) =>
     printable(props.store.model()?.graph.nodes[node]?.name ?? `node ${node}`, 200);
-  const dropped = () => props.store.model()?.dropped;
   const losses = () => {
-    const now = dropped();
-    if (now === undefined) return [];
-    return [
-      now.blobs > 0
-        ? `${formatCount(now.blobs)} values not kept (byte budget; statistics are there). ` +
-          "Raise it or narrow the selection."
-        : "",
-      now.summaries > 0
-        ? `${formatCount(now.summaries)} outputs without statistics: the recorder was behind.`
-        : "",
-      now.executions > 0
-        ? `${formatCount(now.executions)} executions lost: the recorder could not keep up.`
-        : "",
-    ].filter(Boolean);
+    const now = props.store.model();
+    return now === undefined ? [] : lossWords(now.keeping, now.dropped);
   };
   return (
     <div class="problems" data-testid="problems">
@@ -136,7 +124,7 @@ export function Problems(props: {
           props.problems?.nodes === 0 && losses().length === 0 && !props.store.model()?.info.error
         }
       >
-        <p class="empty">No NaN, no Inf, no failed node, nothing dropped.</p>
+        <p class="empty">No NaN, no Inf, no failed node, nothing lost.</p>
       </Show>
     </div>
   );

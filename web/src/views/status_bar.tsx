@@ -1,5 +1,5 @@
 /**
- * The bottom line: connection, rates, what was dropped, where the recording is.
+ * The bottom line: connection, rates, what is kept, where the recording is.
  *
  * Invariant: every number has its unit; nothing here is the only place where a fault is said.
  */
@@ -9,9 +9,13 @@ import { formatCount } from "@/base/numbers";
 import { progressOf } from "@/store/progress";
 import type { Store } from "@/store/store";
 import { throttled } from "@/store/throttled";
-import type { Governed } from "@/wire/types.gen";
 
-export function StatusBar(props: { readonly store: Store; onKeys(): void }): JSX.Element {
+export function StatusBar(props: {
+  readonly store: Store;
+  /** What is kept of the run. */
+  readonly kept: JSX.Element;
+  onKeys(): void;
+}): JSX.Element {
   const store = props.store;
   const [rate, setRate] = createSignal(0);
   let seen = store.ring.total;
@@ -43,15 +47,10 @@ export function StatusBar(props: { readonly store: Store; onKeys(): void }): JSX
     const graph = model()?.graph;
     return graph === undefined ? [] : progressOf(graph, store.shown(), store.step()).phases;
   });
-  const dropped = () => {
+  /** What was to be kept and is not; older values that made room for newer ones are no loss. */
+  const lost = () => {
     const now = model()?.dropped;
-    return now === undefined ? 0 : now.blobs + now.summaries + now.executions;
-  };
-  /** Quiet when nothing was left out. */
-  const governed = () => {
-    const now = model()?.governed;
-    const any = now && (now.steps_left_out || now.executions || now.summaries || now.arrays);
-    return any || (now && now.slowdown > now.limit) ? now : undefined;
+    return now === undefined ? 0 : now.summaries + now.executions;
   };
   return (
     <footer class="status">
@@ -68,36 +67,17 @@ export function StatusBar(props: { readonly store: Store; onKeys(): void }): JSX
           last <span class="m">{formatCount(model()?.seq ?? 0)}</span>
         </i>
       </span>
-      <span title="Values, statistics and executions that were not kept">
-        dropped{" "}
-        <span class="m" classList={{ brk: dropped() > 0 }}>
-          {formatCount(dropped())}
+      <Show when={lost() > 0}>
+        <span title="Statistics and executions that were lost: the recorder was behind">
+          lost <span class="m brk">{formatCount(lost())}</span>
         </span>
-      </span>
-      <Show when={governed()}>
-        {(now) => (
-          <span title={governedWords(now())} data-testid="governed">
-            left out{" "}
-            <span class="m" classList={{ now: now().slowdown > now().limit }}>
-              {now().steps_left_out > 0
-                ? `${formatCount(now().steps_left_out)} of ${formatCount(now().steps)} steps`
-                : `${formatCount(now().executions + now().summaries + now().arrays)}`}
-            </span>
-          </span>
-        )}
       </Show>
       <Show when={(model()?.skipped ?? 0) > 0}>
         <span class="wide" title="Executions recorded, but left out of this page's live stream">
           skipped live <span class="m">{formatCount(model()?.skipped ?? 0)}</span>
         </span>
       </Show>
-      <Show when={model()}>
-        {(now) => (
-          <span class="wide">
-            capture <b>{now().info.level}</b>
-          </span>
-        )}
-      </Show>
+      {props.kept}
       <Show
         when={model()?.session && model()?.info.state === "live" && !model()?.session?.attended}
       >
@@ -125,24 +105,4 @@ export function StatusBar(props: { readonly store: Store; onKeys(): void }): JSX
       </button>
     </footer>
   );
-}
-
-/** What the governor left out, in a few lines. */
-function governedWords(now: Governed): string {
-  const how = now.measured ? "measured against steps that were left out" : "estimated";
-  const counts: [number, string][] = [
-    [now.arrays, "outputs without elements"],
-    [now.summaries, "outputs without statistics"],
-    [now.executions, "executions without a row"],
-  ];
-  return [
-    `Slowdown ${now.slowdown.toFixed(2)}x (${how}), limit ${now.limit}x`,
-    now.slowdown > now.limit ? `Over the limit${now.because && `: ${now.because}`}` : "",
-    now.steps_left_out > 0
-      ? `${formatCount(now.steps_left_out)} of ${formatCount(now.steps)} training steps not observed`
-      : "",
-    ...counts.map(([count, what]) => (count > 0 ? `${formatCount(count)} ${what}` : "")),
-  ]
-    .filter((line) => line !== "")
-    .join("\n");
 }

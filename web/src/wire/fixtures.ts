@@ -114,13 +114,23 @@ export function snapshot(change: Partial<Snapshot> = {}): Snapshot {
     seq: 0,
     session: null,
     governed: null,
+    keeping: null,
     ...NOTHING,
     ...change,
   };
 }
 
 export function records(change: Partial<Records> = {}): Records {
-  return { type: "records", run: RUN, seq: 0, skipped: 0, governed: null, ...NOTHING, ...change };
+  return {
+    type: "records",
+    run: RUN,
+    seq: 0,
+    skipped: 0,
+    governed: null,
+    keeping: null,
+    ...NOTHING,
+    ...change,
+  };
 }
 
 export function stopAt(id: number, name: string, change: Partial<Stop> = {}): Stop {

@@ -210,6 +210,19 @@ export interface SetWatches {
   readonly watches: readonly string[];
 }
 
+/**
+ * What is kept of the program from now on, beside what it was started with.
+ *
+ * Attributes:
+ *     everything: Every element of every node, whatever it costs; no step is left out.
+ *     nodes: Ids of nodes of which every element is kept, since somebody looks at them.
+ */
+export interface SetKeeping {
+  readonly type: "set_keeping";
+  readonly everything?: boolean;
+  readonly nodes?: readonly number[];
+}
+
 /** Whether the program stops where a node raises; it does at first. */
 export interface SetExceptions {
   readonly type: "set_exceptions";
@@ -1223,6 +1236,7 @@ export interface RunsChanged {
  *     executions: The latest of each node, with `times`.
  *     logs: The last 2,000 lines.
  *     governed: What the governor last told, without its nodes; None of a run without a limit.
+ *     keeping: What is kept; None of recordings that do not tell it.
  */
 export interface Snapshot {
   readonly type: "snapshot";
@@ -1239,6 +1253,7 @@ export interface Snapshot {
   readonly dropped: Dropped;
   readonly session: SessionInfo | null;
   readonly governed: Governed | null;
+  readonly keeping: Keeping | null;
 }
 
 /**
@@ -1521,6 +1536,40 @@ export interface LeftOut {
 }
 
 /**
+ * What is kept of a run, and what was not for another reason than that.
+ *
+ * Attributes:
+ *     level: The most that is kept of every execution.
+ *     limit: The slowdown that this stays below, by keeping less; None without a limit.
+ *     newest_steps: So many of the newest observed training steps are kept whole as well, or what
+ *         ran last in a program without steps; 0 if that is not done.
+ *     newest_bytes: As long as their arrays are no more than this.
+ *     budget_bytes: So much of full arrays the file holds, the newest.
+ *     chosen: Whether a person chose the level; else it is the default.
+ *     everything: A person asked for everything from now on: no limit, every element.
+ *     nodes: Nodes of which every element is kept as long as somebody looks at them.
+ *     over_budget: Arrays that made room for newer ones, since the budget was used up.
+ *     behind: Arrays that were given up because the recorder could not keep up; their statistics
+ *         were taken.
+ *     too_large: Arrays larger than all that may be kept.
+ *     made_room: Outputs of the newest steps that were more than `newest_bytes`.
+ */
+export interface Keeping {
+  readonly level: string;
+  readonly limit: number | null;
+  readonly newest_steps: number;
+  readonly newest_bytes: number;
+  readonly budget_bytes: number;
+  readonly chosen: boolean;
+  readonly everything: boolean;
+  readonly nodes: readonly number[];
+  readonly over_budget: number;
+  readonly behind: number;
+  readonly too_large: number;
+  readonly made_room: number;
+}
+
+/**
  * What was recorded after the previous message, up to `seq`.
  *
  * Attributes:
@@ -1531,6 +1580,7 @@ export interface LeftOut {
  *     skipped: Executions left out because there were more than a page can use; the last of each
  *         node is always among `executions`.
  *     governed: What the governor told since, without its nodes; None if nothing.
+ *     keeping: What is kept, if that was told since.
  */
 export interface Records {
   readonly type: "records";
@@ -1547,6 +1597,7 @@ export interface Records {
   readonly dropped: Dropped;
   readonly skipped: number;
   readonly governed: Governed | null;
+  readonly keeping: Keeping | null;
 }
 
 /** The session's new state. All records up to `info.stop.seq` were sent before it. */
@@ -2125,6 +2176,7 @@ export type Command =
   | SetBreakpoints
   | SetValue
   | SetWatches
+  | SetKeeping
   | SetExceptions
   | StepTwin;
 

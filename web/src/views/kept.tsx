@@ -1,0 +1,145 @@
+/**
+ * What is kept of the run, in one line of the status bar, with the ways to more.
+ *
+ * Invariant: what can be changed while the program runs is a button, the rest a command to copy.
+ */
+
+import {
+  createEffect,
+  createMemo,
+  createSignal,
+  For,
+  type JSX,
+  on,
+  onCleanup,
+  Show,
+} from "solid-js";
+import { costWords, keptWords, reasonWords, waysToMore } from "@/store/keeping";
+import type { Store } from "@/store/store";
+import { Icon } from "@/widgets/icon";
+
+export function Kept(props: { readonly store: Store }): JSX.Element {
+  const store = props.store;
+  const [open, setOpen] = createSignal(false);
+  let host!: HTMLSpanElement;
+  let button!: HTMLButtonElement;
+  const keeping = () => store.model()?.keeping;
+  const governed = () => store.model()?.governed;
+  const live = () => store.model()?.info.state === "live";
+
+  // Of what somebody looks at, every element is kept.
+  const looked = createMemo(
+    () => {
+      const items = [store.pinned(), store.selection()];
+      return items.flatMap((item) => (item?.kind === "node" ? [item.id] : []));
+    },
+    [],
+    { equals: (a, b) => a.join() === b.join() },
+  );
+  const change = (everything: boolean): void => {
+    void store.refusal({ type: "set_keeping", everything, nodes: looked() });
+  };
+  createEffect(
+    on([looked, () => live() && (keeping()?.newest_steps ?? 0) > 0], ([nodes, wanted]) => {
+      const now = keeping();
+      if (!wanted || now === undefined || nodes.join() === now.nodes.join()) return;
+      change(now.everything);
+    }),
+  );
+
+  const close = (event: PointerEvent): void => {
+    if (event.target instanceof Node && !host.contains(event.target)) setOpen(false);
+  };
+  createEffect(() => {
+    if (!open()) return;
+    document.addEventListener("pointerdown", close);
+    onCleanup(() => document.removeEventListener("pointerdown", close));
+  });
+  return (
+    <Show when={keeping()}>
+      {(now) => (
+        <span
+          class="kept"
+          ref={host}
+          onKeyDown={(event) => {
+            if (event.key !== "Escape" || !open()) return;
+            event.stopPropagation();
+            setOpen(false);
+            button.focus();
+          }}
+        >
+          <button
+            type="button"
+            class="kept-line"
+            data-testid="kept"
+            aria-expanded={open()}
+            aria-haspopup="dialog"
+            title="What is kept of this run, and how to keep more"
+            ref={button}
+            onClick={() => setOpen(!open())}
+          >
+            <span class="ell">{keptWords(now(), governed())}</span>
+            <Show when={costWords(governed())}>
+              {(words) => (
+                <span class="m" classList={{ now: over(governed()) }}>
+                  · {words()}
+                </span>
+              )}
+            </Show>
+            <span class="kept-more">Keep more…</span>
+          </button>
+          <Show when={open()}>
+            <div class="kept-pop" role="dialog" aria-label="What is kept" data-testid="kept-ways">
+              <For each={reasonWords(now(), governed())}>{(line) => <p class="t2">{line}</p>}</For>
+              <Show when={live() && (now().limit !== null || now().level !== "values")}>
+                <button
+                  type="button"
+                  class="btn"
+                  data-testid="kept-everything"
+                  onClick={() => change(!now().everything)}
+                >
+                  {now().everything ? "Keep less again" : "Keep every value from now on"}
+                </button>
+              </Show>
+              <Show when={now().newest_steps > 0 && !now().everything}>
+                <p class="t3">
+                  The selected node and a pinned one are kept whole, and so is all around a stop.
+                </p>
+              </Show>
+              <h4>Next time</h4>
+              <For each={waysToMore(now(), store.model()?.info.argv ?? [])}>
+                {(way) => (
+                  <div class="kept-way">
+                    <span class="t3">{way.what}</span>
+                    <code class="m ell" title={way.command}>
+                      {way.command}
+                    </code>
+                    <button
+                      type="button"
+                      class="icon-btn"
+                      aria-label={`Copy: ${way.command}`}
+                      onClick={() =>
+                        void navigator.clipboard?.writeText(way.command).then(
+                          () => store.notify("ok", "Copied."),
+                          () => store.notify("error", "The browser does not allow copying."),
+                        )
+                      }
+                    >
+                      <Icon name="copy" size={14} />
+                    </button>
+                  </div>
+                )}
+              </For>
+            </div>
+          </Show>
+        </span>
+      )}
+    </Show>
+  );
+}
+
+function over(
+  governed: { readonly slowdown: number; readonly limit: number } | undefined,
+): boolean {
+  return governed !== undefined && governed.slowdown > governed.limit;
+}
