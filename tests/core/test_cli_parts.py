@@ -8,9 +8,11 @@ import io
 import pytest
 
 from nodescope.cli import parser, port, size
+from nodescope.cli.run import kept_by
 from nodescope.cli.script import MAX_LINE, Tee
 from nodescope.debug.spelling import describe, parse_breakpoint
 from nodescope.errors import BreakpointError, ConditionError
+from nodescope.events import Level
 from nodescope.protocol import Breakpoint
 
 
@@ -86,3 +88,30 @@ def test_tee_bounds_lines_without_end():
         tee.write("x" * 1000)
     tee.finish()
     assert sum(map(len, lines)) <= MAX_LINE + 1
+
+
+@pytest.mark.parametrize(
+    ("level", "limit", "expected"),
+    [
+        (None, None, ("summary", 2.0, True, False)),
+        (None, 3.0, ("summary", 3.0, True, True)),
+        (None, 0.0, ("values", None, False, True)),
+        ("values", None, ("values", None, False, True)),
+        ("values", 3.0, ("values", 3.0, True, True)),
+        ("summary", 3.0, ("summary", 3.0, False, True)),
+        ("timing", 0.0, ("timing", None, False, True)),
+    ],
+)
+def test_what_is_kept_by_level_and_limit(
+    level: Level | None, limit: float | None, expected: tuple[object, ...]
+) -> None:
+    kept = kept_by(level, limit)
+    assert tuple(kept[each] for each in ("level", "max_slowdown", "newest", "explicit")) == expected
+
+
+@pytest.mark.parametrize("text", ["1", "0.5", "-2", "nan", "inf", "fast"])
+def test_a_slowdown_is_above_one_or_no_limit(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert parser().parse_args(["run", "--max-slowdown", "0", "x.py"]).max_slowdown == 0
+    with pytest.raises(SystemExit):
+        parser().parse_args(["run", f"--max-slowdown={text}", "x.py"])
+    assert "a number above 1, or 0 for no limit" in capsys.readouterr().err

@@ -134,6 +134,26 @@ def test_recorded_at_every_level(level: Level, plain: list[np.ndarray], tmp_path
     recording.close()
 
 
+@pytest.mark.parametrize("limit", [2.0, 1e9])
+@pytest.mark.parametrize("everything", [False, True])
+def test_kept_as_by_default(
+    limit: float, everything: bool, plain: list[np.ndarray], tmp_path: Path
+) -> None:
+    run = Run(
+        tmp_path / "run.nscope", level="summary", newest=True, max_slowdown=limit, explicit=False
+    )
+    run.start()
+    run.recorder.keep_whole(everything=everything, nodes=frozenset({3}))
+    try:
+        same(train(), plain)
+    finally:
+        run.finish()
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        seen = [each.step for each in recording.steps() if each.observed]
+        assert set(seen[-2:]) <= recording.steps_with_arrays()
+        assert not everything or seen == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize(
     "command", [StepNode(), StepOver(), NextStep()], ids=["node", "over", "step"]
 )
