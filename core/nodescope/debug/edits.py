@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import io
+import math
 import re
 from collections.abc import Callable
 from typing import Any, Final
@@ -105,6 +106,8 @@ def _new(part: Array, command: SetValue) -> Any:
             if dtype.kind not in "fc":
                 raise EditError(f"noise is for floating-point values, not {dtype}")
             spread = _real(number)
+            if command.seed < 0:
+                raise EditError(f"the seed {command.seed} is negative", hint="0 or more")
             if not spread >= 0:
                 raise EditError(f"the standard deviation {spread:g} is not positive")
             drawn: Array = np.asarray(
@@ -172,8 +175,11 @@ def _whole(found: Array, dtype: np.dtype[Any]) -> Array:
 
 def _loaded(content: bytes, part: Array) -> Array:
     try:
+        _check_size(content)
         found = np.load(io.BytesIO(content), allow_pickle=False)
-    except (ValueError, EOFError, OSError, MemoryError) as error:
+    except EditError:
+        raise
+    except Exception as error:  # a broken header fails in Python's own parser, too
         raise EditError(f"the file is not a .npy array: {error}") from None
     if not isinstance(found, np.ndarray):
         raise EditError("the file holds several arrays", hint="save one with np.save")
@@ -186,6 +192,24 @@ def _loaded(content: bytes, part: Array) -> Array:
     if found.dtype.kind in "iu" and (result != found).any():
         raise EditError(f"numbers in the file do not fit into {part.dtype}")
     return result
+
+
+def _check_size(content: bytes) -> None:
+    """Refuse a file whose header promises more than follows, before room is made for it."""
+    file = io.BytesIO(content)
+    if not content.startswith(np.lib.format.MAGIC_PREFIX):
+        return
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    elif version == (2, 0):
+        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+    else:
+        raise EditError(f"the file is a .npy file of version {version[0]}.{version[1]}",
+                        hint="save a plain array with np.save")  # fmt: skip
+    size = math.prod(shape) * dtype.itemsize
+    if not dtype.hasobject and not 0 <= size <= len(content) - file.tell():
+        raise EditError("the file is cut: its header promises more than follows")
 
 
 def index_of(text: str, array: Array) -> Any:
