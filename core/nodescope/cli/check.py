@@ -77,6 +77,8 @@ def check(options: argparse.Namespace) -> int:
             raise
         observed.finish(ending.status, ending.error)
     with Recording.open(file) as recording:
+        if recording.note:
+            say(recording.note)
         report = checked(recording, watches, recommended=recommended)
     status = _status(report, ending, strict=options.strict)
     if not (keep or status):

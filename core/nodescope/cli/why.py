@@ -15,7 +15,7 @@ from nodescope.debug.why import parse_target, render, render_spread, spread, why
 from nodescope.errors import RecordingError
 from nodescope.record.recording import Recording
 from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Execution
-from nodescope.telling import show
+from nodescope.telling import say, show
 
 _PAGE: Final = 5000
 
@@ -27,6 +27,8 @@ def tell(options: argparse.Namespace) -> int:
         raise RecordingError(f"no recording {str(path)!r}")
     # Nodes are run again, and would warn again as they did in the run.
     with Recording.open(path) as recording, warnings.catch_warnings(action="ignore"):
+        if recording.note:
+            say(recording.note)
         if options.element is not None:
             target = parse_target(options.element)
             show(render(why(recording, target, step=options.step)), end="")

@@ -18,6 +18,7 @@ import stat
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -65,17 +66,21 @@ class Copy:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def copied(path: Path) -> Copy:
+def copied(path: Path, make: Callable[[Path, Path], None] | None = None) -> Copy:
     """A copy of a recording as it is now, for whoever calls `Copy.release` at the end.
+
+    Args:
+        path: The recording.
+        make: ``make(path, target)`` makes the copy; without it, it is copied and recovered.
 
     Raises:
         RecordingError: It cannot be read or copied, or what lies beside it is no plain file.
     """
     with _lock:
-        state = _state(path)
+        state = (*_state(path), make)
         copy = _copies.get(state)
         if copy is None:
-            copy = _copies[state] = _make(path)
+            copy = _copies[state] = _make(path, state, make)
         copy.take()
         return copy
 
@@ -86,9 +91,12 @@ def scratch() -> Path:
     return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
 
 
-def _make(path: Path) -> Copy:
+def _make(path: Path, state: _State, make: Callable[[Path, Path], None] | None) -> Copy:
     folder = scratch()
     try:
+        if make is not None:
+            make(path, folder / "recording")
+            return Copy(folder, state)
         for _ in range(_TRIES):
             before = _state(path)
             _transfer(path, folder / "recording")
@@ -99,7 +107,7 @@ def _make(path: Path) -> Copy:
         else:
             raise RecordingError(f"{path} is being written", hint="open it again in a moment")
         _recover(path, folder / "recording")
-        return Copy(folder, before)
+        return Copy(folder, state)
     except RecordingError:
         shutil.rmtree(folder, ignore_errors=True)
         raise

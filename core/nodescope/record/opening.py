@@ -21,6 +21,7 @@ from nodescope.record.descriptors import high
 from nodescope.record.exact import objection
 from nodescope.record.guard import Guard, guard
 from nodescope.record.ours import beside, in_place, writing, written_here
+from nodescope.record.salvage import salvage
 from nodescope.record.schema import APPLICATION_ID, HEADER, SCHEMA_VERSION, SUFFIX
 
 # Larger files are not read through at opening; their faults show when the page is read.
@@ -31,6 +32,7 @@ _FEW_ROWS = 1000
 _MOST_ROWS = 20_000_000
 # Larger files are not copied for a glance.
 _GLANCED_BYTES = 16 << 20
+_AGAIN = "copy it again, or record again"
 _KINDS = (
     (b"PK\x03\x04", "a ZIP archive (such as .npz or .pt)"),
     (b"\x93NUMPY", "a NumPy .npy file"),
@@ -51,12 +53,14 @@ class Opened(NamedTuple):
         guard: Ends its questions.
         most_rows: More than this no answer can have.
         release: To be called when the connection is closed.
+        note: What is wrong with it, in a line, though it can be read.
     """
 
     database: sqlite3.Connection
     guard: Guard
     most_rows: int
     release: Callable[[], None]
+    note: str = ""
 
     def close(self) -> None:
         """Close the connection, and let go of what it read."""
@@ -159,18 +163,16 @@ def check_head(path: Path) -> None:
         raise RecordingError(f"{path} is damaged: it has no schema version")
 
 
-def _check_length(path: Path) -> None:
-    """Refuse a file that is shorter than its header says; SQLite itself may not notice."""
+def _cut(path: Path) -> str:
+    """Whether a file is shorter than its header says, in words; SQLite itself may not notice."""
     with path.open("rb") as file:
         head = file.read(32)
     page = int.from_bytes(head[16:18], "big")
     expected = int.from_bytes(head[28:32], "big") * (65536 if page == 1 else page)
-    found = path.stat().st_size
-    if found < expected:
-        raise RecordingError(
-            f"{path} is damaged: it was cut to {found:,} of {expected:,} bytes",
-            hint="copy it again, or record again",
-        )
+    size = path.stat().st_size
+    if size >= expected:
+        return ""
+    return f"{path} is damaged: it was cut to {size:,} of {expected:,} bytes"
 
 
 def _connect(path: Path, real: Path, *, whole: bool) -> Opened:
@@ -187,8 +189,15 @@ def _connect(path: Path, real: Path, *, whole: bool) -> Opened:
     # A live writer always has a log that is not empty. Without one the file is final, and saying
     # so keeps SQLite from looking for files beside it, and from leaving files of its own there.
     if not pending:
-        _check_length(path)
-        return _open(final, path, size)
+        cut = _cut(path)
+        if not cut:
+            return _open(final, path, size)
+        if not whole:
+            raise RecordingError(cut, hint=_AGAIN)
+        try:
+            return _of_copy(path, real, salvage)._replace(note=f"{cut}; what is whole is shown")
+        except RecordingError as error:
+            raise RecordingError(f"{cut}, and nothing in it is whole", hint=_AGAIN) from error
     if in_place(real):
         try:
             return _open(f"{real.as_uri()}?mode=ro", path, _MOST_ROWS * _ROW_BYTES, begin=True)
@@ -199,8 +208,8 @@ def _connect(path: Path, real: Path, *, whole: bool) -> Opened:
     return _of_copy(path, real)
 
 
-def _of_copy(path: Path, real: Path) -> Opened:
-    copy = copied(real)
+def _of_copy(path: Path, real: Path, make: Callable[[Path, Path], None] | None = None) -> Opened:
+    copy = copied(real, make)
     try:
         size = copy.path.stat().st_size
         return _open(f"{copy.path.as_uri()}?mode=ro&immutable=1", path, size, copy.release)

@@ -88,6 +88,11 @@ class Recording:
         with self._lock:
             self._opened.close()
 
+    @property
+    def note(self) -> str:
+        """What is wrong with the file, in a line, though it can be read; mostly empty."""
+        return self._opened.note
+
     def interrupt(self) -> None:
         """End the question that is being answered, from another thread; it is as if closed."""
         self._opened.guard.stop()
@@ -101,7 +106,10 @@ class Recording:
         if not rows:
             # It died before it said its name. The same file gets the same id each time.
             digest = hashlib.blake2b(path.encode("utf-8", "replace"), digest_size=8).hexdigest()
-            return RunInfo(digest, printable(self.path.stem), state="recorded", recording=path)
+            return RunInfo(
+                digest, printable(self.path.stem), state="recorded", recording=path,
+                trouble=printable(self.note),
+            )  # fmt: skip
         run_id, name, argv, pid, started, level, _writer, status, error, _end = rows[0]
         return RunInfo(
             id=run_id,
@@ -114,6 +122,7 @@ class Recording:
             recording=path,
             status=status,
             error=error,
+            trouble=printable(self.note),
         )
 
     def last_seq(self) -> int:

@@ -156,7 +156,7 @@ def test_cut_files_are_refused_or_read(path: Path, tmp_path: Path) -> None:
             refused += 1
         assert cut.read_bytes() == whole[:place]
         assert sorted(each.name for each in tmp_path.iterdir()) == ["cut.nscope", "r.nscope"]
-    assert refused >= 300
+    assert 200 <= refused < 300  # in some, much is whole: see test_salvage
 
 
 def test_flipped_bits_never_crash(path: Path, tmp_path: Path) -> None:
