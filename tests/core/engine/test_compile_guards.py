@@ -154,3 +154,23 @@ def test_only_what_is_loaded_as_a_global_is_guarded(monkeypatch: pytest.MonkeyPa
         np.testing.assert_array_equal(counted(X).numpy(), X * now)
     assert [len(run.explain().traces) for run in runs] == [1] * len(runs)
     assert "global rate changed 1.0 → 2.0" in counted.explain().traces[-1].reason
+
+
+def test_what_a_function_imports_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+    import types
+
+    settings_t4 = types.ModuleType("settings_t4")
+    settings_t4.scale = 2.0  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "settings_t4", settings_t4)
+    monkeypatch.setitem(globals(), "settings_t4", settings_t4)
+
+    def f(x: Any) -> Any:
+        import settings_t4  # type: ignore[import-not-found]
+
+        return x * settings_t4.scale
+
+    run = ns.compile(f)
+    assert run(X).tolist() == [2, 2]
+    settings_t4.scale = 3.0  # type: ignore[attr-defined]
+    assert run(X).tolist() == [3, 3]

@@ -149,7 +149,7 @@ def nanquantile(
     levels = concrete(q, "np.nanquantile: q")
     if ((levels < 0) | (levels > 1)).any():
         raise ValueError("Quantiles must be in the range [0, 1]")
-    dtype = np.asarray(np.quantile(np.zeros(2, x.dtype), q)).dtype
+    dtype = np.asarray(np.quantile(np.zeros(2, x.dtype), q, method=method)).dtype
     ordered, kept, wide = _lined(x, axis)
     places = np.sum(~np.isnan(ordered), axis=-1, keepdims=True)
     if method == "linear":

@@ -162,7 +162,8 @@ def _odd(
     before = along(x, axis, slice(skip, skip + widths[axis][0]))
     after = along(x, axis, slice(size - skip - widths[axis][1], size - skip))
     first, last = along(x, axis, slice(0, 1)), along(x, axis, slice(size - 1, size))
-    return 2 * first - np.flip(before, axis), 2 * last - np.flip(after, axis)
+    ends = 2 * first - np.flip(before, axis), 2 * last - np.flip(after, axis)
+    return ends[0].astype(x.dtype, copy=False), ends[1].astype(x.dtype, copy=False)
 
 
 def _none_left(kwargs: dict[str, Any]) -> None:

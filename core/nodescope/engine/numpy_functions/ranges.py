@@ -20,7 +20,7 @@ from nodescope.engine.numpy_functions.base import (
     xp as np,
 )
 from nodescope.engine.numpy_functions.creation import full_like
-from nodescope.engine.tensor import Tensor, make
+from nodescope.engine.tensor import Tensor, make, operand
 from nodescope.ops.layout import as_shape
 from nodescope.ops.shapes import axes
 
@@ -30,8 +30,8 @@ def linspace(
     dtype: Any = None, axis: int = 0, *, device: Any = None,
 ) -> Any:  # fmt: skip
     """``np.linspace`` between tensors: numbers or arrays that broadcast."""
+    kind = _inexact(start, stop)
     first, last = np.broadcast_arrays(tensor_of(start), tensor_of(stop))
-    kind = np.result_type(first.dtype, last.dtype, float(num))
     first, last = first.astype(kind, copy=False), last.astype(kind, copy=False)
     count = int(num)
     parts = count - 1 if endpoint else count
@@ -51,16 +51,24 @@ def linspace(
     return (found, step) if retstep else found
 
 
+def _inexact(*given: Any) -> Any:
+    """The dtype of a range between these; Python's numbers take that of the others."""
+    kinds = [getattr(operand(each), "dtype", each) for each in given]
+    found = np.result_type(*kinds)
+    return found if found.kind in "fcV" else np.result_type(found, 1.0)
+
+
 def logspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0,
     dtype: Any = None, axis: int = 0,
 ) -> Tensor:  # fmt: skip
     """``np.logspace`` between tensors."""
-    first, last, root = np.broadcast_arrays(*map(tensor_of, (start, stop, base)))
-    powers = linspace(first, last, num, endpoint, axis=axis)
-    if root.ndim:
-        root = np.expand_dims(root, axis)
-    found = np.power(root, powers)
+    if isinstance(base, int | float):
+        found = np.power(float(base), linspace(start, stop, num, endpoint, axis=axis))
+    else:
+        first, last, root = np.broadcast_arrays(*map(tensor_of, (start, stop, base)))
+        powers = linspace(first, last, num, endpoint, axis=axis)
+        found = np.power(np.expand_dims(root, axis) if root.ndim else root, powers)
     return found if dtype is None else found.astype(dtype)  # type: ignore[no-any-return]
 
 

@@ -219,7 +219,11 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor
 def _logaddexp_reduce(
     a: Any, axis: Any = 0, keepdims: bool = False, initial: Any = None, where: Any = True
 ) -> Tensor:
-    x = tensor_of(a) if where is True else masked(tensor_of(a), where, -np.inf)
+    x = tensor_of(a)
+    if x.dtype.kind in "biu":
+        x = x.astype(np.logaddexp.resolve_dtypes((x.dtype, x.dtype, None))[2])
+    if where is not True:
+        x = masked(x, where, -np.inf)
     found = call("logsumexp", x, axis=as_axis(axis), keepdims=bool(keepdims))
     return _started(found, initial, np.logaddexp)
 

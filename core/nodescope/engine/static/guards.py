@@ -276,9 +276,10 @@ _NO_CODE = _nothing.__code__
 
 
 _GLOBALS = {"LOAD_GLOBAL": 1, "LOAD_NAME": 0, "LOAD_FROM_DICT_OR_GLOBALS": 0,
-            "STORE_GLOBAL": 0, "DELETE_GLOBAL": 0}  # fmt: skip
+            "STORE_GLOBAL": 0, "DELETE_GLOBAL": 0, "IMPORT_NAME": 0}  # fmt: skip
 _ATTRIBUTES = {"LOAD_ATTR": int(sys.version_info >= (3, 12)), "LOAD_METHOD": 0,
-               "LOAD_SUPER_ATTR": 2, "STORE_ATTR": 0, "DELETE_ATTR": 0}  # fmt: skip
+               "LOAD_SUPER_ATTR": 2, "STORE_ATTR": 0, "DELETE_ATTR": 0,
+               "IMPORT_FROM": 0}  # fmt: skip
 """Instructions that name globals and attributes; by how many bits the name's number is shifted."""
 
 
