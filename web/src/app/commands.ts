@@ -7,6 +7,7 @@
 import { type Abilities, abilities } from "@/store/abilities";
 import { tabCommands } from "@/app/tab_commands";
 import type { GraphView } from "@/render/types";
+import { flagsOf } from "@/store/counts";
 import type { StepChanges } from "@/store/changes";
 import type { Preferences } from "@/store/preferences";
 import type { Moments } from "@/store/moments";
@@ -341,13 +342,13 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
 }
 
 function nextProblem({ store, go }: CommandScope): void {
-  const flags = store.shown().flags;
   const nodes = store.model()?.graph.nodes ?? [];
   const selection = store.selection();
   const from = selection?.kind === "node" ? selection.id : 0;
   for (let i = 1; i <= nodes.length; i++) {
     const id = (from + i) % nodes.length;
-    if (nodes[id] !== undefined && ((flags[id] ?? 0) & (HAS_NAN | HAS_INF)) !== 0) {
+    const flags = flagsOf(nodes[id], store.shown(), store.step());
+    if ((flags & (HAS_NAN | HAS_INF)) !== 0) {
       go({ kind: "node", id });
       return;
     }

@@ -1,10 +1,11 @@
 /**
- * How far the step shown has come: nodes run, by phase.
+ * How far the step shown has come: operations that ran, by phase.
  *
  * Invariant: pure; counts what the columns hold, so that live and past are counted alike.
  */
 
 import type { NodeColumns } from "@/store/columns";
+import { isDone, isOperation, operationsOf } from "@/store/counts";
 import type { RunGraph } from "@/store/run_model";
 import type { Phase } from "@/wire/types.gen";
 import { PHASES } from "@/wire/types.gen";
@@ -27,9 +28,9 @@ export function progressOf(graph: RunGraph, columns: NodeColumns, step: number):
   const done = new Map<Phase, number>();
   let all = 0;
   for (const node of graph.nodes) {
-    if (node === undefined) continue;
+    if (node === undefined || !isOperation(node)) continue;
     total.set(node.phase, (total.get(node.phase) ?? 0) + 1);
-    if ((columns.times[node.id] ?? 0) > 0 && columns.step[node.id] === step) {
+    if (isDone(node, columns, step)) {
       done.set(node.phase, (done.get(node.phase) ?? 0) + 1);
       all += 1;
     }
@@ -39,5 +40,5 @@ export function progressOf(graph: RunGraph, columns: NodeColumns, step: number):
     total: total.get(phase) ?? 0,
     done: done.get(phase) ?? 0,
   }));
-  return { total: graph.count, done: all, phases };
+  return { total: operationsOf(graph), done: all, phases };
 }

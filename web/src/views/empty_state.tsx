@@ -44,13 +44,13 @@ export function EmptyState(props: {
           <Match when={phase() === "stopped"}>
             <h3>Stopped on entry</h3>
             <p>
-              No node has run yet. <kbd>F11</kbd> runs the first one, <kbd>F8</kbd> a whole training
-              step, <kbd>F5</kbd> continues.
+              No operation has run yet. <kbd>F11</kbd> runs the first one, <kbd>F8</kbd> a whole
+              training step, <kbd>F5</kbd> continues.
             </p>
           </Match>
           <Match when={props.store.model()?.info.state === "live"}>
             <h3>Running</h3>
-            <p>No node has run yet: the program has not reached its first operation.</p>
+            <p>No operation has run yet: the program has not reached its first operation.</p>
           </Match>
           <Match when={props.advice}>{(advice) => <AdviceCard advice={advice()} />}</Match>
           <Match when={true}>

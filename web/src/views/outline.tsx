@@ -8,6 +8,7 @@ import { createEffect, createMemo, createSignal, For, type JSX, on, Show } from 
 import { formatCount, formatDuration } from "@/base/numbers";
 import { markOf, nodeMarks } from "@/store/breakpoints";
 import { CHANGE_KINDS, type ChangeKind, countsByScope, type StepChanges } from "@/store/changes";
+import { flagsOf, isDone, scopeCounts } from "@/store/counts";
 import type { Store } from "@/store/store";
 import { throttled } from "@/store/throttled";
 import { parseQuery, type Row, search, visibleRows } from "@/store/tree";
@@ -168,7 +169,7 @@ export function Outline(props: OutlineProps): JSX.Element {
           {props.ui.search() !== ""
             ? "Nothing matches. Try op:matmul, nan:true or part of a name."
             : props.store.model()?.info.state === "live"
-              ? "No node has run yet."
+              ? "No operation has run yet."
               : "No node ran."}
         </p>
       }
@@ -179,26 +180,21 @@ export function Outline(props: OutlineProps): JSX.Element {
         };
         const flags = createMemo(() => {
           beat();
-          return node() > 0 ? (props.store.shown().flags[node()] ?? 0) : 0;
+          const { store } = props;
+          return flagsOf(store.model()?.graph.nodes[node()], store.shown(), store.step());
         });
-        const done = createMemo(() => {
+        const counts = createMemo(() => {
           beat();
-          const entry = row().entry;
+          const { entry } = row();
+          const graph = props.store.model()?.graph;
           const columns = props.store.shown();
           const step = props.store.step();
-          const ran = (id: number) => (columns.times[id] ?? 0) > 0 && columns.step[id] === step;
-          if (entry.kind === "node") return ran(entry.id);
-          return entry.members.slice(0, 64).some(ran);
+          if (entry.kind === "scope") return scopeCounts(graph, entry.members, columns, step);
+          const ran = isDone(graph?.nodes[entry.id], columns, step) ? 1 : 0;
+          return { ran, ns: columns.durationNs[entry.id] ?? 0 };
         });
-        const time = createMemo(() => {
-          beat();
-          const columns = props.store.shown();
-          const entry = row().entry;
-          if (entry.kind === "node") return columns.durationNs[entry.id] ?? 0;
-          let total = 0;
-          for (const id of entry.members) total += columns.durationNs[id] ?? 0;
-          return total;
-        });
+        const done = () => counts().ran > 0;
+        const time = () => counts().ns;
         /** Kinds of change, for a scope with how many inside. */
         const signs = createMemo((): readonly (readonly [ChangeKind, string])[] => {
           const entry = row().entry;

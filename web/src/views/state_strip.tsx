@@ -108,7 +108,7 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
         <Show when={progress()}>
           {(now) => (
             <span class="lcd-part">
-              <span class="k">node</span> <span class="v">{formatCount(now().done)}</span>
+              <span class="k">op</span> <span class="v">{formatCount(now().done)}</span>
             </span>
           )}
         </Show>
@@ -126,7 +126,7 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
                 <span
                   class="lcd-lane"
                   style={{ "flex-grow": each.total }}
-                  title={`${each.phase}: ${each.done} of ${each.total} nodes`}
+                  title={`${each.phase}: ${each.done} of ${plural(each.total, "operation")}`}
                 >
                   <span
                     class={`lcd-fill ph-${each.phase}`}

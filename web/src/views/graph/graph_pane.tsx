@@ -22,6 +22,7 @@ import { createGraphView } from "@/render/graph_view";
 import type { ColourBy, CurrentMark, GraphPath, GraphView, NodeBadge } from "@/render/types";
 import { nodeMarks } from "@/store/breakpoints";
 import type { StepChanges } from "@/store/changes";
+import { operationsOf } from "@/store/counts";
 import type { Store } from "@/store/store";
 import { throttled } from "@/store/throttled";
 import { parseQuery, search } from "@/store/tree";
@@ -71,6 +72,7 @@ const COLOURINGS: readonly { readonly id: ColourBy; readonly title: string }[] =
 ];
 
 export function GraphPane(props: GraphPaneProps): JSX.Element {
+  const operations = createMemo(() => operationsOf(props.store.model()?.graph));
   let host!: HTMLDivElement;
   let strip!: HTMLDivElement;
   const [view, setView] = createSignal<GraphView | undefined>();
@@ -140,7 +142,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
         </div>
         <div class="overview" ref={strip}>
           <span class="overview-count mi t3">
-            {formatCount(props.store.model()?.graph.count ?? 0)}
+            {formatCount(operations())}
             <span class="wide"> ops</span>
           </span>
         </div>

@@ -9,10 +9,10 @@ import { formatBytes, formatDuration, plural } from "@/base/numbers";
 import type { ColourBy, GraphPath } from "@/render/types";
 import type { StepChanges } from "@/store/changes";
 import { familyColour } from "@/store/node_words";
+import { notFinite } from "@/store/counts";
 import type { Store } from "@/store/store";
 import { throttled } from "@/store/throttled";
 import { ChangesKey } from "@/views/graph/changes_chip";
-import { HAS_INF, HAS_NAN } from "@/wire/types.gen";
 
 export function Legend(props: {
   readonly mode: ColourBy;
@@ -39,13 +39,7 @@ export function Legend(props: {
     props.mode === "time" ? formatDuration(size) : formatBytes(Math.ceil(size));
   const counts = createMemo(() => {
     beat();
-    let nan = 0;
-    let inf = 0;
-    for (const flags of props.store.shown().flags) {
-      if ((flags & HAS_NAN) !== 0) nan += 1;
-      if ((flags & HAS_INF) !== 0) inf += 1;
-    }
-    return { nan, inf };
+    return notFinite(props.store.model()?.graph, props.store.shown(), props.store.step());
   });
   return (
     <Show when={families().length > 0}>

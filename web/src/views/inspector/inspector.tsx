@@ -474,7 +474,7 @@ function stopWords(stop: Stop): string {
 
 function reasonWords(stop: Stop): string {
   // Its own text is made for a terminal and names the node, which stands before it here.
-  return stop.reason === "entry" ? "No node has run yet." : printable(stop.text);
+  return stop.reason === "entry" ? "No operation has run yet." : printable(stop.text);
 }
 
 function hits(store: Store, breakpoint: number): number | undefined {

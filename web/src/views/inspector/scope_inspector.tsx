@@ -5,9 +5,10 @@
  */
 
 import { createMemo, For, type JSX } from "solid-js";
-import { formatDuration, plural } from "@/base/numbers";
+import { formatCount, formatDuration, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { leafName } from "@/base/scopes";
+import { scopeCounts } from "@/store/counts";
 import { familyColour } from "@/store/node_words";
 import type { Store } from "@/store/store";
 import { throttled } from "@/store/throttled";
@@ -24,26 +25,13 @@ export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
   const members = createMemo(() => props.store.tree()?.scopes.get(props.path)?.members ?? []);
   const facts = createMemo(() => {
     beat();
-    const columns = props.store.shown();
-    const graph = props.store.model()?.graph;
-    const families = new Map<string, { count: number; ns: number }>();
-    let ns = 0;
-    let ran = 0;
-    for (const id of members()) {
-      const node = graph?.nodes[id];
-      if (node === undefined) continue;
-      const time = columns.durationNs[id] ?? 0;
-      const entry = families.get(node.family) ?? { count: 0, ns: 0 };
-      families.set(node.family, { count: entry.count + 1, ns: entry.ns + time });
-      ns += time;
-      if ((columns.times[id] ?? 0) > 0) ran += 1;
-    }
-    return { ns, ran, families: [...families].sort((a, b) => b[1].ns - a[1].ns) };
+    const { store } = props;
+    return scopeCounts(store.model()?.graph, members(), store.shown(), store.step());
   });
   const slowest = createMemo(() => {
     beat();
     const columns = props.store.shown();
-    return [...members()]
+    return [...facts().operations]
       .sort((a, b) => (columns.durationNs[b] ?? 0) - (columns.durationNs[a] ?? 0))
       .slice(0, 8);
   });
@@ -55,7 +43,7 @@ export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
             <h2 class="ell" data-testid="inspector-title">
               {printable(leafName(props.path))}
             </h2>
-            <span class="insp-family t3">scope, {plural(members().length, "op")}</span>
+            <span class="insp-family t3">scope, {plural(facts().operations.length, "op")}</span>
           </div>
           <div class="mi t3 ell" title={props.path}>
             {props.path}
@@ -68,7 +56,8 @@ export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
             <span class="lab">Last execution</span>
             <span class="sp" />
             <span class="mi t3">
-              {facts().ran} of {members().length} have run
+              {formatCount(facts().ran)} of {formatCount(facts().operations.length)} ran in step{" "}
+              {formatCount(props.store.step())}
             </span>
           </div>
           <div class="scalar m">{formatDuration(facts().ns)}</div>
@@ -78,19 +67,19 @@ export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
             <span class="lab">By family</span>
           </div>
           <For each={facts().families}>
-            {([family, each]) => (
+            {(each) => (
               <div class="share">
-                <span class="sw" style={{ background: `var(${familyColour(family)})` }} />
-                <span class="share-name">{family}</span>
+                <span class="sw" style={{ background: `var(${familyColour(each.family)})` }} />
+                <span class="share-name">{each.family}</span>
                 <span class="share-bar">
                   <span
                     style={{
                       width: `${(each.ns / Math.max(1, facts().ns)) * 100}%`,
-                      background: `var(${familyColour(family)})`,
+                      background: `var(${familyColour(each.family)})`,
                     }}
                   />
                 </span>
-                <span class="mi t3">{plural(each.count, "op")}</span>
+                <span class="mi t3">{plural(each.operations, "op")}</span>
                 <span class="mi">{formatDuration(each.ns)}</span>
               </div>
             )}
