@@ -26,6 +26,11 @@ def last_line(error: BaseException) -> str:
     return printable(f"{name}: {text.splitlines()[0]}") if text else name
 
 
+def index_text(index: tuple[int, ...]) -> str:
+    """An element's place as everybody is told it: ``[4, 17]``, ``[3]``, and ``""`` of a scalar."""
+    return f"[{', '.join(map(str, index))}]" if index else ""
+
+
 def printable(text: str) -> str:
     """The text with the bytes of odd file names, which are no Unicode, written as escapes."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -93,7 +93,7 @@ def test_no_number_of_a_grid_is_cut(start: Start, page: Page, tmp_path: Path, wi
     page.keyboard.press("ArrowLeft")
     check()
     page.keyboard.press("Enter")
-    expect(by(page, "why-sentence")).to_contain_text("net/multiply at (1, 28)")
+    expect(by(page, "why-sentence")).to_contain_text("net/multiply at [1, 28]")
 
 
 COVERED = """

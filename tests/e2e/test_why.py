@@ -73,7 +73,7 @@ def test_from_a_nan_to_its_culprit(start: Start, page: Page, tmp_path: Path) -> 
     by(page, "tab-value").click()
     assert on_canvas(page, "3") == 0
     page.locator(".numbers-cell").nth(3).click()
-    expect(sentence).to_contain_text(re.compile(r"loss/log at \(1, 1\) is -?\d"))
+    expect(sentence).to_contain_text(re.compile(r"loss/log at \[1, 1\] is -?\d"))
 
     by(page, "back-to-live").click()
     by(page, "tab-problems").click()

@@ -33,7 +33,7 @@ from nodescope.debug.words import clean, seen_line
 from nodescope.errors import ConditionError, NodescopeError, UsageError
 from nodescope.events import Array
 from nodescope.protocol import SetWatches
-from nodescope.telling import last_line
+from nodescope.telling import index_text, last_line
 
 PATIENCE_S: Final = 30.0
 MAX_CHANGES: Final = 12
@@ -256,9 +256,8 @@ def _changed(found: Difference) -> str:
     if found.size == 1:
         return f"{one} became {other}"
     largest = f", by at most {found.largest:.4g}" if found.largest is not None else ""
-    at = ", ".join(map(str, found.at))
     return (f"{found.count:,} of {found.size:,} elements differ{largest}; "
-            f"[{at}] {one} became {other}")  # fmt: skip
+            f"{index_text(found.at)} {one} became {other}")  # fmt: skip
 
 
 def diff_lines(controller: Controller, text: str) -> Iterator[str]:

@@ -64,7 +64,7 @@ def test_why_fork_and_diff(tmp_path):
         "2 of 2 elements differ, by at most 0.5; [0] 0.5 became 0.25",
     ]
     assert told["diff w 1 2"] == told["diff"] == told["diff w"]
-    assert told["why w[0]"][0].startswith("assign at (0,) is 0.25 in step 2")
+    assert told["why w[0]"][0].startswith("assign at [0] is 0.25 in step 2")
     assert told["why nan"] == ["step 2: only finite values"]
     assert told["fork w *= 2"][0].startswith("had w been so in step 2: 8 values")
     assert "  sum: 1.25 became 5" in told["fork w *= 2"]
@@ -90,8 +90,8 @@ def test_a_node_that_takes_what_it_gave_before_took_that(tmp_path, there):
         "p max(inputs[0])": "2",
         "values inputs[0][1]": "2.",
         "p value": "float64 2 [0.25, 1]",
-        "why inputs[0][0]": "multiply at (0,) is 0.5 in step 1",
-        "why value[0]": "multiply at (0,) is 0.25 in step 2",
+        "why inputs[0][0]": "multiply at [0] is 0.5 in step 1",
+        "why value[0]": "multiply at [0] is 0.25 in step 2",
         "fork inputs[0] = 8": "had multiply been so in step 1",
         "set inputs[0] = 3": "commands.txt",
     }

@@ -26,7 +26,7 @@ def test_an_element(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", str(path), "loss/log[0]@2"]) == 0
     assert "log of -1" in capsys.readouterr().out
     assert main(["why", "--step", "2", str(path), "loss/sum"]) == 0
-    assert "* loss/log at (0,) = nan" in capsys.readouterr().out
+    assert "* loss/log at [0] = nan" in capsys.readouterr().out
 
 
 def test_options_may_stand_anywhere(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,7 +35,7 @@ def test_options_may_stand_anywhere(path: Path, capsys: pytest.CaptureFixture[st
                   [str(path), "log[0]", "--step", "2"]):  # fmt: skip
         assert main(["why", *given]) == 0
         said.append(capsys.readouterr().out)
-    assert said[0].startswith("loss/log at (0,) is nan in step 2")
+    assert said[0].startswith("loss/log at [0] is nan in step 2")
     assert said == said[:1] * 3
     watches = ["--watch", "nan on loss/log", "--strict"]
     for given in ([*watches, str(path)], [str(path), *watches]):

@@ -19,10 +19,10 @@ export function drawPathEdges(drawing: Drawing): void {
   const { painter, palette, model, path, zoom, view } = drawing;
   if (path === undefined) return;
   const seen = new Set(model.edgesIn(view));
-  for (const edge of path.edges) {
+  for (const [edge, tone] of path.edges) {
     if (!seen.has(edge)) continue;
     painter.route(edgeRoute(model, edge, true), {
-      colour: palette[path.tone],
+      colour: palette[tone],
       width: Math.max(edgeWidth(model.scene.bytes[edge]!), 2, 1.5 / zoom),
     });
   }
@@ -41,7 +41,7 @@ export function drawPath(drawing: Drawing, boxes: readonly number[]): void {
     const ring = (gap: number): void => {
       const { x, y, width, height } = rect;
       painter.rect(x - gap, y - gap, width + 2 * gap, height + 2 * gap, 6 + gap, undefined, {
-        colour: palette[path.tone],
+        colour: palette[sign.tone],
         width: Math.max(1.5, 1.2 / zoom),
       });
     };
@@ -74,7 +74,7 @@ function drawSign(drawing: Drawing, rect: Rect, sign: BoxSign, raised: boolean):
   const width = Math.max(13 * scale, textWidth(sign.text, font) + 7 * scale);
   const x = rect.x + rect.width - 5 * scale;
   const y = rect.y + (raised ? RAISED_SIGN : SIGN) * scale;
-  painter.rect(x, y, width, 13 * scale, 6.5 * scale, palette[path.tone], {
+  painter.rect(x, y, width, 13 * scale, 6.5 * scale, palette[sign.tone], {
     colour: palette["bg-canvas"],
     width: 1.5,
   });

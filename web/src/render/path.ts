@@ -11,45 +11,61 @@ import type { GraphPath, PathTone } from "@/render/types";
 export interface BoxSign {
   readonly text: string;
   readonly culprit: boolean;
+  readonly tone: PathTone;
 }
 
 export interface ScenePath {
   readonly boxes: ReadonlyMap<number, BoxSign>;
-  readonly edges: readonly number[];
+  /** With their tones. */
+  readonly edges: ReadonlyMap<number, PathTone>;
   readonly tone: PathTone;
 }
 
 export function scenePath(model: SceneModel, path: GraphPath): ScenePath {
   const { hierarchy, scene } = model;
+  const toneOf = (id: number): PathTone => path.tones?.get(id) ?? path.tone;
   const texts = new Map<number, string[]>();
+  const tones = new Map<number, PathTone>();
   const boxOf = (id: number): number => model.visibleBox(hierarchy.indexOf.get(id) ?? -1);
   for (const [id, text] of path.nodes) {
     const box = boxOf(id);
-    if (box >= 0) texts.set(box, [...(texts.get(box) ?? []), text]);
+    if (box < 0) continue;
+    texts.set(box, [...(texts.get(box) ?? []), text]);
+    tones.set(box, worse(tones.get(box), toneOf(id)));
   }
   const guilty = path.culprit === undefined ? -1 : boxOf(path.culprit);
   const boxes = new Map<number, BoxSign>();
   for (const [box, found] of texts) {
-    boxes.set(box, { text: joined(found), culprit: box === guilty });
+    const tone = tones.get(box) ?? path.tone;
+    boxes.set(box, { text: joined(found), culprit: box === guilty, tone });
   }
   const readers = new Map<number, number[]>();
-  const between = new Set<string>();
+  const between = new Map<string, PathTone>();
   for (const [from, to] of path.edges) {
     const node = hierarchy.indexOf.get(from) ?? -1;
     const box = boxOf(to);
     if (node < 0 || box < 0) continue;
     readers.set(node, [...(readers.get(node) ?? []), box]);
-    between.add(`${boxOf(from)} ${box}`);
+    between.set(`${boxOf(from)} ${box}`, toneOf(from));
   }
-  const edges: number[] = [];
+  const edges = new Map<number, PathTone>();
   for (let edge = 0; readers.size > 0 && edge < scene.edges; edge++) {
     const target = scene.target[edge]!;
     const leads = (scene.edgeFlags[edge]! & EDGE_OUT_OF_SCOPE) !== 0;
     const wanted = readers.get(scene.producer[edge]!);
     const carries = wanted?.some((box) => leads || model.within(box, target)) ?? false;
-    if (carries || between.has(`${scene.source[edge]} ${target}`)) edges.push(edge);
+    const bundled = between.get(`${scene.source[edge]} ${target}`);
+    if (!carries && bundled === undefined) continue;
+    const from = hierarchy.nodes[scene.producer[edge]!];
+    edges.set(edge, carries && from !== undefined ? toneOf(from.id) : (bundled ?? path.tone));
   }
   return { boxes, edges, tone: path.tone };
+}
+
+/** Of nodes behind one box: a NaN is said before an Inf, and that before anything finite. */
+function worse(one: PathTone | undefined, other: PathTone): PathTone {
+  if (one === undefined || one === other) return other;
+  return one === "nan" || other === "nan" ? "nan" : one === "inf" || other === "inf" ? "inf" : one;
 }
 
 /** `2`, `2–5`, `≠`: what the nodes behind one box are called together. */

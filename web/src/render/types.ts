@@ -128,6 +128,8 @@ export interface GraphPath {
   /** Ids of producer and reader. */
   readonly edges: readonly (readonly [number, number])[];
   readonly tone: PathTone;
+  /** Of nodes that have another; an edge has that of the node it comes from. */
+  readonly tones?: ReadonlyMap<number, PathTone>;
 }
 
 /** What is under the pointer or selected. Scopes are named by their path. */

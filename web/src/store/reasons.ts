@@ -18,8 +18,12 @@ export interface Path {
   readonly culprit: number | undefined;
   /** From producer to reader. */
   readonly edges: readonly (readonly [number, number])[];
-  readonly tone: "nan" | "inf" | "select" | "change";
+  readonly tone: Tone;
+  /** Of nodes whose number is of another kind: a finite one is no NaN. */
+  readonly tones?: ReadonlyMap<number, Tone>;
 }
+
+type Tone = "nan" | "inf" | "select" | "change";
 
 export interface Reasons {
   readonly question: Accessor<AskWhy | undefined>;
@@ -145,7 +149,10 @@ export function pathOf(group: WhyGroup | undefined): Path | undefined {
     if (after !== undefined && after.node !== link.node) edges.push([link.node, after.node]);
   });
   const culprit = group.links.find((link) => link.culprit)?.node;
-  return { nodes, culprit, edges, tone: toneOf(first.state) };
+  const tones = new Map<number, Tone>();
+  // A node twice on the chain is shown as what it is first.
+  for (const link of [...group.links].reverse()) tones.set(link.node, toneOf(link.state));
+  return { nodes, culprit, edges, tone: toneOf(first.state), tones };
 }
 
 function toneOf(state: NumberState): Path["tone"] {

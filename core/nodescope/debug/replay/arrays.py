@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nodescope.events import Array
+from nodescope.telling import index_text
 
 # An array cut out of another one is laid out as it was, unless that takes so much more memory.
 _SPREAD = 8
@@ -63,7 +64,7 @@ class Difference:
     def __str__(self) -> str:
         if self.note:
             return f"{self.node}: {self.note}"
-        place = f" at {self.at}" if self.at else ""
+        place = f" at {index_text(self.at)}" if self.at else ""
         return (
             f"{self.node}: {self.count:,} of {self.size:,} elements differ, first{place}: "
             f"{self.one} and {self.other}"

@@ -25,6 +25,7 @@ from nodescope.debug.watch.rule import (
 )
 from nodescope.debug.watch.sight import Seen, Sight, blocks
 from nodescope.events import Array
+from nodescope.telling import index_text
 
 # What rounding may do to a bound that was computed from rounded statistics.
 _SLACK: Final = 1e-6
@@ -194,11 +195,6 @@ def first_true(mask: Array) -> tuple[int, ...]:
     """The index of the first true element in C order; there must be one."""
     flat = int(np.argmax(mask.reshape(-1)))
     return tuple(int(each) for each in np.unravel_index(flat, mask.shape))
-
-
-def index_text(index: tuple[int, ...]) -> str:
-    """``(4, 17)``, and ``(3)`` for a vector."""
-    return f"({', '.join(map(str, index))})"
 
 
 def change(sight: Sight, epsilon: float) -> float | None:

@@ -24,6 +24,7 @@ from nodescope.errors import ReplayError
 from nodescope.ir.graph import SourceLocation
 from nodescope.ops.dependence import Made, kind_of, made_from
 from nodescope.record.recording import Recording
+from nodescope.telling import index_text
 
 MOST_ELEMENTS = 16
 """Elements of a mask that are followed; evenly chosen."""
@@ -299,4 +300,4 @@ def _place(opened: Opened, each: weighing.Candidate) -> tuple[int, ...] | None:
 
 def _told_at(name: str, opened: Opened, each: weighing.Candidate) -> str:
     place = _place(opened, each)
-    return f"{name} at {place}" if place else name
+    return f"{name} at {index_text(place)}" if place else name

@@ -11,6 +11,7 @@ from nodescope.debug.why.answer import Cause, Operand, Why
 from nodescope.debug.why.births import state_of, told
 from nodescope.debug.why.spread import Spread
 from nodescope.ir.graph import SourceLocation
+from nodescope.telling import index_text
 
 _MOST_LINES = 24
 # Of a row of nodes that only pass a number on, so many are shown.
@@ -23,8 +24,8 @@ def line_of(source: SourceLocation) -> str:
 
 
 def place(name: str, at: tuple[int, ...] | None) -> str:
-    """``hidden/tanh at (4, 17)``."""
-    return f"{name} at {at}" if at else name
+    """``hidden/tanh at [4, 17]``."""
+    return f"{name} at {index_text(at)}" if at else name
 
 
 def sentence(cause: Cause) -> str:

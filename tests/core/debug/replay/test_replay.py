@@ -109,7 +109,7 @@ def test_a_recording_that_was_changed_is_found_out(path: Path, tmp_path: Path) -
         replay = Replay(recording, 2, check=True)
         assert replay.value(value).how == "recorded"
         assert [each.at for each in replay.differences] == [(1, 2)]
-        assert "hidden/tanh: 1 of 40 elements differ, first at (1, 2)" in str(found)
+        assert "hidden/tanh: 1 of 40 elements differ, first at [1, 2]" in str(found)
 
 
 def test_a_compiled_step_is_computed_again(tmp_path: Path) -> None:

@@ -319,7 +319,7 @@ def test_one_run_beside_another(tmp_path: Path) -> None:
     hits = in_order(other.live)
     assert "optimizer/layer_0" in hits[0].node_name or "multiply" in hits[0].node_name
     assert hits[0].step == 1
-    assert "differ from the other run, the first at (0, 0)" in hits[0].text
+    assert "differ from the other run, the first at [0, 0]" in hits[0].text
     assert other.asked()[0] == hits
     deeper = Watched(
         lambda: programs.train(programs.network(np.tanh, np.tanh)),
@@ -405,7 +405,7 @@ def test_kernels_that_cover_what_is_watched_are_opened(tmp_path: Path) -> None:
             fused(ns.tensor(np.linspace(-1, 1, 1000)))
     run.finish()
     assert [(hit.node_name, hit.step) for hit in hits] == [("log", 1), ("log", 2)]
-    assert "500 NaN of 1000 elements, the first at (0)" in hits[0].text
+    assert "500 NaN of 1000 elements, the first at [0]" in hits[0].text
 
 
 def test_threads_take_turns() -> None:

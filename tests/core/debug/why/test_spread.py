@@ -28,7 +28,7 @@ def test_a_log_of_a_negative_and_how_far_it_got(tmp_path: Path) -> None:
         assert after.births == ()
         assert after.passed[0].node == "w"
         text = render_spread(found)
-        assert "first culprit: loss/log at (4, 0)" in text
+        assert "first culprit: loss/log at [4, 0]" in text
         assert "spread to loss/mean from loss/square" in text
 
 

@@ -52,8 +52,8 @@ def test_log_of_a_negative(tmp_path: Path) -> None:
         assert names(found)[:3] == ["loss/mean", "loss/square", "loss/log"]
         assert names(found)[3:] == ["loss/subtract", "loss/matmul", "loss/tensor"]
         said = sentence(found.root)
-        assert "log of -3.196, in loss/log at (4, 0)" in said
-        assert "the negative number comes from loss/subtract at (4, 0)" in said
+        assert "log of -3.196, in loss/log at [4, 0]" in said
+        assert "the negative number comes from loss/subtract at [4, 0]" in said
         # The terms of the product that went wrong.
         product = found.root.chain()[4]
         numbers = {each.name: float(each.number) for each in product.operands[:1]}
@@ -332,7 +332,7 @@ def test_millions_of_operands_are_weighed_by_those_that_stand_out(tmp_path: Path
         assert found.root.operands[0].at == (123_456,)
         assert found.root.others == 200_000 - 6
         found = why(recording, "sum_1")
-        assert found.root.words == "sum passes on the nan of x at (7,) (one of 2 such operands)"
+        assert found.root.words == "sum passes on the nan of x at [7] (one of 2 such operands)"
 
 
 def test_the_factor_that_is_infinite_is_to_blame(tmp_path: Path) -> None:

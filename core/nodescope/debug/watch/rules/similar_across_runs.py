@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from nodescope.debug.watch import register
-from nodescope.debug.watch.measures import first_true, index_text
+from nodescope.debug.watch.measures import first_true
 from nodescope.debug.watch.rule import (
     Finding,
     Look,
@@ -23,6 +23,7 @@ from nodescope.errors import RecordingError
 from nodescope.events import Array
 from nodescope.record.recording import Recording
 from nodescope.record.summary import TensorSummary
+from nodescope.telling import index_text
 
 _STATISTICS = ("min", "max", "mean")
 _PAGE = 64
