@@ -358,7 +358,7 @@ describe("a path", () => {
     const folded = model(CHAIN, new Set());
     const found = scenePath(folded, path);
     const scope = folded.visibleBox(1);
-    expect(found.boxes.get(scope)).toEqual({ text: "2–3", culprit: true });
+    expect(found.boxes.get(scope)).toEqual({ text: "2–3", culprit: true, tone: "nan" });
     expect([...found.edges.keys()].map((edge) => ends(folded, edge))).toEqual([
       [2, folded.nodeBox[3]],
     ]);

@@ -84,7 +84,7 @@ def test_watching_changes_no_result(train: Train, tmp_path: Path) -> None:
     ("train", "watch", "node", "step", "words"),
     [
         ("nan_loss", "operator_overflow", "loss/log", 3, "log makes 1 NaN of 2 elements, the first "
-         "at (1) of finite inputs in [-"),
+         "at [1] of finite inputs in [-"),
         ("nan_loss", "loss_not_decreasing(num_steps=1)", "loss/add", 3, "it is NaN"),
         ("exploding_gradient", "gradient_exploding", "backward/", 1, "Inf"),
         ("dead_relu", "dead_relu", "relu", 1, "8 of 8 units are dead (100%, more than 50%)"),
