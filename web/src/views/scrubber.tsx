@@ -5,7 +5,7 @@
  */
 
 import { createEffect, createMemo, type JSX, Show } from "solid-js";
-import { formatCount, formatDuration } from "@/base/numbers";
+import { formatCount } from "@/base/numbers";
 import { stepAt } from "@/store/run_model";
 import type { Store } from "@/store/store";
 import { Canvas, type Surface } from "@/widgets/canvas";
@@ -112,9 +112,6 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
           {step()?.observed === false ? " (left out)" : ""} ·{" "}
         </Show>
         record {formatCount(here())} / {formatCount(last())}
-        <Show when={past()}>
-          {(at) => <span class="wide"> · {formatDuration(at().timeNs)}</span>}
-        </Show>
       </span>
       <button
         type="button"

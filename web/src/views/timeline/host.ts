@@ -81,7 +81,8 @@ export function baseName(file: string): string {
 /** `data loading · train.py:41`, shorter where a place is not known. */
 export function hostTitle(span: HostSpan): string {
   const name = span.kind === "library" ? span.what || "library" : NAMES[span.kind];
-  const what = span.kind === "waiting" && span.what !== "" ? `${name} in ${span.what}` : name;
+  const known = span.what !== "" && span.what !== "<module>";
+  const what = span.kind === "waiting" && known ? `${name} in ${span.what}` : name;
   return span.where === "" ? what : `${what} · ${span.where}`;
 }
 

@@ -49,7 +49,7 @@ export interface TimelineProps {
 
 export function Timeline(props: TimelineProps): JSX.Element {
   const store = props.store;
-  const [zoom, setZoom] = createSignal<TimeWindow | undefined>();
+  const [zoom, setZoom] = createSignal<TimeWindow | "all" | undefined>();
   const [under, setUnder] = createSignal<Under | undefined>(undefined, { equals: sameUnder });
   const [pointer, setPointer] = createSignal({ x: 0, y: 0, width: 0, height: 0 });
   let placed: Placed | undefined;
@@ -142,7 +142,8 @@ export function Timeline(props: TimelineProps): JSX.Element {
   });
   const here = createMemo(() => {
     const stretch = times()?.here;
-    return stretch != null && stretch.first === steps().now?.step
+    // While the program runs, the last one that was asked about.
+    return stretch != null && (running() || stretch.first === steps().now?.step)
       ? blockOf(stretch, axis())
       : undefined;
   });
@@ -218,7 +219,10 @@ export function Timeline(props: TimelineProps): JSX.Element {
     } else if (steps().before === undefined) from = Math.min(from, here()?.start ?? from);
     return [from, to];
   });
-  const window = (): TimeWindow => zoom() ?? home();
+  const window = (): TimeWindow => {
+    const chosen = zoom();
+    return chosen === "all" ? all() : (chosen ?? home());
+  };
   /** What the axis calls 0: the start of the step shown, or of the run where many are in sight. */
   const zero = () => {
     const now = steps().now;
@@ -237,7 +241,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
   const stacked = createMemo(() => inSight() > MOST_STEPS);
   createEffect(() => {
     const { unmap } = axis();
-    const chosen = zoom();
+    const chosen = zoom() === undefined ? undefined : window();
     // Of a run without steps all is asked for: it tells where the last wait ended.
     const [from, to] = chosen === undefined ? [near().from, near().to] : chosen.map(unmap);
     setSight(askedFor([from ?? 0, to ?? 0]));
@@ -259,7 +263,9 @@ export function Timeline(props: TimelineProps): JSX.Element {
     }
     const block = here();
     if (block !== undefined) {
-      const open = steps().now?.end_ns === null && store.model()?.info.state === "live";
+      const now = steps().now;
+      const live = store.model()?.info.state === "live";
+      const open = live && now?.end_ns === null && block.first === now.step;
       return blockWords(block, { running: open, partial: times()?.partial });
     }
     const at = formatDuration(axis().map(moment()));
@@ -282,7 +288,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const next = moved(window(), event.key, total());
     if (next !== undefined) setZoom(next);
-    else if (event.key === "Home") setZoom(all());
+    else if (event.key === "Home") setZoom("all");
     else if (event.key === "0") showStep();
     else return;
     event.preventDefault();
@@ -325,7 +331,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
           class="btn small"
           data-testid="timeline-all"
           title="The whole run (Home)"
-          onClick={() => setZoom(all())}
+          onClick={() => setZoom("all")}
         >
           Fit all
         </button>
