@@ -27,6 +27,7 @@ from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nodescope.link import proof
 from nodescope_server.pages import refusal
 
 Role = Literal["browser", "program"]
@@ -34,6 +35,7 @@ Role = Literal["browser", "program"]
 # Only programs (debuggees, `nodescope open`) may use these; a page never needs them.
 PROGRAM_ONLY = ("/link", "/api/tokens")
 MAX_TOKENS = 64
+MAX_NUMBERS = 10_000
 
 
 class Secrets:
@@ -47,7 +49,17 @@ class Secrets:
         self.bearer = bearer or secrets.token_urlsafe(32)
         self.cookie = secrets.token_urlsafe(32)
         self._tokens: list[str] = []
+        self._numbers: dict[str, None] = {}
         self._lock = threading.Lock()
+
+    def is_new(self, number: str) -> bool:
+        """Whether a program's number has not been used before; from now on it has."""
+        with self._lock:
+            known = number in self._numbers
+            self._numbers[number] = None
+            if len(self._numbers) > MAX_NUMBERS:
+                del self._numbers[next(iter(self._numbers))]
+        return not known
 
     def mint(self) -> str:
         """A new one-use token for an address. Beyond 64 unused ones, the oldest is forgotten."""
@@ -76,6 +88,7 @@ class Guard:
     def __init__(self, app: ASGIApp, keys: Secrets, port: int) -> None:
         self._app = app
         self._keys = keys
+        self._port = port
         self.cookie_name = f"nodescope_{port}"
         names = ("127.0.0.1", "localhost", "[::1]")
         # Browsers leave out port 80.
@@ -89,7 +102,7 @@ class Guard:
         headers = Headers(scope=scope)
         answer = self._judge(scope, headers)
         if answer is None and scope["type"] == "websocket":
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, self._proving(headers, send))
             return
         host = headers.get("host", "")
         send = _with_headers(send, host if host in self._hosts else "")
@@ -138,10 +151,28 @@ class Guard:
             return refusal(scope, 403, "The Origin header is missing.")
         return None
 
+    def _proving(self, headers: Headers, send: Send) -> Send:
+        """Show a program that asks for it that this server knows the token, too."""
+        number = _challenge(headers)[0]
+        if not number:
+            return send
+        shown = proof.proof(self._keys.bearer, "server", self._port, number)
+
+        async def proving(message: Message) -> None:
+            if message["type"] == "websocket.accept":
+                more = (proof.HEADER.lower().encode(), shown.encode())
+                message = {**message, "headers": [*message.get("headers", ()), more]}
+            await send(message)
+
+        return proving
+
     def _role(self, headers: Headers) -> Role | None:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and _same(token.strip(), self._keys.bearer):
             return "program"
+        number, given = _challenge(headers)
+        if number and proof.is_proof(given, self._keys.bearer, "program", self._port, number):
+            return "program" if self._keys.is_new(number) else None
         good = False
         for line in headers.getlist("cookie"):
             for pair in line.split(";"):
@@ -175,6 +206,15 @@ class Guard:
             self.cookie_name, self._keys.cookie, httponly=True, samesite="strict", path="/"
         )
         return onward
+
+
+def _challenge(headers: Headers) -> tuple[str, str]:
+    """The number that a program has chosen, and what it makes of it; empty if there is none."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    number, _, shown = given.strip().partition(":")
+    if scheme != proof.SCHEME or len(number) > proof.MAX_NONCE or not number.isalnum():
+        return "", ""
+    return number, shown
 
 
 def _same(left: str, right: str) -> bool:

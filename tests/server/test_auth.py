@@ -10,8 +10,11 @@ import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
+from websockets.exceptions import InvalidStatus
 
+from nodescope.link import proof
 from nodescope_server.auth import MAX_TOKENS, Guard, Secrets
+from tests.server.support import BEARER, serving
 
 PORT = 7711
 HERE = f"127.0.0.1:{PORT}"
@@ -229,3 +232,27 @@ def test_every_answer_is_protected(door: Door, path: str, status: int) -> None:
 def test_the_policy_names_the_own_socket(door: Door) -> None:
     policy = door.ask("/", door.cookie, host=f"localhost:{PORT}").headers["content-security-policy"]
     assert f"connect-src 'self' ws://localhost:{PORT};" in policy
+
+
+def test_a_proof_of_the_token_is_as_good_as_the_token_once() -> None:
+    with serving() as live:
+        number = proof.nonce()
+
+        def says(side: str = "program", port: int = live.port, token: str = BEARER) -> str:
+            return f"{proof.SCHEME} {number}:{proof.proof(token, side, port, number)}"
+
+        def opens(authorization: str) -> str:
+            """The server's own proof, or ``""`` where it refuses."""
+            try:
+                socket = live.socket("/link", {"Authorization": authorization})
+            except InvalidStatus:
+                return ""
+            shown = socket.response.headers[proof.HEADER]
+            socket.close()
+            return shown
+
+        without = f"{proof.SCHEME} :{proof.proof(BEARER, 'program', live.port, '')}"
+        wrong = (says("server"), says(port=live.port + 1), says(token="x"), without)
+        assert [opens(each) for each in wrong] == [""] * 4
+        assert proof.is_proof(opens(says()), BEARER, "server", live.port, number)
+        assert opens(says()) == ""  # heard by somebody, it is of no use

@@ -28,6 +28,7 @@ from websockets.sync.client import ClientConnection, connect
 from nodescope.errors import ConditionError, LinkError, NodescopeError
 from nodescope.events import Array
 from nodescope.ir.graph import TensorSpec
+from nodescope.link import proof
 from nodescope.link.messages import (
     CommandTaken,
     Committed,
@@ -130,7 +131,7 @@ class Link:
         self, url: str, token: str, run: RunInfo, handlers: Handlers, *, version: str
     ) -> None:
         self._url = url
-        self._headers = {"Authorization": f"Bearer {token}"}
+        self._token = token
         self._hello = Hello(PROTOCOL_VERSION, version, run)
         self._handlers = handlers
         self._changed = threading.Condition()
@@ -239,9 +240,10 @@ class Link:
         while not self._ended:
             was_up = False
             try:
+                number = proof.nonce()
                 with connect(
                     self._url,
-                    additional_headers=self._headers,
+                    additional_headers={"Authorization": self._credentials(number)},
                     compression=None,
                     max_size=MAX_FRAME_BYTES,
                     open_timeout=timeout_s,
@@ -253,6 +255,7 @@ class Link:
                     create_connection=_Connection,
                     logger=_UNHEARD,
                 ) as connection:
+                    self._check(connection, number)
                     self._introduce(connection, timeout_s)
                     was_up, delay, timeout_s = True, BACKOFF_S[0], 2.0
                     self._serve(connection)
@@ -272,6 +275,21 @@ class Link:
             with self._changed:
                 self._changed.wait_for(lambda: self._ended, delay)
             delay = min(2 * delay, BACKOFF_S[1])
+
+    def _credentials(self, number: str) -> str:
+        """Shows that the token is known, without saying it to whoever listens there."""
+        return f"{proof.SCHEME} {number}:{proof.proof(self._token, 'program', self._port, number)}"
+
+    @property
+    def _port(self) -> int:
+        return urlsplit(self._url).port or 80
+
+    def _check(self, connection: ClientConnection, number: str) -> None:
+        """Refuse a listener that does not know the token: it is another one by now."""
+        answer = connection.response
+        given = answer.headers.get(proof.HEADER, "") if answer is not None else ""
+        if not proof.is_proof(given, self._token, "server", self._port, number):
+            raise LinkError(f"what listens at {self._url} is not the server that was started there")
 
     def _introduce(self, connection: ClientConnection, timeout_s: float) -> None:
         connection.send(_encode(self._hello))

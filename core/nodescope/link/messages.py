@@ -17,7 +17,7 @@ from nodescope.protocol import Command, RunInfo, SessionInfo
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
-    """The first message. The connection carries ``Authorization: Bearer <token>``."""
+    """The first message. Both ends have shown that they know the token: `link.proof`."""
 
     protocol: int
     version: str

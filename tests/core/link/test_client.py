@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
 from nodescope.errors import LinkError, UsageError
+from nodescope.link import proof
 from nodescope.link.client import MAX_LIVE_BYTES, Handlers, Link
 from nodescope.link.messages import (
     CommandTaken,
@@ -47,10 +48,18 @@ class Server:
         self.got: queue.Queue[FromDebuggee] = queue.Queue()
         self.sockets: queue.Queue[ServerConnection] = queue.Queue()
         self.headers: list[Any] = []
-        self.server = serve(self._serve, "127.0.0.1", port, compression=None)
+        self.knows = "secret"
+        self.server = serve(
+            self._serve, "127.0.0.1", port, compression=None, process_response=self._prove
+        )
         self.port = self.server.socket.getsockname()[1]
         self.thread = threading.Thread(target=self.server.serve_forever)
         self.thread.start()
+
+    def _prove(self, connection: ServerConnection, request: Any, response: Any) -> None:
+        """As the guard of a server does that knows the token."""
+        number = request.headers["Authorization"].split(" ")[1].partition(":")[0]
+        response.headers[proof.HEADER] = proof.proof(self.knows, "server", self.port, number)
 
     def _serve(self, connection: ServerConnection) -> None:
         self.headers.append(connection.request.headers)
@@ -133,7 +142,8 @@ def test_introduces_itself_with_the_token(server, program):
     hello = server.next()
     assert isinstance(hello, Hello)
     assert hello.run.name == "train.py"
-    assert server.headers[0]["Authorization"] == "Bearer secret"
+    assert server.headers[0]["Authorization"].startswith(f"{proof.SCHEME} ")
+    assert "secret" not in server.headers[0]["Authorization"]
     assert "Origin" not in server.headers[0]
     assert program.next() == "up"
     link.goodbye(0, "")
@@ -274,3 +284,16 @@ def test_text_that_is_no_unicode_travels_as_escapes(server, program):
     server.next()
     assert link.goodbye(1, "OSError: \udcff", TIMEOUT_S)
     assert server.next() == Goodbye(1, "OSError: \\udcff")
+
+
+def test_a_listener_that_does_not_know_the_token_learns_nothing() -> None:
+    """As on the port of a server that was killed."""
+    server, program = Server(), Program()
+    server.knows = "a guess"
+    try:
+        with pytest.raises(LinkError, match="is not the server that was started there"):
+            program.link(server).connect(patience_s=TIMEOUT_S)
+        assert "secret" not in str(server.headers)
+        assert server.got.empty()
+    finally:
+        server.stop()
