@@ -30,9 +30,15 @@ _QUIET_CHECKS = 6
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """The line on stdout. Programs send the token of the environment to ``link``."""
+    """The line on stdout. Programs reach ``link`` with the token of the environment.
+
+    Attributes:
+        url: For a person, on whatever road it comes to a browser.
+        personal: For a browser of this user alone, in whose arguments others can read it.
+    """
 
     url: str
+    personal: str
     link: str
     port: int
     pid: int
@@ -103,7 +109,10 @@ async def _announce(app: App, server: uvicorn.Server, port: int) -> None:
     while not server.started:
         await asyncio.sleep(0.005)
     here = f"127.0.0.1:{port}"
-    ready = Ready(f"http://{here}/?token={app.keys.mint()}", f"ws://{here}/link", port, os.getpid())
+    url, personal = (
+        f"http://{here}/?token={app.keys.mint(personal=each)}" for each in (False, True)
+    )
+    ready = Ready(url, personal, f"ws://{here}/link", port, os.getpid())
     print(msgspec.json.encode(ready).decode(), flush=True)
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import hmac
 import secrets
 import threading
+from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Literal
 from urllib.parse import parse_qsl, urlencode
@@ -28,6 +29,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nodescope.link import proof
+from nodescope.link.owner import is_users
 from nodescope_server.pages import refusal
 
 Role = Literal["browser", "program"]
@@ -49,6 +51,7 @@ class Secrets:
         self.bearer = bearer or secrets.token_urlsafe(32)
         self.cookie = secrets.token_urlsafe(32)
         self._tokens: list[str] = []
+        self._personal: set[str] = set()
         self._numbers: dict[str, None] = {}
         self._lock = threading.Lock()
 
@@ -61,17 +64,31 @@ class Secrets:
                 del self._numbers[next(iter(self._numbers))]
         return not known
 
-    def mint(self) -> str:
-        """A new one-use token for an address. Beyond 64 unused ones, the oldest is forgotten."""
+    def mint(self, *, personal: bool = False) -> str:
+        """A new one-use token for an address. Beyond 64 unused ones, the oldest is forgotten.
+
+        Args:
+            personal: It is of use to this user's processes alone, so that others may see it, as
+                they do in the arguments of a browser.
+        """
         token = secrets.token_urlsafe(32)
         with self._lock:
             self._tokens = [*self._tokens[-MAX_TOKENS + 1 :], token]
+            if personal:
+                self._personal.add(token)
+            self._personal.intersection_update(self._tokens)
         return token
 
-    def redeem(self, token: str) -> bool:
-        """Whether the token was good; from now on it is not."""
+    def redeem(self, token: str, is_own: Callable[[], bool] = lambda: True) -> bool:
+        """Whether the token was good; from now on it is not.
+
+        Args:
+            is_own: Whether whoever gave it is this user; asked of a personal one.
+        """
         with self._lock:
             found = [each for each in self._tokens if _same(each, token)]
+            if not self._personal.isdisjoint(found) and not is_own():
+                return False  # and it is still good for its owner
             self._tokens = [each for each in self._tokens if each not in found]
         return bool(found)
 
@@ -194,7 +211,7 @@ class Guard:
         purpose = headers.get("sec-purpose", "") + headers.get("purpose", "")
         if "prefetch" in purpose:
             return refusal(scope, 403, "Prefetching would use the token up.")
-        if len(tokens) > 1 or not self._keys.redeem(tokens[0]):
+        if len(tokens) > 1 or not self._keys.redeem(tokens[0], lambda: _is_own(scope)):
             return refusal(
                 scope,
                 403,
@@ -227,6 +244,12 @@ def _is_loopback(scope: Scope) -> bool:
         return client is not None and ip_address(client[0]).is_loopback
     except ValueError:
         return False
+
+
+def _is_own(scope: Scope) -> bool:
+    """Whether a process of this user has made the connection."""
+    client, server = scope.get("client"), scope.get("server")
+    return client is not None and server is not None and is_users(client, server)
 
 
 def _with_headers(send: Send, host: str) -> Send:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import io
+import stat
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
-from nodescope.cli import parser, port, size
+from nodescope.cli import parser, port, server, size
 from nodescope.cli.run import kept_by
 from nodescope.cli.script import MAX_LINE, Tee
 from nodescope.debug.spelling import describe, parse_breakpoint
@@ -115,3 +118,26 @@ def test_a_slowdown_is_above_one_or_no_limit(text: str, capsys: pytest.CaptureFi
     with pytest.raises(SystemExit):
         parser().parse_args(["run", f"--max-slowdown={text}", "x.py"])
     assert "a number above 1, or 0 for no limit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_what_a_browser_is_given_is_no_secret(monkeypatch, capfd, tells):
+    given: list[str] = []
+    monkeypatch.setattr("webbrowser.open", given.append)
+    monkeypatch.setenv("HEADLESS", "0")
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(server, "can_tell", lambda: tells)
+    started = server.Server(0)
+    try:
+        started.show(browser=True, place="#run=1")
+        assert f"nodescope: open {started.url}#run=1" in capfd.readouterr().err
+        assert started.url.partition("token=")[2] not in given[0]
+        if not tells:
+            page = Path(urlsplit(given[0]).path)
+            assert f"{started.url}#run=1" in page.read_text()
+            assert stat.S_IMODE(page.stat().st_mode) == 0o600
+            assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
+    finally:
+        started.stop()
+    if not tells:
+        assert not page.parent.exists()

@@ -256,3 +256,15 @@ def test_a_proof_of_the_token_is_as_good_as_the_token_once() -> None:
         assert [opens(each) for each in wrong] == [""] * 4
         assert proof.is_proof(opens(says()), BEARER, "server", live.port, number)
         assert opens(says()) == ""  # heard by somebody, it is of no use
+
+
+def test_a_personal_address_lets_in_its_own_user_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads it in the arguments of a browser gains nothing, and spoils nothing."""
+    with serving() as live:
+        url = f"{live.base}/?token={live.app.keys.mint(personal=True)}"
+        for owner in (4321, None):
+            monkeypatch.setattr("nodescope.link.owner.owner_of", lambda *_, owner=owner: owner)
+            assert httpx.get(url).status_code == 403
+        monkeypatch.undo()
+        assert httpx.get(url).status_code == 303
+        assert httpx.get(url).status_code == 403  # once

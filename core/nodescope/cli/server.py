@@ -6,6 +6,7 @@ and Ctrl-C in the terminal reaches the parent alone.
 
 from __future__ import annotations
 
+import html
 import os
 import secrets
 import signal
@@ -21,6 +22,7 @@ import msgspec
 
 from nodescope.errors import LinkError
 from nodescope.link.address import TOKEN_VARIABLE, Address
+from nodescope.link.owner import can_tell
 from nodescope.processes import own_command, own_environment
 from nodescope.telling import show
 
@@ -35,6 +37,7 @@ class Ready(msgspec.Struct, frozen=True):
     """The line that the server prints once it can be reached."""
 
     url: str
+    personal: str
     link: str
 
 
@@ -62,6 +65,7 @@ class Server:
         # What it says while it starts is shown, or becomes our one line; later it has no stderr
         # that could write into the program's own.
         self._overdue = False
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._words = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (closed by `stop`)
         try:
             self.process = subprocess.Popen(
@@ -81,6 +85,7 @@ class Server:
             self.stop()
             raise
         self.url = ready.url
+        self._personal = ready.personal
         self.address = Address(ready.link, token)
 
     def _ready(self) -> Ready:
@@ -139,9 +144,24 @@ class Server:
         print(f"nodescope: open {url}", file=sys.stderr, flush=True)
         if browser and has_screen():
             try:
-                webbrowser.open(url)
+                webbrowser.open(self._for_browser(place))
             except (webbrowser.Error, OSError):
                 pass  # the address has been printed
+
+    def _for_browser(self, place: str) -> str:
+        """An address that others may see: the arguments of a process are no secret.
+
+        Where the server can tell whose browser comes, the token in it is of no use to others; else
+        the address leads to a file of this user's, which leads on.
+        """
+        if can_tell():
+            return self._personal + place
+        self._folder = tempfile.TemporaryDirectory(prefix="nodescope-")  # mode 0700
+        page = Path(self._folder.name, "open.html")
+        page.touch(mode=0o600)
+        url = html.escape(self.url + place)
+        page.write_text(f'<meta http-equiv="refresh" content="0; url={url}">\n')
+        return page.as_uri()
 
     def wait(self) -> None:
         """Until it ends by itself; KeyboardInterrupt passes."""
@@ -157,6 +177,9 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
         for each in (self.process.stdout, self._words):
             try:
                 if each is not None:

@@ -57,9 +57,14 @@ def owner_of(client: tuple[str, int], server: tuple[str, int]) -> int | None:
 def is_ours(connection: socket.socket) -> bool:
     """Whether an accepted connection was made by this user, or by root, who may do anything."""
     try:
-        owner = owner_of(connection.getpeername(), connection.getsockname())
+        return is_users(connection.getpeername(), connection.getsockname())
     except OSError:
         return False  # it is gone already
+
+
+def is_users(client: tuple[str, int], server: tuple[str, int]) -> bool:
+    """As `is_ours`, of a connection's two ends."""
+    owner = owner_of(client, server)
     return owner is not None and owner in (os.geteuid(), 0)
 
 
