@@ -217,7 +217,7 @@ function NodeInspector(
                 : `${props.node.family}, ${props.node.op}`}
             </span>
           </div>
-          <div class="mi t3 ell" title={props.node.name}>
+          <div class="mi t3 ell" title={props.node.name} data-testid="inspector-path">
             {props.node.name}
           </div>
         </div>
