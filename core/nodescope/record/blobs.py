@@ -12,7 +12,7 @@ import numpy as np
 
 from nodescope.events import Array
 from nodescope.ops.lowprecision import as_dtype
-from nodescope.record.schema import CHUNK_BYTES, spec_of
+from nodescope.record.schema import CHUNK_BYTES, SUMS, array_sum, chunk_sum, spec_of
 
 Window = tuple[np.ndarray[Any, np.dtype[np.float64]], tuple[int, int], tuple[int, ...]]
 
@@ -26,6 +26,8 @@ class BlobReader:
 
     def __init__(self, ask: Callable[..., list[tuple[Any, ...]]]) -> None:
         self._ask = ask
+        self._summed: bool | None = None  # whether the file has checksums
+        self._sums: tuple[int, int, dict[tuple[int, int], int]] = (0, -1, {})
 
     def whole(self, value: int, seq: int) -> Array | None:
         """The array, read-only, or None.
@@ -37,7 +39,8 @@ class BlobReader:
         if found is None:
             return None
         blob, dtype, shape, nbytes = found
-        array = decode(self._bytes(blob, 0, nbytes), dtype).reshape(shape)
+        said = array_sum(value, seq, dtype, shape)
+        array = decode(self._bytes(blob, said, 0, nbytes), dtype).reshape(shape)
         array.flags.writeable = False
         return array
 
@@ -53,6 +56,7 @@ class BlobReader:
         if found is None:
             return None
         blob, dtype, shape, nbytes = found
+        said = array_sum(value, seq, dtype, shape)
         size = int(np.prod(shape, dtype=np.int64))
         width = nbytes // size if size else 0
         leading = shape[:-2] if len(shape) > 2 else ()
@@ -73,11 +77,11 @@ class BlobReader:
         stride = breadth * width
         if stride <= 4 * CHUNK_BYTES // (last - first):
             start = (origin + first * breadth) * width
-            data = self._bytes(blob, start, start + (last - first) * stride)
+            data = self._bytes(blob, said, start, start + (last - first) * stride)
             part = decode(data, dtype).reshape(last - first, breadth)[:, left:right]
         else:
             lines = [
-                self._bytes(blob, start + left * width, start + right * width)
+                self._bytes(blob, said, start + left * width, start + right * width)
                 for start in ((origin + each * breadth) * width for each in range(first, last))
             ]
             part = decode(b"".join(lines), dtype).reshape(last - first, right - left)
@@ -92,19 +96,52 @@ class BlobReader:
         blob, dtype, shape, nbytes = rows[0]
         return blob, dtype, spec_of(dtype, shape).shape, nbytes
 
-    def _bytes(self, blob: int, start: int, stop: int) -> bytes:
+    def _bytes(self, blob: int, said: int, start: int, stop: int) -> bytes:
         if start >= stop:
             return b""
         first = start // CHUNK_BYTES
         rows = self._ask(
-            "SELECT data FROM chunk WHERE blob = ? AND part BETWEEN ? AND ? ORDER BY part",
+            "SELECT data, part FROM chunk WHERE blob = ? AND part BETWEEN ? AND ? ORDER BY part",
             blob,
             first,
             (stop - 1) // CHUNK_BYTES,
         )
+        for chunk, part in rows:
+            self._check(blob, part, chunk, said)
         data: bytes = rows[0][0] if len(rows) == 1 else b"".join(row[0] for row in rows)
         offset = first * CHUNK_BYTES
         return data[start - offset : stop - offset]
+
+    def _check(self, blob: int, part: int, data: bytes, said: int) -> None:
+        """Compare a chunk with its checksum, where it has one.
+
+        Raises:
+            ValueError: It is another.
+        """
+        wanted = self._sums_of(blob).get((blob, part))
+        if wanted is not None and chunk_sum(data, said) != wanted:
+            raise ValueError("the numbers of an array are not those that were written")
+
+    def _sums_of(self, blob: int) -> dict[tuple[int, int], int]:
+        first, last, sums = self._sums
+        if first <= blob <= last:
+            return sums
+        if self._summed is None:
+            asked = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'checksum'"
+            self._summed = bool(self._ask(asked)[0][0])
+        if not self._summed:  # a file of an earlier release
+            return {}
+        rows = self._ask(
+            "SELECT first, last, data FROM checksum WHERE first <= ? ORDER BY first DESC LIMIT 1",
+            blob,
+        )
+        if not rows or rows[0][1] < blob:
+            return {}
+        packed = np.frombuffer(rows[0][2], SUMS)
+        pairs = zip(packed["blob"].tolist(), packed["part"].tolist(), strict=True)
+        sums = dict(zip(pairs, packed["crc"].tolist(), strict=True))
+        self._sums = (rows[0][0], rows[0][1], sums)
+        return sums
 
 
 def readable(dtype: str) -> bool:

@@ -6,6 +6,7 @@ of this package know them. A change that an older reader would misread raises `S
 
 from __future__ import annotations
 
+import zlib
 from functools import lru_cache
 from typing import Any
 
@@ -101,6 +102,9 @@ CREATE TABLE chunk (
   blob INTEGER NOT NULL, part INTEGER NOT NULL, data BLOB NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX chunk_part ON chunk (blob, part);
+CREATE TABLE checksum (
+  first INTEGER PRIMARY KEY, last INTEGER NOT NULL, data BLOB NOT NULL
+) STRICT;
 CREATE TABLE call (seq INTEGER PRIMARY KEY, attrs BLOB NOT NULL) STRICT;
 CREATE TABLE layout (
   value INTEGER NOT NULL, seq INTEGER NOT NULL, strides TEXT NOT NULL, PRIMARY KEY (value, seq)
@@ -127,6 +131,20 @@ SUMMARY = (
     "seq, step, dtype, shape, nbytes, min, max, mean, std, norm, "
     "nan_count, inf_count, zero_count, histogram, preview"
 )
+
+
+# Of each chunk of the arrays of a batch: which, and the CRC-32 of `chunk_sum`.
+SUMS = np.dtype([("blob", "<u8"), ("part", "<u4"), ("crc", "<u4")])
+
+
+def array_sum(value: int, seq: int, dtype: str, shape: tuple[int, ...]) -> int:
+    """The CRC-32 of what a row of ``blob`` says of its array."""
+    return zlib.crc32(f"{value} {seq} {dtype} {shape_text(shape)}".encode())
+
+
+def chunk_sum(data: bytes, of_array: int) -> int:
+    """The CRC-32 of a chunk, of an array with that `array_sum`."""
+    return zlib.crc32(data, of_array)
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

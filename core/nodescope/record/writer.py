@@ -31,6 +31,9 @@ from nodescope.record.schema import (
     HEADER,
     SCHEMA,
     SCHEMA_VERSION,
+    SUMS,
+    array_sum,
+    chunk_sum,
     shape_text,
 )
 from nodescope.record.summary import dtype_name
@@ -179,20 +182,26 @@ class Writer:
         if gone:  # numbers grow, so all up to this one are the oldest
             self._db.execute("DELETE FROM chunk WHERE blob <= ?", (gone,))
             self._db.execute("DELETE FROM blob WHERE id <= ?", (gone,))
-        blobs, chunks, waiting = [], [], 0
+            self._db.execute("DELETE FROM checksum WHERE last <= ?", (gone,))
+        blobs, chunks, sums, waiting = [], [], [], 0
         for number, (value, seq, array) in kept.items():
             spec = (dtype_name(array.dtype), shape_text(array.shape), array.nbytes)
             blobs.append((number, value, seq, *spec))
             little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
             data = little.reshape(-1).view(np.uint8)
+            said = array_sum(value, seq, spec[0], array.shape)
             for part, start in enumerate(range(0, data.size, CHUNK_BYTES)):
                 chunks.append((number, part, data[start : start + CHUNK_BYTES].tobytes()))
+                sums.append((number, part, chunk_sum(chunks[-1][2], said)))
                 waiting += len(chunks[-1][2])
                 if waiting >= _CHUNKS_BYTES:
                     self.insert("chunk", chunks)
                     chunks, waiting = [], 0
         self.insert("blob", blobs)
         self.insert("chunk", chunks)
+        if sums:
+            packed = np.array(sums, dtype=SUMS).tobytes()
+            self.insert("checksum", [(sums[0][0], sums[-1][0], packed)])
         return fallen
 
     def commit(self, seq: int, time_ns: int, dropped: Dropped) -> None:

@@ -175,6 +175,47 @@ def test_flipped_bits_never_crash(path: Path, tmp_path: Path) -> None:
     assert refused > 0
 
 
+def test_a_flipped_bit_of_an_array_is_noticed(path: Path, tmp_path: Path) -> None:
+    with Recording.open(path) as recording:
+        rows = recording.executions()
+        arrays = {(row.node, row.seq): recording.array(row.node, row.seq) for row in rows}
+    seq_of, array = next(
+        (key, each) for key, each in arrays.items() if each is not None and each.size > 1
+    )
+    whole = path.read_bytes()
+    place = whole.index(array.tobytes())
+    flipped = tmp_path / "flipped.nscope"
+    for bit in range(0, 8 * array.nbytes, 5):
+        content = bytearray(whole)
+        content[place + bit // 8] ^= 1 << bit % 8
+        flipped.write_bytes(content)
+        with pytest.raises(RecordingError, match="damaged"):
+            read_everything(flipped)
+        with (
+            Recording.open(flipped) as recording,
+            pytest.raises(RecordingError, match="not those that were written"),
+        ):
+            recording.array_slice(seq_of[0], seq_of[1], (), 0, 0, 9, 9)
+
+
+def test_a_checksum_knows_whose_array_it_is(path: Path) -> None:
+    database = sqlite3.connect(path)
+    database.execute("UPDATE blob SET value = value + 1000, dtype = 'int64' WHERE id = 1")
+    database.commit()
+    database.execute("SELECT 1")
+    (value, seq) = database.execute("SELECT value, seq FROM blob WHERE id = 1").fetchone()
+    database.close()
+    with Recording.open(path) as recording, pytest.raises(RecordingError, match="damaged"):
+        recording.array(value, seq)
+
+
+def test_a_file_without_checksums_is_read(path: Path) -> None:
+    database = sqlite3.connect(path)
+    database.execute("DROP TABLE checksum")
+    database.close()
+    assert read_everything(path) > 0
+
+
 def test_a_dead_writers_log_is_read(path: Path, tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "live.nscope", level="values")
     graph = chain(["x"])
