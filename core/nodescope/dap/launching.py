@@ -38,7 +38,7 @@ class Launch(msgspec.Struct, frozen=True, rename="camel"):
     Attributes:
         program: The script.
         stop_on_entry: Stop before its first node.
-        level: How much is recorded.
+        level: How much is recorded; None for what `nodescope run` does by itself.
         record: The recording's file; without it, a new one in ``.nodescope/runs``.
         python: The interpreter; without it, the adapter's.
         no_debug: Run without stopping.
@@ -50,7 +50,7 @@ class Launch(msgspec.Struct, frozen=True, rename="camel"):
     cwd: str | None = None
     env: dict[str, str | None] = {}
     stop_on_entry: bool = False
-    level: Level = "values"
+    level: Level | None = None
     record: str | None = None
     python: str | None = None
     no_debug: bool = False
@@ -107,7 +107,8 @@ class Child:
     def _command(self) -> list[str]:
         launch = self.launch
         command = program_command("nodescope.cli", "run", "--dap", python=launch.python)
-        command += ["--level", launch.level]
+        if launch.level is not None:
+            command += ["--level", launch.level]
         if not launch.stop_on_entry:
             command.append("--no-stop-on-entry")
         if launch.record is not None:
