@@ -63,7 +63,10 @@ function NameField(props: { readonly name: string; onName(name: string): void })
       value={props.name}
       onKeyDown={(event) => {
         keepKey(event);
-        if (event.key === "Enter") field.blur();
+        if (event.key === "Enter") {
+          event.preventDefault(); // it would press what has the focus next
+          field.blur();
+        }
         if (event.key === "Escape") {
           field.value = props.name;
           field.blur();
