@@ -60,7 +60,7 @@ def test_from_the_list_to_a_run_and_back(
     search.press("Enter")
     advice = page.get_by_test_id("advice")
     expect(advice).to_contain_text("plain NumPy")
-    expect(advice.locator("ins").nth(1)).to_contain_text("ns.parameter(np.zeros(3)")
+    expect(advice.locator("ins").nth(1)).to_contain_text("ns.tensor(np.zeros(3)")
 
     # A recording is deleted only after it was confirmed.
     page.get_by_test_id("all-runs").click()
