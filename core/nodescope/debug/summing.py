@@ -17,6 +17,7 @@ from nodescope.ir.graph import Node, SourceLocation
 from nodescope.record.glance import Outcome, outcome_of
 from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, HAS_INF, HAS_NAN, Advice, Dropped, Governed, Holds
+from nodescope.record.step_times import PARTS, Part, StepTimes
 
 MOST_CURVES: Final = 4
 MOST_POINTS: Final = 400
@@ -69,6 +70,13 @@ class Cost(msgspec.Struct, frozen=True):
     name: str
     times: int
     total_ns: int
+
+
+class Share(msgspec.Struct, frozen=True):
+    """A part of the time of all training steps; see `nodescope.record.step_times`."""
+
+    part: Part
+    ns: float
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -124,6 +132,8 @@ class Summary(msgspec.Struct, frozen=True):
         nodes: How many different ones.
         curves: Losses, those first where a backward pass began.
         slow_nodes, slow_scopes: By total time, the slowest first; scopes of the first level.
+        shares: Where the time of the training steps went; empty without steps. What the debugger
+            held is among them.
         troubles: First error, NaN and Inf.
         advice: What to do if nothing was seen.
     """
@@ -140,6 +150,7 @@ class Summary(msgspec.Struct, frozen=True):
     curves: tuple[Curve, ...]
     slow_nodes: tuple[Cost, ...]
     slow_scopes: tuple[Cost, ...]
+    shares: tuple[Share, ...]
     troubles: tuple[Trouble, ...]
     kept: Kept
     advice: Advice | None
@@ -179,6 +190,7 @@ def summarise_run(recording: Recording, *, running: bool = False) -> Summary:
             if node in nodes
         )[:_MOST_SLOW],
         slow_scopes=_scopes(costs, nodes),
+        shares=_shares(recording),
         troubles=troubles,
         kept=Kept(
             arrays, nbytes, first, last, recording.dropped(), _short(recording.governed()),
@@ -242,6 +254,17 @@ def _scopes(costs: list[tuple[int, int, int]], nodes: dict[int, Node]) -> tuple[
         times[path] += many
     ordered = sorted(total, key=lambda path: -total[path])[:_MOST_SLOW]
     return tuple(Cost(0, path, times[path], total[path]) for path in ordered)
+
+
+def _shares(recording: Recording) -> tuple[Share, ...]:
+    times = StepTimes()
+    times.update(recording)
+    whole = times.stretches(0, times.latest_ns, 1)
+    if not whole:
+        return ()
+    return tuple(
+        Share(part, float(ns)) for part, ns in zip(PARTS, whole[0].parts, strict=True) if ns > 0
+    )
 
 
 def _troubles(recording: Recording, nodes: dict[int, Node]) -> tuple[Trouble, ...]:

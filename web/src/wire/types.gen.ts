@@ -1982,6 +1982,8 @@ export interface CommandLine {
  *     nodes: How many different ones.
  *     curves: Losses, those first where a backward pass began.
  *     slow_nodes, slow_scopes: By total time, the slowest first; scopes of the first level.
+ *     shares: Where the time of the training steps went; empty without steps. What the debugger
+ *         held is among them.
  *     troubles: First error, NaN and Inf.
  *     advice: What to do if nothing was seen.
  */
@@ -1998,6 +2000,7 @@ export interface Summary {
   readonly curves: readonly Curve[];
   readonly slow_nodes: readonly Cost[];
   readonly slow_scopes: readonly Cost[];
+  readonly shares: readonly Share[];
   readonly troubles: readonly Trouble[];
   readonly kept: Kept;
   readonly advice: Advice | null;
@@ -2044,6 +2047,12 @@ export interface Cost {
   readonly name: string;
   readonly times: number;
   readonly total_ns: number;
+}
+
+/** A part of the time of all training steps; see `nodescope.record.step_times`. */
+export interface Share {
+  readonly part: TimePart;
+  readonly ns: number;
 }
 
 /**

@@ -15,7 +15,15 @@ import type { Item } from "@/store/url";
 import { AdviceCard } from "@/widgets/advice";
 import { Sparkline } from "@/widgets/charts";
 import { Icon, IconButton } from "@/widgets/icon";
-import type { Cost, Curve, Kept, Outcome, RunSummary, Trouble } from "@/wire/types.gen";
+import type {
+  Cost,
+  Curve,
+  Kept,
+  Outcome,
+  RunSummary,
+  Share as StepShare,
+  Trouble,
+} from "@/wire/types.gen";
 
 export interface SummaryPanelProps {
   readonly store: Store;
@@ -103,7 +111,12 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
         <Fact title="Nodes" value={formatCount(sum().nodes)} />
         <Fact title="Operations" value={formatCount(sum().operations)} />
       </dl>
-      <Share within={sum().operations_ns} wall={sum().wall_ns} />
+      <Show
+        when={sum().shares.length > 0}
+        fallback={<Share within={sum().operations_ns} wall={sum().wall_ns} />}
+      >
+        <Shares shares={sum().shares} />
+      </Show>
       <Show when={sum().curves.length > 0}>
         <section class="sec">
           <h3 class="h">
@@ -184,6 +197,53 @@ function Fact(props: { readonly title: string; readonly value: string }): JSX.El
     <div>
       <dt>{props.title}</dt>
       <dd class="m">{props.value}</dd>
+    </div>
+  );
+}
+
+/** Words, and the classes of the timeline's colours. */
+const PARTS: Readonly<Record<StepShare["part"], readonly [word: string, tone: string]>> = {
+  forward: ["forward", "ph-forward"],
+  backward: ["backward", "ph-backward"],
+  optimizer: ["optimizer", "ph-optimizer"],
+  other: ["other operations", "ph-recompute"],
+  data: ["data", "host-data"],
+  waiting: ["waiting", "host-waiting"],
+  python: ["Python", "host-python"],
+  between: ["between operations", "host-between"],
+  held: ["held by the debugger", ""],
+};
+const LEAST_SHARE = 0.005;
+
+/** Where the time of the training steps went. */
+function Shares(props: { readonly shares: readonly StepShare[] }): JSX.Element {
+  const steps = () => props.shares.filter((each) => each.part !== "held");
+  const total = () => steps().reduce((sum, each) => sum + each.ns, 0);
+  const told = () => steps().filter((each) => each.ns / total() >= LEAST_SHARE);
+  return (
+    <div class="sum-share" data-testid="summary-shares">
+      <div class="sum-bar" role="img" aria-label="Where the time of the training steps went">
+        <For each={told()}>
+          {(each) => (
+            <span
+              class={PARTS[each.part][1]}
+              title={`${PARTS[each.part][0]}: ${formatDuration(each.ns)}`}
+              style={{ width: `${(100 * each.ns) / total()}%` }}
+            />
+          )}
+        </For>
+      </div>
+      <ul class="sum-parts">
+        <For each={told()}>
+          {(each) => (
+            <li>
+              <span class={`sw ${PARTS[each.part][1]}`} />
+              <span class="t2">{PARTS[each.part][0]}</span>
+              <span class="mi t3">{percent(each.ns / total())}</span>
+            </li>
+          )}
+        </For>
+      </ul>
     </div>
   );
 }
