@@ -135,7 +135,12 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
         </h3>
         <For
           each={sum().troubles}
-          fallback={<p class="t3">No error, no NaN and no Inf in what was recorded.</p>}
+          fallback={
+            <p class="t3">
+              {sum().outcome === "failed" ? "No operation raised; n" : "No error, n"}o NaN and no
+              Inf in what was recorded.
+            </p>
+          }
         >
           {(trouble) => <TroubleRow trouble={trouble} visit={props.visit} />}
         </For>
