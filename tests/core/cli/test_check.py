@@ -241,7 +241,7 @@ def test_a_program_without_operations_is_no_clean_run(tmp_path: Path) -> None:
     done = nodescope(tmp_path, "check", "--junit", "r.xml", "script.py", text=text)
     assert done.returncode == 1
     assert "nothing was checked: the program computed nothing" in done.stdout
-    assert "script.py:2: w = np.zeros(3)  →  w = ns.parameter(np.zeros(3)" in done.stdout
+    assert "script.py:2: w = np.zeros(3)  →  w = ns.tensor(np.zeros(3)" in done.stdout
     assert [each.tag for each in cases(tmp_path / "r.xml")["something was checked"]] == ["error"]
 
 
