@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import CodeType
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from nodescope import api
 from nodescope.cli.dap import lasting_streams, let_in, reached
@@ -26,12 +26,17 @@ from nodescope.debug.advising import lines as lines_of_advice
 from nodescope.debug.recommending import WORD as RECOMMENDED
 from nodescope.debug.saved import Saved
 from nodescope.debug.spelling import parse_breakpoint
+from nodescope.debug.summing import last_words
 from nodescope.debug.watch.watch import describe, parse_watches
 from nodescope.errors import NodescopeError, UsageError
 from nodescope.events import Level
 from nodescope.protocol import Detach
 from nodescope.record.folding import fold
+from nodescope.record.recording import Recording
 from nodescope.telling import last_line, say
+
+# The end of a program is not held up for larger recordings.
+_SUMMED_BYTES: Final = 256 << 20
 
 End = Callable[[int], None]
 """Ends a debugger; takes the status of the program."""
@@ -98,6 +103,7 @@ def _with_page(observed: api.Run, code: CodeType, options: argparse.Namespace) -
     try:
         observed.finish(ending.status, ending.error)
         _tell_advice(observed)
+        _tell_outcome(observed)
         if server is not None and not options.exit and ending.status != INTERRUPTED:
             _stay(server, ending.status)
     except KeyboardInterrupt:
@@ -107,6 +113,19 @@ def _with_page(observed: api.Run, code: CodeType, options: argparse.Namespace) -
             server.stop()
         _tell_recording(observed)
     return ending.status
+
+
+def _tell_outcome(observed: api.Run) -> None:
+    """How it ended, in a line, if anything was seen of it."""
+    path = Path(observed.info.recording)
+    if observed.advice is not None or observed.recorder.fault:
+        return
+    try:
+        if path.stat().st_size <= _SUMMED_BYTES:
+            with Recording.open(path, whole=False) as recording:
+                say(last_words(recording))
+    except (OSError, NodescopeError):
+        pass  # the page says what is wrong with it
 
 
 def _tell_recording(observed: api.Run) -> None:

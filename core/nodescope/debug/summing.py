@@ -297,26 +297,35 @@ def _raised_at(recording: Recording) -> SourceLocation | None:
     return None
 
 
-def outcome_words(summary: Summary, name: str) -> str:
-    """One line for a terminal: how the run ended, its steps, its last loss."""
+def last_words(recording: Recording) -> str:
+    """One line for a terminal: how a run ended, its steps, its loss, the first NaN or Inf.
+
+    Raises:
+        RecordingError: It is damaged.
+    """
+    info = recording.run()
+    nodes = {row.node.id: row.node for row in recording.nodes()}
+    outcome = outcome_of(info.status, info.error)
     ends = {
         "running": "is running",
         "finished": "finished",
-        "failed": f"failed: {summary.error}" if summary.error else f"status {summary.status}",
+        "failed": f"failed: {info.error}" if info.error else f"ended with status {info.status}",
         "interrupted": "was interrupted",
         "killed": "was killed before it could say how it ended",
         "unreadable": "cannot be read",
     }
-    parts = [f"{name} {ends[summary.outcome]}"]
-    if summary.steps:
-        parts.append(f"{summary.steps:,} step{'s'[: summary.steps != 1]}")
-    if summary.curves:
-        curve = summary.curves[0]
+    parts = [f"{info.name} {ends[outcome]}"]
+    steps = recording.count_steps()
+    if steps:
+        parts.append(f"{steps:,} step{'s'[: steps != 1]}")
+    for curve in _curves(recording, nodes)[:1]:
         if curve.points and curve.points[-1].value is None:
             parts.append(f"{curve.name} is not finite")
         elif curve.first is not None and curve.last is not None and curve.total > 1:
-            parts.append(f"{curve.name} {curve.first:.4g} → {curve.last:.4g}")
-    for each in summary.troubles:
+            last = curve.points[-1].step
+            seen = f" in step {last}" if last != steps else ""  # the last that was observed
+            parts.append(f"{curve.name} {curve.first:.4g} → {curve.last:.4g}{seen}")
+    for each in _troubles(recording, nodes):
         if each.kind != "error":
             word = {"nan": "NaN", "inf": "Inf"}[each.kind]
             parts.append(f"first {word} in {each.name} (step {each.step})")
