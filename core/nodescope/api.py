@@ -27,6 +27,7 @@ from nodescope.debug.saved import Saved
 from nodescope.debug.selecting import Used
 from nodescope.debug.uncaught import Uncaught
 from nodescope.debug.watching import Watching
+from nodescope.debug.written import Written
 from nodescope.engine import calibration, modes, tracer
 from nodescope.errors import (
     LinkError,
@@ -129,6 +130,7 @@ class Run:
         """Conditions of `breakpoint` that failed, each of which is said once."""
         self._started_unix_ns = time.time_ns()
         self.bus = Bus()
+        self._written = Written(self.bus.emit)
         levels = {level, *(each for _, each in chosen)}
         self.bus.values = debugger or newest or not levels.isdisjoint(("summary", "values"))
         if opened:
@@ -329,9 +331,10 @@ class Run:
         )
 
     def log(self, stream: Any, text: str) -> None:
-        """Record a line that the program wrote to ``stdout`` or ``stderr``."""
+        """Record a line that the program wrote to ``stdout`` or ``stderr``: see `Written`."""
         if self._active:
-            self.bus.emit(Logged(stream, telling.printable(text), self.step, self.bus.now_ns()))
+            line = Logged(stream, telling.printable(text), self.step, self.bus.now_ns())
+            self._written.take(line)
 
     def finish(self, status: int = 0, error: str = "") -> None:
         """Stop observing, complete the recording and tell the server; see `Recorder.close`."""
@@ -343,6 +346,7 @@ class Run:
             if self._sampler is not None:
                 self._sampler.stop()
             tracer.unobserve()
+            self._written.finish()
             for each in self._selected.complaints():
                 self._tell(each)
             self._advise(error if status else "")

@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -43,7 +43,28 @@ _SHARED_BATCHES = 4
 # What a damaged file can make of a question, beyond what the reader itself explains.
 _FAULTS = (sqlite3.Error, LookupError, ValueError, TypeError, OverflowError)
 
-encode = msgspec.msgpack.Encoder().encode
+_encode = msgspec.msgpack.Encoder().encode
+# In msgpack, a text of nine bytes. Readers in JavaScript refuse a key of this name.
+_PROTO = b"\xa9__proto__"
+
+
+def encode(message: object) -> bytes:
+    """A message as bytes; a key that would be an object's prototype is called otherwise."""
+    data = _encode(message)
+    if _PROTO not in data:
+        return data
+    return _encode(_without_proto(msgspec.to_builtins(message, builtin_types=(bytes,))))
+
+
+def _without_proto(plain: Any) -> Any:
+    if isinstance(plain, dict):
+        return {
+            "__proto__ " if key == "__proto__" else key: _without_proto(item)
+            for key, item in plain.items()
+        }
+    if isinstance(plain, list | tuple):
+        return [_without_proto(item) for item in plain]
+    return plain
 
 
 class UnknownRunError(NodescopeError, LookupError):

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from nodescope import protocol
+from nodescope import events, protocol
+from nodescope.ir.graph import Node
 from nodescope.link import messages
 from nodescope_server import convert, stream, wire
+from nodescope_server.runs import encode
 from tests.server.support import WAIT_S, Live, Page, Program, seqs, serving
 
 NewPage = Callable[[], Page]
@@ -322,3 +324,18 @@ def test_a_connection_that_does_not_introduce_itself_is_dropped(
         silent.recv(WAIT_S)
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.reason == "no request came"
+
+
+def test_no_key_of_a_message_is_a_prototype(program: Program, page: Page) -> None:
+    """A reader in JavaScript refuses such a key, and with it the whole message."""
+    node = program.define("exp")
+    hostile = {"__proto__": {"__proto__": 1}, "constructor": "__proto__", "axis": 1}
+    odd = msgspec.structs.replace(node, id=99, name="odd", attrs=hostile)
+    program.recorder.emit(events.GraphExtended((odd,), ()))
+    program.commit()
+    assert page.subscribe(program.run.id).nodes
+    seen = msgspec.msgpack.decode(encode(odd))
+    assert seen["attrs"] == {
+        "__proto__ ": {"__proto__ ": 1}, "constructor": "__proto__", "axis": 1,
+    }  # fmt: skip
+    assert msgspec.msgpack.decode(encode(odd), type=Node).name == "odd"
