@@ -124,9 +124,8 @@ def kept(keeping: Keeping, governed: Governed | None) -> str:
         if governed is None or not governed.steps
         else f"whole values of the last {keeping.newest_steps} steps"
     )
-    parts = [
-        f"kept {'less' if governed and governed.executions else 'statistics'} of all, {newest}"
-    ]
+    lowered = governed is not None and (governed.executions or governed.summaries)
+    parts = [f"kept statistics of {'most values' if lowered else 'all values'}, {newest}"]
     if governed is not None:
         if governed.steps_left_out:
             parts.append(

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from nodescope.events import LEVELS, Level
 from nodescope.record.governor import Governor, Load, Rung, Verdict, Window, ladder
-from nodescope.record.pace import lowered, stuck
+from nodescope.record.pace import kept, lowered, stuck
+from nodescope.record.rows import Governed, Keeping
 
 WINDOW_NS = 500_000_000
 # What an execution costs at each rung, as a share of what it costs at the first.
@@ -228,3 +229,16 @@ def test_the_line_never_contradicts_itself(before: float, after: float, *, steps
 def test_no_limit(limit: float) -> None:
     with pytest.raises(ValueError, match="above 1"):
         Governor(limit)
+
+
+def test_the_last_line_says_what_was_kept_by_default() -> None:
+    keeping = Keeping("summary", limit=2.0, newest_steps=2, chosen=False)
+    stepped = Governed(2.0, 1.62, steps=276, steps_left_out=260)
+    assert kept(keeping, stepped) == (
+        "kept statistics of all values, whole values of the last 2 steps; 260 of 276 steps not "
+        "observed; about 1.62x slower (limit 2x). --level values keeps every element"
+    )
+    without = Governed(2.0, 1.45, executions=7, summaries=9)
+    assert kept(keeping, without).startswith(
+        "kept statistics of most values, the newest values whole; about 1.45x slower"
+    )
