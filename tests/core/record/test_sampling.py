@@ -16,6 +16,7 @@ import pytest
 import nodescope as ns
 from nodescope.events import HostSpan
 from nodescope.origins import origin
+from nodescope.record import sampling
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.sampling import Frames, Sampler, frames_of, place_of
@@ -191,3 +192,32 @@ def test_a_slow_loader_is_data_loading_and_its_sleep_is_named(tmp_path: Path) ->
     assert {each.file for each in data} == {__file__}
     inner = [each for each in host if each.kind == "waiting" and each.file == __file__]
     assert "time.sleep" in {each.function for each in inner}
+
+
+def test_looking_all_the_time_changes_no_result(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def train() -> np.ndarray:
+        w = ns.parameter(np.full((8, 8), 0.1), name="w")
+        running = ns.tensor(np.zeros(8))
+
+        def loss_of(batch: np.ndarray) -> ns.Tensor:
+            local = ns.tensor(batch) @ w  # a frame that is held would keep it alive
+            hidden = np.tanh(local)
+            hidden *= 0.5  # what may be written to is told by references
+            return (hidden * hidden).mean()
+
+        for k in ns.steps(range(60)):
+            loss = loss_of(np.full((4, 8), k / 60))
+            loss.backward()
+            with ns.no_grad():
+                running += w.grad.sum(axis=0)
+                w -= 0.1 * w.grad
+            w.grad = None
+        return np.concatenate([w.numpy().ravel(), running.numpy()])
+
+    monkeypatch.setattr(sampling, "INTERVAL_S", 1e-5)
+    plain = train()
+    with ns.record(tmp_path / "r.nscope", "timing"):
+        sampled = train()
+    np.testing.assert_array_equal(plain, sampled)
