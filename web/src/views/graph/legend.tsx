@@ -34,6 +34,9 @@ export function Legend(props: {
     undefined,
     { equals: (a, b) => a.join() === b.join() },
   );
+  const backward = createMemo(() =>
+    (props.store.model()?.graph.nodes ?? []).some((node) => node?.phase === "backward"),
+  );
   const beat = throttled(() => props.store.tick(), 500);
   const amount = (size: number) =>
     props.mode === "time" ? formatDuration(size) : formatBytes(Math.ceil(size));
@@ -96,6 +99,14 @@ export function Legend(props: {
           <span class="bdot enabled" />
           breakpoint
         </div>
+        <Show when={backward()}>
+          <div title="The name of a backward node follows a triangle, ∇: it computes the gradient of its forward node">
+            <svg class="icon" viewBox="0 0 10 10" width="9" height="9" aria-hidden="true">
+              <path class="icon-line" d="M1 1.500h8L5 9z" />
+            </svg>
+            gradient of
+          </div>
+        </Show>
         <Show when={props.watched}>
           <div>
             <span class="wmark" />

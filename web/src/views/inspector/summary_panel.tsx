@@ -8,6 +8,7 @@
 import { createSignal, For, type JSX, Show } from "solid-js";
 import { formatBytes, formatCount, formatDuration, formatNumber, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
+import { costWords, reasonWords, keptWords as whatIsKept } from "@/store/keeping";
 import { argumentsOf, outcomeTone } from "@/store/shelf";
 import type { Store } from "@/store/store";
 import type { Summing } from "@/store/summary";
@@ -63,6 +64,17 @@ export function SummaryPanel(props: SummaryPanelProps): JSX.Element {
 function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.Element {
   const sum = () => props.whole.summary;
   const args = () => argumentsOf(props.whole.run);
+  const kept = (): readonly string[] => {
+    const model = props.store.model();
+    if (model?.keeping === undefined) return keptWords(sum().kept, props.whole.run.level);
+    // What a program said of it by itself, with the reasons.
+    return [
+      [whatIsKept(model.keeping, model.governed), costWords(model.governed)]
+        .filter(Boolean)
+        .join("; "),
+      ...reasonWords(model.keeping, model.governed),
+    ];
+  };
   const hits = () => (props.store.session()?.watches ?? []).filter((each) => each.hits > 0);
   return (
     <div class="sum" data-testid="summary">
@@ -176,9 +188,7 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
           <span class="sp" />
           <span class="mi t3">{props.whole.run.level}</span>
         </h3>
-        <For each={keptWords(sum().kept, props.whole.run.level)}>
-          {(line) => <p class="sum-kept t2">{line}</p>}
-        </For>
+        <For each={kept()}>{(line) => <p class="sum-kept t2">{line}</p>}</For>
       </section>
       <section class="sec sum-last">
         <h3 class="h">
