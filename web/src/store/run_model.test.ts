@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { NodeColumns } from "@/store/columns";
 import {
   gradientOf,
+  earlierWords,
   leftOutAt,
   MAX_LOGS,
   type RunMessage,
@@ -161,6 +162,11 @@ describe("steps that the governor left out", () => {
     expect(leftOutAt(rows, 5)).toBe("");
     expect(leftOutAt(rows, 6)).toContain("Values of step 2 were not recorded");
     expect(leftOutAt(rows, 8)).toBe("");
+  });
+
+  test("says that a step ran unobserved, and of another that it has not come to the node", () => {
+    expect(earlierWords(rows, 1, 2)).toBe("From step 1; step 2 ran unobserved.");
+    expect(earlierWords([], 1, 2)).toBe("From step 1; hasn't run yet in step 2.");
   });
 
   test("keeps what the governor last told while records say nothing new", () => {

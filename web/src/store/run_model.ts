@@ -5,6 +5,7 @@
  * model before. Applying the records after a snapshot gives what a later snapshot would give.
  */
 
+import { formatCount } from "@/base/numbers";
 import { assertNever } from "@/base/assert";
 import { type GraphHistory, NO_HISTORY, withDefinitions } from "@/store/graph_history";
 import type {
@@ -203,7 +204,15 @@ export function leftOutAt(steps: readonly StepRow[], seq: number): string {
   const row = stepAt(steps, seq);
   return row === undefined || row.observed || (row.end_seq !== null && seq > row.end_seq)
     ? ""
-    : `Values of step ${row.step} were not recorded: the governor left the step out.`;
+    : `Values of step ${row.step} were not recorded: it ran unobserved, to stay below the limit.`;
+}
+
+/** That the value shown is of an earlier step than the one that is shown, and why. */
+export function earlierWords(steps: readonly StepRow[], from: number, step: number): string {
+  const observed = steps.find((row) => row.step === step)?.observed ?? true;
+  return observed
+    ? `From step ${formatCount(from)}; hasn't run yet in step ${formatCount(step)}.`
+    : `From step ${formatCount(from)}; step ${formatCount(step)} ran unobserved.`;
 }
 
 /** The step that `seq` falls into, if steps are marked. */

@@ -45,7 +45,7 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
   const room = () => {
     const most = formatCount(last());
     const at = formatCount(steps().at(-1)?.step ?? 0);
-    return `step ${at} · record ${most} / ${most}`.length;
+    return `step ${at} · event ${most} of ${most}`.length;
   };
   const marks = ({ g, width, height, colour }: Surface): void => {
     void props.theme;
@@ -83,7 +83,7 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
           type="range"
           data-testid="slider"
           aria-label="Moment in the recording"
-          aria-valuetext={`step ${step()?.step ?? 0}, record ${here()} of ${last()}`}
+          aria-valuetext={`step ${step()?.step ?? 0}, event ${here()} of ${last()}`}
           min={1}
           ref={slider}
           disabled={store.model() === undefined}
@@ -111,7 +111,7 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
           step {formatCount(step()?.step ?? 0)}
           {step()?.observed === false ? " (left out)" : ""} ·{" "}
         </Show>
-        record {formatCount(here())} / {formatCount(last())}
+        event {formatCount(here())} of {formatCount(last())}
       </span>
       <button
         type="button"

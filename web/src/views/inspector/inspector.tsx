@@ -14,10 +14,10 @@ import {
   Show,
   Switch,
 } from "solid-js";
-import { formatCount } from "@/base/numbers";
+
 import { printable } from "@/base/printable";
 import { leafName } from "@/base/scopes";
-import { gradientOf, leftOutAt } from "@/store/run_model";
+import { earlierWords, gradientOf, leftOutAt } from "@/store/run_model";
 import type { Branches } from "@/store/branches";
 import type { Moments } from "@/store/moments";
 import type { Reasons } from "@/store/reasons";
@@ -188,7 +188,7 @@ function NodeInspector(
     const from = store.shown().step[id()] ?? 0;
     // Step 0 is before the first: what is made there, parameters above all, is of no step.
     if (from === 0 || leftOut() || from >= store.step()) return "";
-    return `From step ${formatCount(from)}; hasn't run yet in step ${formatCount(store.step())}.`;
+    return earlierWords(store.model()?.steps ?? [], from, store.step());
   });
   /** When the node took its inputs: an input may have the id of what it made of it since. */
   const took = (): number | null => {
