@@ -28,8 +28,8 @@ from nodescope.telling import show
 
 # A busy machine takes its time to load a web server.
 START_S: Final = 60.0
-# It ends sooner by itself; what it reads is safe whenever it ends.
-_END_S: Final = 2.0
+# It ends by itself within about two seconds, and tells the pages so; a hanging one is killed.
+_END_S: Final = 4.0
 _LAST_WORDS: Final = 8192
 
 
@@ -168,7 +168,7 @@ class Server:
         self.process.wait()
 
     def stop(self) -> None:
-        """End it, within a second: one that was stopped (SIGSTOP) is woken for it."""
+        """End it. One that was stopped (SIGSTOP) is woken for it, so that it ends at once, too."""
         self.process.terminate()
         if hasattr(signal, "SIGCONT"):
             self.process.send_signal(signal.SIGCONT)
