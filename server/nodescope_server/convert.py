@@ -77,7 +77,7 @@ def snapshot(
         time_ns=_latest_ns(recording, [each for each, _ in state]),
         nodes=nodes,
         node_seqs=node_seqs,
-        values=_values(recording.values(), until),
+        values=_values(recording.values(until=until)),
         gradients=tuple(each for each in recording.gradients() if each.seq <= until),
         steps=_steps(recording.steps(), until),
         logs=tuple(each for each in recording.logs(limit=MAX_LOGS) if each.seq <= until),
@@ -100,7 +100,7 @@ def records(recording: Recording, run: str, after: int, until: int) -> wire.Reco
         time_ns=_latest_ns(recording, executions),
         nodes=nodes,
         node_seqs=node_seqs,
-        values=_values(recording.values(after), until),
+        values=_values(recording.values(after, until)),
         gradients=tuple(each for each in recording.gradients(after) if each.seq <= until),
         steps=_steps(recording.steps(after), until),
         logs=logs[-MAX_LOGS:],
@@ -120,6 +120,7 @@ def state_at(recording: Recording, seq: int) -> wire.StateAt:
         seq=seq,
         step=latest.step if latest else 0,
         time_ns=latest.start_ns + latest.duration_ns if latest else 0,
+        values=_values(recording.reshaped(seq)),
         executions=columns([each for each, _ in state], [times for _, times in state]),
     )
 
@@ -163,10 +164,8 @@ def _nodes(rows: Sequence[NodeRow], until: int) -> tuple[tuple[Node, ...], tuple
     return tuple(each.node for each in kept), tuple(each.seq for each in kept)
 
 
-def _values(rows: Sequence[ValueRow], until: int) -> tuple[wire.ProducedValue, ...]:
-    return tuple(
-        wire.ProducedValue(each.value, each.producer) for each in rows if each.seq <= until
-    )
+def _values(rows: Sequence[ValueRow]) -> tuple[wire.ProducedValue, ...]:
+    return tuple(wire.ProducedValue(row.value, row.producer) for row in rows)
 
 
 def _governed(recording: Recording, after: int) -> Governed | None:

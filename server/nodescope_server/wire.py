@@ -194,12 +194,17 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
 
 
 class StateAt(msgspec.Struct, frozen=True, tag="state_at"):
-    """One row per node that had run by ``seq``; ``step`` is the training step of that moment."""
+    """One row per node that had run by ``seq``; ``step`` is the training step of that moment.
+
+    Attributes:
+        values: Those whose shape or dtype was not always the same, as they were at ``seq``.
+    """
 
     seq: int
     step: int
     time_ns: int
     executions: ExecutionColumns
+    values: tuple[ProducedValue, ...] = ()
 
 
 class ValueSlice(msgspec.Struct, frozen=True, tag="value_slice"):

@@ -95,6 +95,10 @@ class Noted(NamedTuple):
     event: Told
 
 
+MAX_RESHAPED = 256
+"""So often the shape of one value is followed; a program may give it another in each step."""
+
+
 class Batch:
     """Collects rows and writes them.
 
@@ -113,6 +117,8 @@ class Batch:
         self._level = level
         self._times: dict[int, int] = {}
         self._producers: dict[int, int] = {}
+        self._specs: dict[int, tuple[str, str, str]] = {}  # name, dtype, shape of each value
+        self._reshaped: dict[int, tuple[int, int]] = {}  # how often and when last, by value
         self._known_files: set[str] = set()
         self._time_ns = 0
         self._begun: tuple[Any, ...] = (0,)  # the row of the step that began last
@@ -244,6 +250,7 @@ class Batch:
             The counts after it.
         """
         writer, rows = self._writer, self._rows
+        defined = len(rows.get("value", ()))  # those that come after are of summaries
         writer.begin()
         for table in ("run", "source", "node", "value", "gradient", "log", "document", "failure",
                       "call", "layout", "edit", "host"):  # fmt: skip
@@ -263,6 +270,7 @@ class Batch:
         if flags:
             executions = [(*row[:6], row[6] | flags.get(row[0], 0), row[7]) for row in executions]
         executions.sort()
+        writer.insert("value", rows.get("value", ())[defined:])
         writer.insert("execution", executions)
         if executions:
             self.threads.update({each[3] for each in executions})
@@ -303,6 +311,8 @@ class Batch:
         if not items:
             return flags, arrays
         found = self._rows["summary"] = list(summary_rows(items))
+        for row in sorted(found, key=lambda row: row[1]):
+            self._respecify(row)
         for row in found:
             _value, seq, *_, nan, inf, _zero, _histogram, _preview = row
             if nan or inf:
@@ -324,6 +334,20 @@ class Batch:
             known = self._outputs.get(seq)
             outputs = (*known.outputs, *item.outputs) if known is not None else item.outputs
             self._outputs[seq] = Ran((seq, 0, item.step, 0, 0, 0), 0, 0, outputs, False, True)
+
+    def _respecify(self, summary: tuple[Any, ...]) -> None:
+        """Define a value again whose shape or dtype is another than before."""
+        value, seq, _step, dtype, shape = summary[:5]
+        known = self._specs.get(value)
+        if known is None or known[1:] == (dtype, shape):
+            return
+        times, last = self._reshaped.get(value, (0, 0))
+        if times == MAX_RESHAPED or seq < last:  # a summary may come late
+            return
+        self._reshaped[value] = (times + 1, seq)
+        self._specs[value] = (known[0], dtype, shape)
+        producer = self._producers.get(value)
+        self._add("value", (None, seq, value, *self._specs[value], producer))
 
     def _add(self, table: str, row: tuple[Any, ...]) -> None:
         rows = self._rows.get(table)
@@ -347,7 +371,9 @@ class Batch:
         self._files(nodes)
         for each in values:
             spec = each.spec
-            head = (None, seq, each.id, printable(each.name), spec.dtype, shape_text(spec.shape))
+            told = (printable(each.name), spec.dtype, shape_text(spec.shape))
+            self._specs[each.id] = told
+            head = (None, seq, each.id, *told)
             self._add("value", (*head, self._producers.get(each.id)))
 
     def _files(self, nodes: tuple[Node, ...]) -> None:

@@ -42,6 +42,9 @@ from nodescope.telling import path_of, printable
 
 T = TypeVar("T")
 
+_VALUE = "seq, id, name, dtype, shape, producer"
+MAX_SEQ = (1 << 63) - 1
+
 _node = msgspec.msgpack.Decoder(Node).decode
 _attrs = msgspec.msgpack.Decoder(dict[str, Any]).decode
 _timings = msgspec.msgpack.Decoder(Timings).decode
@@ -147,15 +150,28 @@ class Recording:
         rows = self._all("SELECT seq, data FROM node WHERE seq > ? ORDER BY row", after)
         return [NodeRow(seq, self._read(_node, data)) for seq, data in rows]
 
-    def values(self, after: int = 0) -> list[ValueRow]:
-        """Values defined after a seq, in order."""
-        rows = self._all(
-            "SELECT seq, id, name, dtype, shape, producer FROM value WHERE seq > ? ORDER BY row",
+    def values(self, after: int = 0, until: int = MAX_SEQ) -> list[ValueRow]:
+        """Values defined in ``(after, until]``, in order, each as it was defined last."""
+        # Beside max(), SQLite gives the columns of the very row.
+        return self._values(
+            f"SELECT max(row), {_VALUE} FROM value WHERE seq > ? AND seq <= ? "
+            "GROUP BY id ORDER BY 1",
             after,
+            until,
         )
+
+    def reshaped(self, until: int) -> list[ValueRow]:
+        """Values whose shape or dtype was not always the same, as they were at a seq."""
+        return self._values(
+            f"SELECT max(row), {_VALUE} FROM value WHERE seq <= ? AND id IN "
+            "(SELECT id FROM value GROUP BY id HAVING count(*) > 1) GROUP BY id ORDER BY 1",
+            until,
+        )
+
+    def _values(self, query: str, *parameters: int) -> list[ValueRow]:
         return [
             ValueRow(seq, Value(number, self._read(spec_of, dtype, shape), name), producer)
-            for seq, number, name, dtype, shape, producer in rows
+            for _, seq, number, name, dtype, shape, producer in self._all(query, *parameters)
         ]
 
     def gradients(self, after: int = 0) -> list[GradientRow]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nodescope.errors import RecordingError
-from nodescope.record import blobs, writer
+from nodescope.record import batch, blobs, writer
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.schema import APPLICATION_ID
@@ -230,3 +230,44 @@ def test_a_dead_writers_log_is_read(path: Path, tmp_path: Path) -> None:
     recorder.close()
     assert read_everything(dead / "live.nscope") == 2
     assert (dead / "live.nscope").read_bytes() == before
+
+
+def test_a_value_has_the_shape_of_the_moment(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "r.nscope", level="summary")
+    graph = chain(["a/x", "a/y"])
+    recorder.emit(graph)
+    ends = []
+    for rows in (64, 64, 29, 64):
+        for node in graph.nodes:
+            recorder.emit(finished(node, np.zeros((rows, node.id), np.float32)))
+        ends.append(recorder.last_seq)
+    recorder.emit(finished(graph.nodes[0], np.zeros(3, np.float64)))
+    assert recorder.close()
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        assert [(row.value.spec.shape, row.value.spec.dtype) for row in recording.values()] == [
+            ((64, 2), "float32"),
+            ((3,), "float64"),
+        ]
+        at = [{row.value.id: row.value.spec.shape for row in recording.reshaped(s)} for s in ends]
+        assert at == [{1: (64, 1), 2: (64, 2)}] * 2 + [{1: (29, 1), 2: (29, 2)}] + at[:1]
+        (late,) = recording.values(ends[3])
+        assert (late.value.id, late.value.name, late.producer) == (1, "a/x", 1)
+        assert [row.value.spec.shape for row in recording.values(until=ends[2])] == [
+            (29, 1),
+            (29, 2),
+        ]
+
+
+def test_shapes_that_always_change_are_followed_so_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "MAX_RESHAPED", 3)
+    recorder = Recorder(tmp_path / "r.nscope", level="summary")
+    graph = chain(["x"])
+    recorder.emit(graph)
+    for length in range(4, 20):
+        recorder.emit(finished(graph.nodes[0], np.zeros(length)))
+    assert recorder.close()
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        (row,) = recording.values()
+    assert row.value.spec.shape == (6,)

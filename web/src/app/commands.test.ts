@@ -41,7 +41,7 @@ const answer = (body: RequestBody): ResponseBody => {
   if (body.type === "move") return { type: "moved", text: "Back", step: 1, ...moved };
   if (body.type === "get_state") {
     const executions = columns(ROWS.filter((row) => row.seq <= body.seq));
-    return { type: "state_at", seq: body.seq, step: 1, time_ns: 5, executions };
+    return { type: "state_at", values: [], seq: body.seq, step: 1, time_ns: 5, executions };
   }
   if (body.type === "ask_why") {
     return { type: "why", value: body.value, seq: 12, elements: 0, followed: 0, groups: [] };

@@ -110,6 +110,7 @@ class CanvasGraphView implements GraphView {
     this.overview = this.panel.canvas;
     this.source = new SceneSource({
       scene: (model, ms) => this.sceneArrived(model, ms),
+      respecified: (model) => this.respecified(model),
       busy: () => this.events.layout(true, 0),
     });
     this.ends.push(
@@ -166,6 +167,14 @@ class CanvasGraphView implements GraphView {
     if (this.wanted !== undefined && model.ownBox(this.wanted) >= 0) this.wanted = undefined;
     this.motion.rearrange(model, before, to);
     this.events.layout(false, ms);
+    this.redraw();
+  }
+
+  private respecified(model: SceneModel): void {
+    if (this.disposed || this.model === undefined) return;
+    this.model = model;
+    this.labels = placeLabels(model);
+    this.liveNow = undefined;
     this.redraw();
   }
 

@@ -15,7 +15,19 @@ const GROWTH_MS = 120;
 
 export interface SceneListener {
   scene(model: SceneModel, ms: number): void;
+  /** The same picture, of values of other shapes. */
+  respecified(model: SceneModel): void;
   busy(): void;
+}
+
+/** The bytes of edges as the values are now; of several in one, those of when it was laid out. */
+function withBytes(scene: Scene, hierarchy: Hierarchy): Scene {
+  const bytes = scene.bytes.map((known, edge) =>
+    scene.bundle[edge] === 1
+      ? (hierarchy.values.get(scene.value[edge] ?? -1)?.bytes ?? known)
+      : known,
+  );
+  return { ...scene, bytes };
 }
 
 export class SceneSource {
@@ -24,6 +36,7 @@ export class SceneSource {
   private graph: GraphModel | undefined;
   private open: ReadonlySet<string> = new Set();
   private version = 0;
+  private shown: Scene | undefined;
   private started = false;
   private growth: ReturnType<typeof setTimeout> | undefined;
 
@@ -38,6 +51,13 @@ export class SceneSource {
   setGraph(graph: GraphModel): boolean {
     const before = this.graph;
     if (before?.version === graph.version && before.nodes === graph.nodes) return false;
+    if (before !== undefined && before.structure !== undefined) {
+      if (before.structure === graph.structure) {
+        this.graph = graph;
+        this.respecify(graph);
+        return false;
+      }
+    }
     const another =
       before !== undefined &&
       (graph.version < before.version ||
@@ -77,12 +97,23 @@ export class SceneSource {
     this.client.request(this.open);
   }
 
+  /** Other shapes in the same picture: nothing moves. */
+  private respecify(graph: GraphModel): void {
+    const scene = this.shown;
+    if (scene === undefined || !this.hierarchies.has(this.version)) return;
+    const hierarchy = buildHierarchy(graph.nodes, graph.values);
+    this.hierarchies.set(this.version, hierarchy);
+    if (scene.version !== this.version) return;
+    this.listener.respecified(new SceneModel(hierarchy, withBytes(scene, hierarchy)));
+  }
+
   private arrived(scene: Scene, ms: number): void {
     const hierarchy = this.hierarchies.get(scene.version);
     if (hierarchy === undefined) return;
     for (const version of this.hierarchies.keys()) {
       if (version < scene.version) this.hierarchies.delete(version);
     }
-    this.listener.scene(new SceneModel(hierarchy, scene), ms);
+    this.shown = scene;
+    this.listener.scene(new SceneModel(hierarchy, withBytes(scene, hierarchy)), ms);
   }
 }

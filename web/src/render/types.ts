@@ -61,6 +61,8 @@ export interface GraphModel {
   readonly values: ReadonlyMap<number, GraphValue>;
   /** Grows with each change of structure. */
   readonly version: number;
+  /** The same while only shapes and dtypes change; without it, `nodes` tells. */
+  readonly structure?: object;
 }
 
 /** Bits of `NodeStates.flags`, as on the wire. */

@@ -141,6 +141,15 @@ function extend(
   { nodes, node_seqs, values }: Pick<Snapshot, "nodes" | "node_seqs" | "values">,
 ): RunGraph {
   if (nodes.length === 0 && values.length === 0) return graph;
+  let known = graph.values;
+  if (values.length > 0) {
+    const more = new Map(graph.values);
+    for (const value of values) more.set(value.value.id, value);
+    known = more;
+  }
+  // Another shape is no other structure.
+  const reshaped = nodes.length === 0 && values.every(({ value }) => graph.values.has(value.id));
+  if (reshaped) return { ...graph, values: known };
   const all = graph.nodes.slice();
   const byName = new Map(graph.byName);
   let count = graph.count;
@@ -148,12 +157,6 @@ function extend(
     if (all[node.id] === undefined) count += 1;
     all[node.id] = node;
     byName.set(node.name, node.id);
-  }
-  let known = graph.values;
-  if (values.length > 0) {
-    const more = new Map(graph.values);
-    for (const value of values) more.set(value.value.id, value);
-    known = more;
   }
   const history = withDefinitions(graph.history, graph.nodes, nodes, node_seqs);
   return { version: graph.version + 1, nodes: all, count, byName, values: known, history };

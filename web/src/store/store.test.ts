@@ -88,7 +88,14 @@ describe("a stop", () => {
   test("brings the page back from the past", async () => {
     answer = (body) =>
       body.type === "get_state"
-        ? { type: "state_at", seq: body.seq, step: 1, time_ns: 5, executions: columns([]) }
+        ? {
+            type: "state_at",
+            values: [],
+            seq: body.seq,
+            step: 1,
+            time_ns: 5,
+            executions: columns([]),
+          }
         : { type: "done" };
     store.receive([snapshot({ seq: 9, nodes: NODES })]);
     await store.seek(4);
@@ -108,6 +115,7 @@ describe("the past", () => {
         waiting.push(() =>
           resolve({
             type: "state_at",
+            values: [],
             seq: body.seq,
             step: 2,
             time_ns: 5,
@@ -162,7 +170,14 @@ describe("the past", () => {
 test("an address opens its run, its scopes and its moment", async () => {
   answer = (body) =>
     body.type === "get_state"
-      ? { type: "state_at", seq: body.seq, step: 1, time_ns: 5, executions: columns([]) }
+      ? {
+          type: "state_at",
+          values: [],
+          seq: body.seq,
+          step: 1,
+          time_ns: 5,
+          executions: columns([]),
+        }
       : { type: "done" };
   open(`#run=${RUN}&node=3&open=net&seq=4`);
   store.receive([

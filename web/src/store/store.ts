@@ -27,6 +27,7 @@ import { ExecutionRing, NodeColumns } from "@/store/columns";
 import { type FoldState, folded, followStop, sameStop, unfolded } from "@/store/follow";
 import { type Focus, type FocusAct, focusAfter, NO_FOCUS, subjectOf } from "@/store/focus";
 import { type Notice, NoticeBoard } from "@/store/notices";
+import { type PastValues, reshapedValues } from "@/store/past_values";
 import { type RunModel, update } from "@/store/run_model";
 import { type Item, type PageAddress, readAddress } from "@/store/url";
 import { buildTree, firstOpen, type Tree } from "@/store/tree";
@@ -69,6 +70,7 @@ export class Store {
   /** Where a search through the recording came to, and why there. */
   readonly reached: Accessor<Reached | undefined>;
 
+  readonly pastValues: Accessor<PastValues>;
   readonly live = new NodeColumns();
   readonly past = new NodeColumns();
   readonly ring = new ExecutionRing();
@@ -80,6 +82,7 @@ export class Store {
     model(model: RunModel | undefined): void;
     tree(tree: Tree | undefined): void;
     cursor(cursor: Cursor): void;
+    pastValues(values: PastValues): void;
     focus(focus: Focus): void;
     folds(folds: FoldState): void;
     tick(count: number): void;
@@ -110,6 +113,7 @@ export class Store {
     const [model, setModel] = createSignal<RunModel | undefined>(undefined);
     const [tree, setTree] = createSignal<Tree | undefined>(undefined);
     const [cursor, setCursor] = createSignal<Cursor>({ kind: "live" });
+    const [pastValues, setPastValues] = createSignal<PastValues>(new Map());
     const [focus, setFocus] = createSignal<Focus>({ ...NO_FOCUS, selection: start.selection });
     const [folds, setFolds] = createSignal<FoldState>({
       open: new Set(start.open ?? []),
@@ -126,6 +130,7 @@ export class Store {
     this.model = model;
     this.tree = tree;
     this.cursor = cursor;
+    this.pastValues = pastValues;
     this.focus = focus;
     this.folds = folds;
     this.tick = tick;
@@ -142,6 +147,7 @@ export class Store {
       model: setModel,
       tree: setTree,
       cursor: setCursor,
+      pastValues: setPastValues,
       focus: setFocus,
       folds: setFolds,
       tick: setTick,
@@ -551,6 +557,7 @@ export class Store {
           this.past.clear();
           this.past.reserve(this.live.size);
           this.past.apply(decodeExecutions(state.executions));
+          this.set.pastValues(reshapedValues(state.values, this.model(), this.pastValues()));
           this.set.cursor({ kind: "past", seq: moment, step: state.step, timeNs: state.time_ns });
           this.set.tick(this.tick() + 1);
         });

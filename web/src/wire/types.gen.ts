@@ -508,13 +508,19 @@ export interface Done {
   readonly type: "done";
 }
 
-/** One row per node that had run by `seq`; `step` is the training step of that moment. */
+/**
+ * One row per node that had run by `seq`; `step` is the training step of that moment.
+ *
+ * Attributes:
+ *     values: Those whose shape or dtype was not always the same, as they were at `seq`.
+ */
 export interface StateAt {
   readonly type: "state_at";
   readonly seq: number;
   readonly step: number;
   readonly time_ns: number;
   readonly executions: ExecutionColumns;
+  readonly values: readonly ProducedValue[];
 }
 
 /**
@@ -537,6 +543,32 @@ export interface ExecutionColumns {
   readonly duration_ns: Uint8Array;
   readonly flags: Uint8Array;
   readonly times: Uint8Array;
+}
+
+/** A value with the node that produces it; None for what was fed from outside. */
+export interface ProducedValue {
+  readonly value: Value;
+  readonly producer: number | null;
+}
+
+/**
+ * An edge's tensor: what one output port of a node carries.
+ *
+ * Attributes:
+ *     id: Unique in the run.
+ *     spec: Shape and dtype as first seen; a later execution may carry another shape.
+ *     name: `<node name>` for the first output, `<node name>:<port>` for the others.
+ */
+export interface Value {
+  readonly id: number;
+  readonly spec: TensorSpec;
+  readonly name: string;
+}
+
+/** Shape and NumPy dtype name of a tensor, such as `((32, 10), "float32")`. */
+export interface TensorSpec {
+  readonly shape: readonly number[];
+  readonly dtype: string;
 }
 
 /**
@@ -568,12 +600,6 @@ export interface ValueSlice {
   readonly data: Uint8Array;
   readonly available: boolean;
   readonly reason: string;
-}
-
-/** Shape and NumPy dtype name of a tensor, such as `((32, 10), "float32")`. */
-export interface TensorSpec {
-  readonly shape: readonly number[];
-  readonly dtype: string;
 }
 
 /**
@@ -1304,26 +1330,6 @@ export interface SourceLocation {
   readonly file: string;
   readonly line: number;
   readonly function: string;
-}
-
-/** A value with the node that produces it; None for what was fed from outside. */
-export interface ProducedValue {
-  readonly value: Value;
-  readonly producer: number | null;
-}
-
-/**
- * An edge's tensor: what one output port of a node carries.
- *
- * Attributes:
- *     id: Unique in the run.
- *     spec: Shape and dtype as first seen; a later execution may carry another shape.
- *     name: `<node name>` for the first output, `<node name>:<port>` for the others.
- */
-export interface Value {
-  readonly id: number;
-  readonly spec: TensorSpec;
-  readonly name: string;
 }
 
 /** From `seq` on, `gradient` holds the gradient of `value` (both value ids). */

@@ -35,5 +35,5 @@ export function graphModel(graph: RunGraph): GraphModel {
     const { shape, dtype } = value.spec;
     values.set(value.id, { id: value.id, shape, dtype, bytes: tensorBytes(shape, dtype) });
   }
-  return { nodes, values, version: graph.version };
+  return { nodes, values, version: graph.version, structure: graph.nodes };
 }

@@ -23,6 +23,7 @@ import type { ColourBy, CurrentMark, GraphPath, GraphView, NodeBadge } from "@/r
 import { nodeMarks } from "@/store/breakpoints";
 import type { StepChanges } from "@/store/changes";
 import { operationsOf } from "@/store/counts";
+import { graphWith } from "@/store/past_values";
 import type { Store } from "@/store/store";
 import { throttled } from "@/store/throttled";
 import { parseQuery, search } from "@/store/tree";
@@ -164,7 +165,11 @@ function Feed(
 ): JSX.Element {
   const { store, ui } = props;
   const view = props.view;
-  const model = createMemo(() => store.model()?.graph);
+  const past = createMemo(() => store.cursor().kind === "past");
+  const model = createMemo(() => {
+    const graph = store.model()?.graph;
+    return graph !== undefined && past() ? graphWith(graph, store.pastValues()) : graph;
+  });
   createEffect(() => {
     const graph = model();
     if (graph !== undefined) view.setGraph(graphModel(graph));
