@@ -1,6 +1,6 @@
 /**
- * The colour scales: a sequential one for values (dark end first in the dark theme, light end first
- * in the light one), and a diverging one for differences (zero in its middle).
+ * The colour scales of values: a sequential one for those of one sign, dark for low in both themes,
+ * and a diverging one around zero, blue below and orange above, for signed ones and differences.
  *
  * Invariant: finite numbers only get colours of the scale; NaN and infinities have their own.
  */
@@ -50,9 +50,36 @@ export interface Paint {
   readonly inf: Rgb;
 }
 
-/** The stops of a scale, of which a theme gives the colours as `--seq-0` or `--div-0` to 6. */
-export function scaleOf(name: "seq" | "div", colour: (token: string) => string): Uint8ClampedArray {
-  return scaleTable([0, 1, 2, 3, 4, 5, 6].map((i) => parseHex(colour(`--${name}-${i}`))));
+export type ScaleName = "seq" | "div";
+
+/** Cividis: even in lightness, the same to eyes that tell no red from green. */
+const CIVIDIS = [
+  "#00224e",
+  "#123570",
+  "#3b496c",
+  "#575d6d",
+  "#707173",
+  "#8a8678",
+  "#a59c74",
+  "#c3b369",
+  "#e1cc55",
+  "#fee838",
+].map(parseHex);
+
+/** A scale as a table; the middle of the diverging one is the theme's ground, `--div-0` to 6. */
+export function scaleOf(name: ScaleName, colour: (token: string) => string): Uint8ClampedArray {
+  if (name === "seq") return scaleTable(CIVIDIS);
+  return scaleTable([0, 1, 2, 3, 4, 5, 6].map((i) => parseHex(colour(`--div-${i}`))));
+}
+
+/** What suits a range of values: around zero, as far on both sides, where there are both signs. */
+export function scaleFor([low, high]: readonly [number, number]): {
+  readonly scale: ScaleName;
+  readonly range: readonly [number, number];
+} {
+  if (!(low < 0 && high > 0)) return { scale: "seq", range: [low, high] };
+  const most = Math.max(-low, high);
+  return { scale: "div", range: [-most, most] };
 }
 
 /** Elements as RGBA pixels. */

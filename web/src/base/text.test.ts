@@ -1,6 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { elementCount, tensorBytes } from "@/base/dtypes";
-import { finiteRange, paintElements, parseHex, scaleOf, scaleTable } from "@/base/colour_scale";
+import {
+  finiteRange,
+  paintElements,
+  parseHex,
+  scaleFor,
+  scaleOf,
+  scaleTable,
+} from "@/base/colour_scale";
 import { dedented, pythonTokens } from "@/base/python_tokens";
 import { ancestors, isWithin, leafName, parentScope } from "@/base/scopes";
 
@@ -75,6 +82,24 @@ describe("colours of values", () => {
     const [r, g, b] = parseHex("#abcdef");
     for (const [at, part] of [r, g, b].entries())
       expect(Math.abs((alike[at] ?? 0) - part)).toBeLessThan(2);
+  });
+
+  test("signed values are around zero, those of one sign are not", () => {
+    expect(scaleFor([-1, 3])).toEqual({ scale: "div", range: [-3, 3] });
+    expect(scaleFor([-4, 3])).toEqual({ scale: "div", range: [-4, 4] });
+    expect(scaleFor([0, 3])).toEqual({ scale: "seq", range: [0, 3] });
+    expect(scaleFor([-5, -2])).toEqual({ scale: "seq", range: [-5, -2] });
+  });
+
+  test("low is dark and high is light, whatever the theme", () => {
+    const [dark, light] = [scaleOf("seq", () => "#000"), scaleOf("seq", () => "#fff")];
+    expect(dark).toEqual(light);
+    const lightness = (at: number) =>
+      0.2126 * (dark[at * 3] ?? 0) +
+      0.7152 * (dark[at * 3 + 1] ?? 0) +
+      0.0722 * (dark[at * 3 + 2] ?? 0);
+    for (let at = 1; at < 256; at++) expect(lightness(at)).toBeGreaterThan(lightness(at - 1) - 1);
+    expect(lightness(255)).toBeGreaterThan(lightness(0) + 150);
   });
 
   test("NaN and Inf have their own, whatever the range", () => {

@@ -14,6 +14,7 @@ import {
   on,
   Show,
 } from "solid-js";
+import { finiteRange, scaleFor } from "@/base/colour_scale";
 import { elementCount, isInteger, tensorBytes } from "@/base/dtypes";
 import { formatBytes, formatCount, formatNumber, MINUS } from "@/base/numbers";
 import type { Branches } from "@/store/branches";
@@ -23,6 +24,7 @@ import type { Reasons } from "@/store/reasons";
 import type { Store } from "@/store/store";
 import type { Ui } from "@/store/ui";
 import { decodeElements } from "@/wire/decode";
+import { ChannelGrid, channelAxis } from "@/views/inspector/channel_grid";
 import { EditForm } from "@/views/inspector/edit_form";
 import { IndexChips, Pager, VECTOR_WINDOW, WINDOW } from "@/views/inspector/slicing";
 import { Statistics } from "@/views/inspector/statistics";
@@ -134,7 +136,12 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
             <Show when={now().shape.length > 2}>
               <IndexChips shape={now().shape} index={now().index} onChange={setIndex} />
             </Show>
-            <Elements {...props} slice={now()} onWindow={(row, col) => setCorner([row, col])} />
+            <Elements
+              {...props}
+              slice={now()}
+              onWindow={(row, col) => setCorner([row, col])}
+              onIndex={setIndex}
+            />
             <Show
               when={now().summary}
               fallback={
@@ -242,6 +249,7 @@ function Elements(
   props: ValuePanelProps & {
     readonly slice: ValueSlice;
     onWindow(row: number, col: number): void;
+    onIndex(index: readonly number[]): void;
   },
 ): JSX.Element {
   const window = createMemo(() => {
@@ -272,6 +280,10 @@ function Elements(
     return summary?.min !== undefined && summary.min !== null && summary.max !== null
       ? [summary.min, summary.max]
       : undefined;
+  });
+  const colours = createMemo(() => {
+    const all = range() ?? finiteRange(window().data);
+    return all === undefined ? undefined : scaleFor(all);
   });
   const single = () =>
     window().data[0] ?? props.slice.summary?.preview[0] ?? props.slice.summary?.mean ?? undefined;
@@ -344,6 +356,15 @@ function Elements(
               </>
             }
           >
+            <Show when={channelAxis(props.slice.shape) >= 0}>
+              <ChannelGrid
+                store={props.store}
+                slice={props.slice}
+                range={range()}
+                theme={props.theme}
+                onPick={props.onIndex}
+              />
+            </Show>
             <div class="picture">
               <HeatMap
                 data={window().data}
@@ -353,8 +374,8 @@ function Elements(
                 col={window().col}
                 index={props.slice.index}
                 rank={props.slice.shape.length}
-                range={range()}
-                scale="seq"
+                range={colours()?.range}
+                scale={colours()?.scale ?? "seq"}
                 theme={props.theme}
                 onPick={why}
               />
