@@ -36,14 +36,18 @@ from nodescope.record.rows import (
     Timings,
     ValueAt,
     ValueRow,
+    thinned,
 )
 from nodescope.record.schema import EXECUTION, HOST, SUMMARY, spec_of, summary_of
 from nodescope.telling import path_of, printable
 
 T = TypeVar("T")
 
-_VALUE = "seq, id, name, dtype, shape, producer"
 MAX_SEQ = (1 << 63) - 1
+# Beside max(), SQLite gives the columns of the very row.
+_VALUES = """SELECT max(row), seq, id, name, dtype, shape, producer FROM value
+WHERE seq > ? AND seq <= ?"""
+_RESHAPED = "AND id IN (SELECT id FROM value GROUP BY id HAVING count(*) > 1)"
 
 _node = msgspec.msgpack.Decoder(Node).decode
 _attrs = msgspec.msgpack.Decoder(dict[str, Any]).decode
@@ -152,26 +156,18 @@ class Recording:
 
     def values(self, after: int = 0, until: int = MAX_SEQ) -> list[ValueRow]:
         """Values defined in ``(after, until]``, in order, each as it was defined last."""
-        # Beside max(), SQLite gives the columns of the very row.
-        return self._values(
-            f"SELECT max(row), {_VALUE} FROM value WHERE seq > ? AND seq <= ? "
-            "GROUP BY id ORDER BY 1",
-            after,
-            until,
-        )
+        return self._values("", after, until)
 
     def reshaped(self, until: int) -> list[ValueRow]:
         """Values whose shape or dtype was not always the same, as they were at a seq."""
-        return self._values(
-            f"SELECT max(row), {_VALUE} FROM value WHERE seq <= ? AND id IN "
-            "(SELECT id FROM value GROUP BY id HAVING count(*) > 1) GROUP BY id ORDER BY 1",
-            until,
-        )
+        return self._values(_RESHAPED, 0, until)
 
-    def _values(self, query: str, *parameters: int) -> list[ValueRow]:
+    def _values(self, which: str, after: int, until: int) -> list[ValueRow]:
         return [
             ValueRow(seq, Value(number, self._read(spec_of, dtype, shape), name), producer)
-            for _, seq, number, name, dtype, shape, producer in self._all(query, *parameters)
+            for _, seq, number, name, dtype, shape, producer in self._all(
+                f"{_VALUES} {which} GROUP BY id ORDER BY 1", after, until
+            )
         ]
 
     def gradients(self, after: int = 0) -> list[GradientRow]:
@@ -275,7 +271,7 @@ class Recording:
             f"SELECT {EXECUTION} FROM execution WHERE seq > ? AND seq <= ?{which} "
             "ORDER BY seq LIMIT ?",
             after,
-            _LAST if until is None else until,
+            MAX_SEQ if until is None else until,
             *(() if node is None else (node,)),
             -1 if limit is None else limit,
         )
@@ -363,7 +359,7 @@ class Recording:
 
     def _around(self, step: int) -> tuple[int, int]:
         rows = self._all("SELECT start_seq, end_seq FROM step WHERE step = ?", step)
-        return (rows[0][0], rows[0][1] or _LAST) if rows else (0, _LAST)
+        return (rows[0][0], rows[0][1] or MAX_SEQ) if rows else (0, MAX_SEQ)
 
     def state_at(self, seq: int) -> list[tuple[Execution, int]]:
         """The latest execution of each node at or before a seq, and how often it had run."""
@@ -471,9 +467,9 @@ class Recording:
         found = self._all(
             "SELECT seq FROM execution WHERE node = ? AND seq <= ? ORDER BY seq",
             node,
-            _LAST if until_seq is None else until_seq,
+            MAX_SEQ if until_seq is None else until_seq,
         )
-        seqs = _thinned([row[0] for row in found], max(limit, 1))
+        seqs = thinned([row[0] for row in found], max(limit, 1))
         rows = self._by_seq(f"SELECT {EXECUTION} FROM execution WHERE seq IN", seqs)
         executions = [Execution(*row) for row in sorted(rows)]
         defined = self._all("SELECT data FROM node WHERE id = ? ORDER BY row DESC LIMIT 1", node)
@@ -496,7 +492,7 @@ class Recording:
         """
         if not self._has("call"):
             return {}
-        last = _LAST if until is None else until
+        last = MAX_SEQ if until is None else until
         rows = self._all("SELECT seq, attrs FROM call WHERE seq > ? AND seq <= ?", after, last)
         return {seq: self._read(_attrs, data) for seq, data in rows}
 
@@ -508,7 +504,7 @@ class Recording:
             f"SELECT {SUMMARY}, {_HAS_BLOB} FROM summary AS s WHERE value = ? AND seq <= ? "
             "ORDER BY seq DESC LIMIT 1",
             value_id,
-            _LAST if seq is None else seq,
+            MAX_SEQ if seq is None else seq,
         )
         return self._value_at(value_id, rows[0]) if rows else None
 
@@ -599,14 +595,4 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(","))) if text else ()
 
 
-_LAST = (1 << 63) - 1
 _HAS_BLOB = "EXISTS (SELECT 1 FROM blob AS b WHERE b.value = s.value AND b.seq = s.seq)"
-
-
-def _thinned(seqs: list[int], limit: int) -> list[int]:
-    if len(seqs) <= limit:
-        return seqs
-    if limit == 1:
-        return seqs[-1:]
-    last = len(seqs) - 1
-    return [seqs[place * last // (limit - 1)] for place in range(limit)]

@@ -321,3 +321,13 @@ class Holds:
         count = bisect_left(self._starts, time_ns)
         inside = max(self._ends[count - 1] - time_ns, 0) if count else 0
         return time_ns - self._before[count] + inside
+
+
+def thinned(seqs: list[int], limit: int) -> list[int]:
+    """At most so many of the seqs, evenly, the first and the last among them."""
+    if len(seqs) <= limit:
+        return seqs
+    if limit == 1:
+        return seqs[-1:]
+    last = len(seqs) - 1
+    return [seqs[place * last // (limit - 1)] for place in range(limit)]
