@@ -132,7 +132,7 @@ class Summary(msgspec.Struct, frozen=True):
         nodes: How many different ones.
         curves: Losses, those first where a backward pass began.
         slow_nodes, slow_scopes: By total time, the slowest first; scopes of the first level.
-        shares: Where the time of the training steps went; empty without steps. What the debugger
+        shares: Where the time of the observed training steps went; empty without any. What the debugger
             held is among them.
         troubles: First error, NaN and Inf.
         advice: What to do if nothing was seen.
@@ -259,12 +259,13 @@ def _scopes(costs: list[tuple[int, int, int]], nodes: dict[int, Node]) -> tuple[
 def _shares(recording: Recording) -> tuple[Share, ...]:
     times = StepTimes()
     times.update(recording)
-    whole = times.stretches(0, times.latest_ns, 1)
-    if not whole:
+    # Of a step that was not observed it is not known where its time went.
+    seen = [times.of(row.step) for row in recording.steps() if row.observed]
+    rows = [each.parts for each in seen if each is not None]
+    if not rows:
         return ()
-    return tuple(
-        Share(part, float(ns)) for part, ns in zip(PARTS, whole[0].parts, strict=True) if ns > 0
-    )
+    sums = [float(sum(column)) for column in zip(*rows, strict=True)]
+    return tuple(Share(part, ns) for part, ns in zip(PARTS, sums, strict=True) if ns > 0)
 
 
 def _troubles(recording: Recording, nodes: dict[int, Node]) -> tuple[Trouble, ...]:
