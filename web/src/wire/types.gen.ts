@@ -1988,8 +1988,8 @@ export interface CommandLine {
  *     nodes: How many different ones.
  *     curves: Losses, those first where a backward pass began.
  *     slow_nodes, slow_scopes: By total time, the slowest first; scopes of the first level.
- *     shares: Where the time of the observed training steps went; empty without any. What the debugger
- *         held is among them.
+ *     shares: Where the time of the observed training steps went, what the debugger held among it;
+ *         empty without any.
  *     troubles: First error, NaN and Inf.
  *     advice: What to do if nothing was seen.
  */
