@@ -85,7 +85,7 @@ def test_branches_are_there_again(start: Start, page: Page, tmp_path: Path) -> N
 def test_an_error_of_the_program_itself_is_shown_where_it_is(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
-    program = start("run", "--no-browser", script(tmp_path))
+    program = start("run", "--no-browser", "--level", "values", script(tmp_path))
     page.goto(program.address)
     expect(by(page, "state")).to_contain_text("Stopped")
     by(page, "continue").click()

@@ -451,7 +451,6 @@ class Recorder:
                 if not self._closing:
                     self._gather()
                 self._still = False
-                hurries, put_off = self._hurry.is_set() and not self._closing, False
                 self._hurry.clear()
                 self._wanted.clear()
                 self._awake = False
@@ -464,13 +463,7 @@ class Recorder:
                         self._may_write.wait(_STILL_S)
                         self._may_write.set()  # the queue would fill, and what it drops is lost
                         self._still = False
-                    hurries = hurries or self._hurry.is_set()
-                    if hurries and not put_off and self._queued > _BATCH_BYTES:
-                        put_off = True
-                        self._writer.hurry(True)
                     self._write_some()
-                if put_off:
-                    self._writer.hurry(False)
                 if closing:
                     break
             self._off = True

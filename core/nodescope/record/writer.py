@@ -94,11 +94,6 @@ class Writer:
         """The connection, for a forked child that must never close it."""
         return self._db
 
-    def hurry(self, wanted: bool) -> None:
-        """Put off folding the log into the file: a person waits for the next commits."""
-        pages = 0 if wanted else _WAL_PAGES
-        self._db.execute(f"PRAGMA wal_autocheckpoint={pages}").fetchall()
-
     def begin(self) -> None:
         """Start a batch.
 

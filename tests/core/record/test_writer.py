@@ -38,24 +38,3 @@ def test_rows_are_put_over_others(tmp_path: Path) -> None:
     with Recording.open(tmp_path / "run.nscope") as recording:
         steps = [(each.step, each.end_seq, each.observed) for each in recording.steps()]
     assert steps == [(1, None, True), (2, 4, False)]
-
-
-def test_the_log_is_folded_when_nobody_waits(tmp_path: Path) -> None:
-    """While a stop waits for its records, commits do not copy the log into the file."""
-    path = tmp_path / "run.nscope"
-    writer = Writer(path, budget_bytes=0)
-    writer.execute("CREATE TABLE some (data BLOB NOT NULL)")
-    before = path.stat().st_size
-
-    def commit_much() -> int:
-        writer.begin()
-        for _ in range(5):
-            writer.insert("some", [(bytes(1 << 22),)])
-        writer.commit(1, 0, Dropped())
-        return path.stat().st_size
-
-    writer.hurry(True)
-    assert commit_much() == before
-    writer.hurry(False)
-    assert commit_much() > before + (32 << 20)
-    writer.finish()
