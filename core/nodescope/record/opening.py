@@ -83,6 +83,8 @@ def connect(path: Path, *, whole: bool = True) -> Opened:
         check_head(path)
     try:
         opened = _connect(path, real, whole=whole)
+    except RecordingError:
+        raise
     except OSError as error:
         raise RecordingError(f"cannot read {path}: {error.strerror or error}") from error
     try:
