@@ -223,7 +223,7 @@ def test_the_programs_own_exception_stops_first_and_arrives_unchanged(tmp_path):
     assert any("the node raised MatrixError" in line for line in told[1][1])
     plain = nodescope(tmp_path, *UNSTOPPED, "script.py")
     assert plain.returncode == 1
-    trace = plain.stderr[plain.stderr.index("Traceback") :]
+    trace = plain.stderr[plain.stderr.index("Traceback") :].partition("nodescope: ")[0]
     assert trace in done.stderr
     assert "the program ended with status 1" in done.stderr
 
