@@ -23,7 +23,16 @@ for step in ns.steps(range(5)):
 
 
 def recorded(start: Callable[..., Debuggee], *args: str | Path) -> None:
-    run = ("run", "--port", "0", "--no-browser", "--no-stop-on-entry", "--exit")
+    run = (
+        "run",
+        "--level",
+        "values",
+        "--port",
+        "0",
+        "--no-browser",
+        "--no-stop-on-entry",
+        "--exit",
+    )
     start(*run, *args).process.wait(60)
 
 
