@@ -222,7 +222,7 @@ def test_a_condition_that_cannot_be_asked_is_said(start: Start, page: Page, tmp_
     expect(by(page, "breakpoint-row")).to_have_count(1)
     row(page, "loss").click()
     page.keyboard.press("r")
-    expect(page.get_by_text("could not be asked 4 times")).to_be_visible()
+    expect(page.get_by_text("could not be evaluated 4 times")).to_be_visible()
 
 
 def test_a_branch_goes_on_to_the_end(start: Start, page: Page, tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ MISTAKES = {
     "p w.foo": "w has no 'foo'; it has shape, dtype, grad, op",
     "p w: value[9]": "the index is out of range",
     "p nobody[0]": "no node named 'nobody'",
-    "p value[": "was not closed",
+    "p value[": "was never closed",
     "p value[x]": "'x' is not an index",
     "why w[5]": "out of bounds",
     "fork": "fork takes a value",

@@ -381,7 +381,7 @@ def test_programs_that_do_not_start(tmp_path):
         refused = editor.refused("launch", program="wrong.py", cwd=str(tmp_path))
         assert "ended with status 1" in refused
         editor.event("terminated")
-        assert "was not closed" in editor.output("stderr")
+        assert "was never closed" in editor.output("stderr")
 
 
 def test_without_debugging_nothing_stops(tmp_path):

@@ -14,7 +14,7 @@ from nodescope.debug.saved import VARIABLE, Saved
 from nodescope.debug.watch.rule import WatchError
 from nodescope.debug.watching import EXIT_STATUS, Watching
 from nodescope.protocol import SetWatches, WatchStatus
-from nodescope.record.recorder import Recorder
+from nodescope.record.newest import NewestRecorder as Recorder
 from nodescope.record.recording import Recording
 from tests.core.debug.debugged import Debugged, debugged, gate_of
 
