@@ -154,15 +154,40 @@ def test_the_targets_of_the_readme_exist() -> None:
     assert not missing
 
 
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))
+
+
+def links_of(document: str) -> list[tuple[str, str]]:
+    """The file and the anchor (or "") of each link that stays in the repository."""
+    text = re.sub(r"```.*?```", "", (ROOT / document).read_text(), flags=re.S)
+    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    parts = [link.partition("#") for link in links]
+    return [(path or Path(document).name, anchor) for path, _, anchor in parts]
+
+
+def anchors_of(document: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.M)
+    return {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
 @pytest.mark.parametrize(
     "document",
-    ["README.md", "ARCHITECTURE.md", "docs/engine.md", "docs/graphs.md", "docs/compiler.md"],
+    ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "samples/broken/README.md", *PAGES],
 )
 def test_links_lead_somewhere(document: str) -> None:
-    text = (ROOT / document).read_text()
-    links = re.findall(r"\]\(([^)#:]+)\)", text)
-    broken = [each for each in links if not (ROOT / document).parent.joinpath(each).exists()]
+    folder = (ROOT / document).parent
+    broken = [
+        f"{path}#{anchor}"
+        for path, anchor in links_of(document)
+        if not folder.joinpath(path).exists()
+        or (anchor and anchor not in anchors_of(folder / path))
+    ]
     assert not broken
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    linked = {path for path, _ in links_of("README.md")}
+    assert not set(PAGES) - linked
 
 
 def test_the_guide_leads_to_its_own_headings() -> None:

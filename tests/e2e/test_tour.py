@@ -34,7 +34,7 @@ def test_the_tour(page: Page, start: Callable[..., Debuggee], tmp_path: Path) ->
     assert not more
     stopped("step 1")  # before the first node
 
-    assert "(<kbd>F8</kbd>). Step 1 has run, and the program stands at the first node of" in first
+    assert "(<kbd>F8</kbd>). Step 1 has run, and the program is paused at the first" in first
     page.keyboard.press("F8")
     stopped("step 2")
     for scope in ("hidden_1", "hidden_2", "output", "loss", "backward", "optimizer"):
@@ -55,7 +55,7 @@ def test_the_tour(page: Page, start: Callable[..., Debuggee], tmp_path: Path) ->
     for shown in ("Picture", "Numbers", "mean", "Distribution", "Source", "cross_entropy"):
         expect(inspector).to_contain_text(shown)
     page.get_by_test_id("tab-gradient").click()
-    assert "what came back to it in step 1" in second
+    assert "gradient that reached it in step 1" in second
     expect(page.get_by_test_id("inspector-gradient")).to_contain_text("From step 1")
 
     assert "<kbd>F11</kbd> steps to the next node, and after `mean` into the backward pass" in third
@@ -77,7 +77,7 @@ def test_the_tour(page: Page, start: Callable[..., Debuggee], tmp_path: Path) ->
     page.keyboard.press("F5")
     expect(reason).to_contain_text("min(value) < 1e-6")
 
-    assert "Press <kbd>B</kbd> for the node before, or drag the slider" in fifth
+    assert "Press <kbd>B</kbd> to go back one node, or drag the slider" in fifth
     page.keyboard.press("b")
     expect(title).to_have_text("subtract")
     slider = page.get_by_test_id("slider")
@@ -97,7 +97,7 @@ def test_the_tour(page: Page, start: Callable[..., Debuggee], tmp_path: Path) ->
     assert "a summary shows the loss, the slowest nodes and what was kept" in sixth
     for shown in ("Loss", "Slowest nodes", "What was kept"):
         expect(page.get_by_test_id("summary")).to_contain_text(shown)
-    assert "The console (<kbd>O</kbd>) has the accuracy" in sixth
+    assert "The console (<kbd>O</kbd>) shows the accuracy" in sixth
     page.keyboard.press("o")
     expect(page.get_by_test_id("console")).to_contain_text("accuracy 0.9")
     assert "opens again with `nodescope open`" in sixth
