@@ -23,12 +23,14 @@ VIEWPORT = ViewportSize(width=1600, height=1000)
 
 
 @contextmanager
-def running(command: str, *args: str, **environment: str) -> Iterator[str]:
-    """The address that a command of nodescope prints."""
-    with tempfile.TemporaryDirectory() as folder:
+def running(
+    command: str, *args: str, folder: str | None = None, **environment: str
+) -> Iterator[str]:
+    """The address that a command of nodescope prints, called in a folder of its own or another."""
+    with tempfile.TemporaryDirectory() as own:
         process = subprocess.Popen(
             [sys.executable, "-m", "nodescope", command, "--no-browser", *args],
-            cwd=folder,
+            cwd=folder or own,
             env={**os.environ, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -91,6 +93,103 @@ def debugger(browser: Browser) -> None:
         page.close()
 
 
+SLOW_LOADER = """\
+import time
+
+import numpy as np
+import nodescope as ns
+
+rng = np.random.default_rng(0)
+w = ns.parameter(rng.standard_normal((64, 8)) * 0.1)
+optimizer = ns.optim.SGD([w], lr=0.05)
+
+
+def batches():
+    for _ in range(40):
+        time.sleep(0.03)  # a disk, a network, an augmentation
+        x = rng.standard_normal((256, 64))
+        yield x, np.tanh(x[:, :8])
+
+
+for x, y in ns.steps(batches()):
+    with ns.name_scope("model"):
+        prediction = np.tanh(ns.tensor(x) @ w)
+    with ns.name_scope("loss"):
+        loss = np.mean((prediction - y) ** 2)
+    optimizer.minimize(loss)
+"""
+
+
+def loader(browser: Browser) -> None:
+    """The timeline of a program that waits for its data; then the start page."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "slow_loader.py"
+        script.write_text(SLOW_LOADER)
+        recording = Path(folder) / "slow_loader.nscope"
+        record(script, recording)
+        record(SAMPLE, Path(folder) / "digits_mlp.nscope", "--epochs", "2")
+        record(SAMPLE.parent / "broken" / "nan_log.py", Path(folder) / "nan_log.nscope")
+        with running("open", "--port", "0", str(recording), folder=folder) as address:
+            page = browser.new_page(viewport=VIEWPORT, color_scheme="dark")
+            page.goto(address)
+            expect(page.get_by_test_id("summary")).to_be_visible()
+            page.get_by_role("button", name="Fit all").click()
+            take(page, "timeline")
+            page.close()
+        with running("open", "--port", "0", folder=folder) as address:
+            page = browser.new_page(viewport=VIEWPORT, color_scheme="dark")
+            page.goto(address)
+            expect(page.get_by_text("nan_log.py").first).to_be_visible()
+            take(page, "start")
+            page.close()
+
+
+def explanation(browser: Browser) -> None:
+    """Why a loss is NaN: the chain beside the graph."""
+    with tempfile.TemporaryDirectory() as folder:
+        recording = Path(folder) / "nan_log.nscope"
+        record(SAMPLE.parent / "broken" / "nan_log.py", recording, level="values")
+        with running("open", "--port", "0", str(recording), folder=folder) as address:
+            page = browser.new_page(viewport=VIEWPORT, color_scheme="dark")
+            page.goto(address)
+            page.locator('[data-testid="outline-row"][data-name="loss/mean"]').click()
+            page.keyboard.press("w")
+            expect(page.get_by_test_id("inspector-why")).to_contain_text("log of")
+            page.keyboard.press("f")
+            take(page, "why")
+            page.close()
+
+
+def channels(browser: Browser) -> None:
+    """Feature maps of a convolution, one picture for each channel."""
+    sample = SAMPLE.parent / "digits_cnn.py"
+    with running("run", "--port", "0", "--break", "op:conv2d [forward, once]", str(sample)) as at:
+        page = browser.new_page(viewport=VIEWPORT, color_scheme="dark")
+        page.goto(at)
+        state = page.get_by_test_id("state")
+        expect(state).to_contain_text("Stopped")
+        page.keyboard.press("F8")
+        page.keyboard.press("F5")
+        expect(page.get_by_test_id("inspector-reason")).to_contain_text("conv2d")
+        take(page, "channels")
+        page.close()
+
+
+def record(script: Path, recording: Path, *args: str, level: str = "") -> None:
+    """Record a program without a page."""
+    chosen = ["--level", level] if level else []
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "nodescope", "run", "--port", "0", "--no-browser", "--exit"),
+            *("--no-stop-on-entry", "--record", str(recording), *chosen, str(script), *args),
+        ],
+        cwd=recording.parent,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,  # some are broken on purpose
+    )
+
+
 def comparison(browser: Browser) -> None:
     """A kernel beside the eager nodes that it covers."""
     # Kernels of the C back end cover small arrays, too.
@@ -118,8 +217,8 @@ def main() -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(chromium.FLAGS))
-        debugger(browser)
-        comparison(browser)
+        for pictures in (debugger, loader, explanation, channels, comparison):
+            pictures(browser)
         browser.close()
 
 

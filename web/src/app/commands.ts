@@ -4,6 +4,7 @@
  * Invariant: a key is bound once.
  */
 
+import { seenStep } from "@/store/run_model";
 import { type Abilities, abilities } from "@/store/abilities";
 import { tabCommands } from "@/app/tab_commands";
 import type { GraphView } from "@/render/types";
@@ -347,7 +348,7 @@ function nextProblem({ store, go }: CommandScope): void {
   const from = selection?.kind === "node" ? selection.id : 0;
   for (let i = 1; i <= nodes.length; i++) {
     const id = (from + i) % nodes.length;
-    const flags = flagsOf(nodes[id], store.shown(), store.step());
+    const flags = flagsOf(nodes[id], store.shown(), seenStep(store));
     if ((flags & (HAS_NAN | HAS_INF)) !== 0) {
       go({ kind: "node", id });
       return;

@@ -48,7 +48,7 @@ export function liveState(
     const leaf = node.family === "leaf";
     const runs = states?.times[node.id] ?? 0;
     // Parameters are made once, before the first step; they stay there.
-    const now = states === undefined || (runs > 0 && (leaf || states.step[node.id] === step));
+    const now = states === undefined || (runs > 0 && (leaf || (states.step[node.id] ?? 0) >= step));
     const ns = runs > 0 ? (states!.durationNs[node.id] ?? 0) : 0;
     done[index] = now ? 1 : 0;
     durationNs[index] = ns;

@@ -5,7 +5,8 @@
  *   operations: they only hold data.
  * - The operations *of a scope* are those in it and in all scopes inside of it.
  * - A node *ran*, or is *done*, if it was executed in the training step shown, up to the moment
- *   shown. What only holds data is done once it is there, whatever the step.
+ *   shown; where that step ran unobserved, in the last one that was observed (`seenStep`).
+ *   What only holds data is done once it is there, whatever the step.
  * - The *time* of a scope is the sum of its operations' last executions.
  * - A node *is not finite* if it is done and its outputs held NaN or Inf then.
  * - *Problems* count nodes over all that is recorded, and *hits* the times that all which a
@@ -27,7 +28,7 @@ export function isOperation(node: Pick<Node, "family"> | undefined): boolean {
 
 export function isDone(node: Node | undefined, columns: NodeColumns, step: number): boolean {
   if (node === undefined || (columns.times[node.id] ?? 0) === 0) return false;
-  return !isOperation(node) || columns.step[node.id] === step;
+  return !isOperation(node) || (columns.step[node.id] ?? 0) >= step;
 }
 
 /** Flags of the execution shown; 0 of a node that has not run in this step. */

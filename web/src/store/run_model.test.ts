@@ -3,6 +3,7 @@ import { NodeColumns } from "@/store/columns";
 import {
   gradientOf,
   earlierWords,
+  lastObserved,
   leftOutAt,
   MAX_LOGS,
   type RunMessage,
@@ -167,6 +168,13 @@ describe("steps that the governor left out", () => {
   test("says that a step ran unobserved, and of another that it has not come to the node", () => {
     expect(earlierWords(rows, 1, 2)).toBe("From step 1; step 2 ran unobserved.");
     expect(earlierWords([], 1, 2)).toBe("From step 1; hasn't run yet in step 2.");
+  });
+
+  test("what is shown of one is the last step that was observed", () => {
+    expect(lastObserved(rows, 1)).toBe(1);
+    expect(lastObserved(rows, 2)).toBe(1);
+    expect(lastObserved(rows.slice(1), 2)).toBe(2); // nothing was observed before
+    expect(lastObserved(rows, 3)).toBe(3);
   });
 
   test("keeps what the governor last told while records say nothing new", () => {

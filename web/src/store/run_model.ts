@@ -210,6 +210,19 @@ export function leftOutAt(steps: readonly StepRow[], seq: number): string {
     : `Values of step ${row.step} were not recorded: it ran unobserved, to stay below the limit.`;
 }
 
+/** The last step up to `step` that was observed; `step` itself if that is unknown. */
+export function lastObserved(steps: readonly StepRow[], step: number): number {
+  let at = steps.findLastIndex((row) => row.step <= step);
+  if (steps[at]?.step !== step) return step;
+  while (at >= 0 && !steps[at]?.observed) at -= 1;
+  return steps[at]?.step ?? step;
+}
+
+/** The training step whose executions are shown: the last observed one, up to the step shown. */
+export function seenStep(store: { model(): RunModel | undefined; step(): number }): number {
+  return lastObserved(store.model()?.steps ?? [], store.step());
+}
+
 /** That the value shown is of an earlier step than the one that is shown, and why. */
 export function earlierWords(steps: readonly StepRow[], from: number, step: number): string {
   const observed = steps.find((row) => row.step === step)?.observed ?? true;

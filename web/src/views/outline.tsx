@@ -4,6 +4,7 @@
  * Invariant: one tab stop; the focused row is the selection; only rows in sight exist.
  */
 
+import { seenStep } from "@/store/run_model";
 import { createEffect, createMemo, createSignal, For, type JSX, on, Show } from "solid-js";
 import { formatCount, formatDuration } from "@/base/numbers";
 import { markOf, nodeMarks } from "@/store/breakpoints";
@@ -181,14 +182,14 @@ export function Outline(props: OutlineProps): JSX.Element {
         const flags = createMemo(() => {
           beat();
           const { store } = props;
-          return flagsOf(store.model()?.graph.nodes[node()], store.shown(), store.step());
+          return flagsOf(store.model()?.graph.nodes[node()], store.shown(), seenStep(store));
         });
         const counts = createMemo(() => {
           beat();
           const { entry } = row();
           const graph = props.store.model()?.graph;
           const columns = props.store.shown();
-          const step = props.store.step();
+          const step = seenStep(props.store);
           if (entry.kind === "scope") return scopeCounts(graph, entry.members, columns, step);
           const ran = isDone(graph?.nodes[entry.id], columns, step) ? 1 : 0;
           return { ran, ns: columns.durationNs[entry.id] ?? 0 };

@@ -4,6 +4,7 @@
  * Invariant: the words alone say everything; lamp and strip repeat it in colour.
  */
 
+import { seenStep } from "@/store/run_model";
 import { createMemo, For, type JSX, Show } from "solid-js";
 import { formatCount, plural } from "@/base/numbers";
 import { progressOf } from "@/store/progress";
@@ -72,7 +73,7 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
     const graph = props.store.model()?.graph;
     return graph === undefined
       ? undefined
-      : progressOf(graph, props.store.shown(), props.store.step());
+      : progressOf(graph, props.store.shown(), seenStep(props.store));
   });
   const phase = createMemo(() => {
     beat();

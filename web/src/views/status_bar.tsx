@@ -4,6 +4,7 @@
  * Invariant: every number has its unit; nothing here is the only place where a fault is said.
  */
 
+import { seenStep } from "@/store/run_model";
 import { createMemo, createSignal, For, type JSX, onCleanup, Show } from "solid-js";
 import { formatCount } from "@/base/numbers";
 import { progressOf } from "@/store/progress";
@@ -45,7 +46,7 @@ export function StatusBar(props: {
   const phases = createMemo(() => {
     beat();
     const graph = model()?.graph;
-    return graph === undefined ? [] : progressOf(graph, store.shown(), store.step()).phases;
+    return graph === undefined ? [] : progressOf(graph, store.shown(), seenStep(store)).phases;
   });
   /** What was to be kept and is not; older values that made room for newer ones are no loss. */
   const lost = () => {

@@ -5,6 +5,7 @@
  * answers through its events.
  */
 
+import { seenStep } from "@/store/run_model";
 import {
   createEffect,
   createMemo,
@@ -179,7 +180,7 @@ function Feed(
   createEffect(() => {
     store.tick();
     model();
-    view.setStates(store.shown(), store.step());
+    view.setStates(store.shown(), seenStep(store));
   });
   createEffect(() => {
     view.setBreakpoints(

@@ -4,6 +4,7 @@
  * Invariant: names only what occurs.
  */
 
+import { seenStep } from "@/store/run_model";
 import { createMemo, For, type JSX, Show } from "solid-js";
 import { formatBytes, formatDuration, plural } from "@/base/numbers";
 import type { ColourBy, GraphPath } from "@/render/types";
@@ -42,7 +43,7 @@ export function Legend(props: {
     props.mode === "time" ? formatDuration(size) : formatBytes(Math.ceil(size));
   const counts = createMemo(() => {
     beat();
-    return notFinite(props.store.model()?.graph, props.store.shown(), props.store.step());
+    return notFinite(props.store.model()?.graph, props.store.shown(), seenStep(props.store));
   });
   return (
     <Show when={families().length > 0}>

@@ -4,6 +4,7 @@
  * Invariant: sums of the last execution of each member, at the moment shown.
  */
 
+import { seenStep } from "@/store/run_model";
 import { createMemo, For, type JSX } from "solid-js";
 import { formatCount, formatDuration, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
@@ -26,7 +27,7 @@ export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
   const facts = createMemo(() => {
     beat();
     const { store } = props;
-    return scopeCounts(store.model()?.graph, members(), store.shown(), store.step());
+    return scopeCounts(store.model()?.graph, members(), store.shown(), seenStep(store));
   });
   const slowest = createMemo(() => {
     beat();
@@ -57,7 +58,7 @@ export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
             <span class="sp" />
             <span class="mi t3">
               {formatCount(facts().ran)} of {formatCount(facts().operations.length)} ran in step{" "}
-              {formatCount(props.store.step())}
+              {formatCount(seenStep(props.store))}
             </span>
           </div>
           <div class="scalar m">{formatDuration(facts().ns)}</div>
