@@ -30,7 +30,7 @@ def attached_by(configuration: dict[str, object]) -> set[str]:
 
 
 def test_each_attribute_of_an_attachment_is_told():
-    table = TEXT[TEXT.index("## Attaching") : TEXT.index("It keeps its own terminal")]
+    table = TEXT[TEXT.index("## Attaching") : TEXT.index("The program keeps its own terminal")]
     assert re.findall(r"^\| `(\w+)`", table, re.M) == list(Attach.__struct_encode_fields__)
 
 
