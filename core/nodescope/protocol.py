@@ -132,7 +132,7 @@ class WatchStatus(msgspec.Struct, frozen=True):
         id: Chosen by the session, from 1 up.
         text: The watch as it is written, such as ``tensor_overflow on scope:encoder -> stop``.
         rule: The rule's name.
-        hits: How often it has found what it looks for.
+        hits: Number of hits.
         last: The last time, in words; or ``""``.
         node: The node of the last hit, 0 without one.
         seq, step: The execution of the last hit.

@@ -31,11 +31,11 @@ def _told(keeping: Keeping | None, level: str, at: ValueAt | None, ran: list[Exe
     kept = "Only statistics were kept" if at is not None else "Only its time was kept"
     if keeping is None:  # a recording of an earlier release
         if level == "values":
-            return "Not kept: the byte budget was used up, or the recorder was behind."
+            return "Not kept: the byte budget was used up, or the recorder fell behind."
         return f"{kept}, at level {level}; run with --level values."
     if flags & BEHIND:
         return (
-            f"{kept}: the recorder was behind, and gave up older values for newer ones. "
+            f"{kept}: the recorder fell behind, and gave up older values for newer ones. "
             "Select what you need (--select), or stop there."
         )
     nbytes = at.summary.nbytes if at is not None else 0

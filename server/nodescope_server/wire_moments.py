@@ -60,7 +60,7 @@ class NodeProblem(msgspec.Struct, frozen=True):
         count: How many of its executions were bad.
         first_seq, first_step, last_seq, last_step: The first of them, and the last one.
         error: What it raised at last, or ``""``.
-        healed: It has run again since, and was finite.
+        healed: Later executions were finite.
         edits: What a person set its outputs to, in words.
         edited: The first was no execution: a person set it to NaN or Inf.
     """
@@ -125,7 +125,7 @@ class MomentsCompared(msgspec.Struct, frozen=True, tag="moments_compared"):
     """How far a value is apart at two moments.
 
     Attributes:
-        same: Both moments show what the same execution wrote.
+        same: Both moments show the same execution.
         measure: How far; of all elements, else of statistics, else why not.
         differ: How many elements are not the same bits; None without elements.
         first: The first of them.

@@ -149,7 +149,7 @@ def test_odd_arguments_raise_the_same_under_a_debugger(tmp_path: Path) -> None:
     assert watched == plain
     assert plain["when 1"] == "UsageError"
     assert plain["on equal 19"] == "returned"
-    assert any("it cannot be asked of a Odd: ValueError: data" in line for line in said)
+    assert any("it cannot be evaluated on a Odd: ValueError: data" in line for line in said)
     assert len(said) == len(set(said))
 
 

@@ -192,7 +192,7 @@ def test_a_slider_goes_through_the_passes(start: Start, page: Page) -> None:
         expect(by(page, "rewrite-row").first).to_be_visible()
     slider.focus()
     page.keyboard.press("End")
-    expect(by(page, "side-compiled")).to_contain_text(f"what runs · {stages[-1][1]} nodes")
+    expect(by(page, "side-compiled")).to_contain_text(f"final graph · {stages[-1][1]} nodes")
     # the graph of the stage is on the canvas
     shown = fn(page, "c.graph().nodes.filter(n => n.family !== 'leaf').length")
     assert shown == stages[-1][1]

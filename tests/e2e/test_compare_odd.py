@@ -121,13 +121,13 @@ def test_odd_names_and_functions_of_nothing(start: Start, page: Page, tmp_path: 
     assert page.evaluate("/[\\u202a-\\u202e\\t]/.test(document.body.innerText)") is False
 
     choose(page, "unused")
-    expect(by(page, "whole-verdict")).to_have_text("Nothing is left to run of 1 traced node.")
+    expect(by(page, "whole-verdict")).to_have_text("1 traced node, nothing left to run.")
     choose(page, "same")
-    expect(by(page, "whole-verdict")).to_have_text("It computes nothing.")
+    expect(by(page, "whole-verdict")).to_have_text("Nothing to compute.")
     by(page, "tab-nodes").click()
     expect(by(page, "node-table")).to_contain_text("no node was traced")
     by(page, "tab-kernels").click()
-    expect(by(page, "kernel-table")).to_contain_text("Nothing runs")
+    expect(by(page, "kernel-table")).to_contain_text("Nothing to run")
     by(page, "tab-pair").click()
 
     choose(page, "apart")

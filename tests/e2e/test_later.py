@@ -132,7 +132,7 @@ def test_steps_that_were_left_out_are_told(start: Start, page: Page, tmp_path: P
     step, seq = out[0]
     page.evaluate("(seq) => window.__nodescope.store.seek(seq)", seq)
     words = page.locator(".scrub-words")
-    expect(words).to_contain_text(f"step {step} (left out)")
+    expect(words).to_contain_text(f"step {step} (unobserved)")
     # Nobody saw what ran in it, so nothing is said to have been skipped.
     expect(page.get_by_text(re.compile(r"\d+ skipped"))).to_have_count(0)
 

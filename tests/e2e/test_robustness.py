@@ -59,7 +59,7 @@ def test_a_killed_program_leaves_what_was_recorded(start: Start, page: Page) -> 
     expect(by(page, "state")).to_contain_text(re.compile("step 2", re.S))
     program.process.kill()
     expect(by(page, "state")).to_contain_text("Lost", timeout=15_000)
-    expect(by(page, "lost-run")).to_contain_text("can still be looked at")
+    expect(by(page, "lost-run")).to_contain_text("can still be inspected")
     expect(by(page, "pause")).to_be_disabled()
     expect(by(page, "pause")).to_have_attribute("title", re.compile("gone"))
     # what was recorded can still be walked through, and values are read from the file
@@ -123,7 +123,7 @@ def test_a_recording_opens_and_is_walked_through(start: Start, page: Page, tmp_p
     by(page, "next-step").click()
     expect(by(page, "state")).to_contain_text(re.compile("In the past.*step 2", re.S))
     expect(by(page, "continue")).to_be_disabled()
-    expect(by(page, "continue")).to_have_attribute("title", re.compile("no breakpoint is set"))
+    expect(by(page, "continue")).to_have_attribute("title", re.compile("no breakpoints are set"))
 
 
 def test_two_pages_follow_one_run(start: Start, page: Page) -> None:

@@ -67,7 +67,7 @@ def test_from_the_gallery_to_the_hit(start: Start, page: Page, tmp_path: Path) -
     expect(rows).to_have_count(0)
     gallery.get_by_label("Find a rule").fill("")
     by(page, "watch-take-all").click()
-    expect(by(page, "watch-take-all")).to_contain_text("All taken")
+    expect(by(page, "watch-take-all")).to_contain_text("All added")
     expect(rows.first).to_contain_text("operator_overflow")
 
     # It stops where the NaN is made, and says so.

@@ -67,7 +67,7 @@ def test_from_a_nan_to_its_culprit(start: Start, page: Page, tmp_path: Path) -> 
     product = links.filter(has_text="net/matmul").last
     product.locator("button.why-operand").first.click()
     expect(sentence).not_to_contain_text("loss/mean")
-    page.get_by_text("Back to the question before").click()
+    page.get_by_text("Back to the previous question").click()
     expect(sentence).to_contain_text("loss/mean is NaN")
 
     by(page, "tab-value").click()

@@ -68,7 +68,7 @@ def changed(**change: Any) -> Keeping:
     ("keeping", "flags", "reason"),
     [
         (DEFAULT, 0, "to stay below 2× slower; the newest steps are whole. Pin it to keep it"),
-        (DEFAULT, BEHIND, "the recorder was behind, and gave up older values for newer ones"),
+        (DEFAULT, BEHIND, "the recorder fell behind, and gave up older values for newer ones"),
         (DEFAULT, WANTED, "newer values took its place in the budget of 256 MiB. Raise --budget."),
         (changed(newest_steps=0), 0, "to stay below 2× slower. Raise --max-slowdown."),
         (changed(level="timing", newest_steps=0, limit=None), 0, "at level timing; run with"),
@@ -81,4 +81,4 @@ def test_each_reason_is_its_own(keeping: Keeping | None, flags: int, reason: str
 
 def test_an_older_recording_blames_nobody() -> None:
     said = _told(None, "values", None, ran(0))
-    assert said == "Not kept: the byte budget was used up, or the recorder was behind."
+    assert said == "Not kept: the byte budget was used up, or the recorder fell behind."

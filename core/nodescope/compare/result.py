@@ -315,7 +315,7 @@ def _kernels(sides: Sides, reader: Reader) -> tuple[Kernel, ...]:
 def _value(pair: Pair, reader: Reader, steps: tuple[int, ...]) -> ComparedValue:
     there = pair.eager is not None and pair.compiled is not None
     measures = [reader.measure(pair, step) for step in steps] if there else []
-    why = pair.why or ("" if pair.eager else "no node of the eager run was found for it")
+    why = pair.why or ("" if pair.eager else "no match in the eager run")
     if there and not steps:
         why = "nothing of the function runs, so there is no step to measure it at"
     return ComparedValue(

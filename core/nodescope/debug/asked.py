@@ -42,7 +42,7 @@ def ask(when: str, on: Any, *, step: int, elapsed_s: float) -> Answer:
     except RecursionError:  # of the program, which has left no room: the condition is not at fault
         return Answer(False)
     except Exception as error:  # of the value's own methods
-        return Answer(False, f"it cannot be asked of a {type(on).__name__}: {last_line(error)}")
+        return Answer(False, f"it cannot be evaluated on a {type(on).__name__}: {last_line(error)}")
 
 
 def _array(on: Any) -> Array | None:

@@ -26,7 +26,7 @@ class Problem:
         first_seq, first_step, last_seq, last_step: The first of them, and the last one.
         flags: `HAS_NAN`, `HAS_INF` and `FAILED`, of all of them together.
         error: What it raised at last, or ``""``.
-        healed: It has run again since, and was finite.
+        healed: Later executions were finite.
         edits: What a person set its outputs to, in words.
         edited: The first was no execution: a person set it to NaN or Inf.
     """

@@ -182,7 +182,7 @@ def moved(
     if isinstance(command, Continue):
         statuses = tuple(each for each in breakpoints if each.breakpoint.enabled)
         if not statuses:
-            return None, "no breakpoint is set"
+            return None, "no breakpoints are set"
         found = to_breakpoint(history, at, statuses, back=back)
         if found.moment is None or found.breakpoint is None:
             return None, f"no breakpoint {side} this{found.note}"

@@ -22,7 +22,7 @@ FAILED = 4
 HAS_SUMMARY = 8
 # Elements of its outputs were to be kept: where they are not, the byte budget took them.
 WANTED = 16
-# They were given up, since the recorder was behind; statistics were taken.
+# They were given up, since the recorder fell behind; statistics were taken.
 BEHIND = 32
 
 

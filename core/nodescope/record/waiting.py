@@ -1,4 +1,4 @@
-"""Waiting: executions in the recorder's queue whose arrays may be given up for newer ones.
+"""Waiting: executions in the recorder's queue whose arrays may be dropped for newer ones.
 
 When the writer cannot keep up, somebody has to lose. It is the oldest: what a person asks for is
 the newest.

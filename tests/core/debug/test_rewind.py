@@ -155,7 +155,7 @@ def test_what_makes_no_sense_is_said(history) -> None:
     with pytest.raises(UsageError, match="does not move through a recording"):
         moved(history, 10_000, Detach(), back=True)
     assert moved(history, 0, StepNode(), back=True) == (None, "nothing is recorded before this")
-    assert moved(history, 99, Continue(), back=True) == (None, "no breakpoint is set")
+    assert moved(history, 99, Continue(), back=True) == (None, "no breakpoints are set")
     first = next(iter(history.forwards(0)))
     assert moved(history, first.seq, StepNode(), back=True)[0] is None
 

@@ -123,7 +123,7 @@ export function App(props: AppProps): JSX.Element {
     if (svg === undefined) return;
     const name = (store.model()?.info.name ?? "graph").replace(/\.py$/, "");
     save(`${name}.svg`, svg);
-    const words = what === "screen" ? "what is on the screen" : "the whole graph";
+    const words = what === "screen" ? "the visible graph" : "the whole graph";
     store.notify("ok", `${name}.svg saved: ${words}.`);
   };
   const page = {
@@ -207,16 +207,16 @@ export function App(props: AppProps): JSX.Element {
     {
       title: "Everywhere",
       keys: [
-        { keys: "← → ↑ ↓", does: "Along the edges; through the outline" },
+        { keys: "← → ↑ ↓", does: "Move along edges and through the outline" },
         { keys: "Enter", does: "Fold or open the selected scope" },
-        { keys: "Enter", does: "In a grid of numbers: why this element is what it is" },
+        { keys: "Enter", does: "In a grid of numbers: explain this element" },
         { keys: "+ −", does: "Zoom" },
-        { keys: "⇧Click", does: "On a line over executions: hold that moment as A" },
-        { keys: "Esc", does: "Close what is open" },
+        { keys: "⇧Click", does: "On a chart over executions: hold that moment as A" },
+        { keys: "Esc", does: "Close the open menu, form or dialog" },
       ],
     },
     {
-      title: "By name, in the palette",
+      title: "In the palette, by name",
       keys: commands
         .filter((each) => each.keys === "")
         .map((each) => ({ keys: "", does: each.title })),
@@ -247,8 +247,8 @@ export function App(props: AppProps): JSX.Element {
           class="seg mode wide"
           title={
             compiled()
-              ? "Compiled functions ran as graphs; kernels name the nodes that they cover"
-              : "The embedded engine runs each call at once"
+              ? "Compiled functions ran as graphs; each kernel lists the nodes it covers"
+              : "Eager: each call runs immediately"
           }
         >
           <span class="on">{compiled() ? "compiled" : "eager"}</span>
@@ -271,19 +271,19 @@ export function App(props: AppProps): JSX.Element {
         </button>
         <IconButton
           icon="share"
-          label="Export what is on screen as SVG"
+          label="Export the visible graph as SVG"
           testid="export-svg"
           onClick={() => void exportSvg("screen")}
         />
         <IconButton
           icon="theme"
-          label="Light or dark"
+          label="Light or dark theme"
           testid="theme"
           onClick={() => preferences.setTheme(preferences.theme() === "dark" ? "light" : "dark")}
         />
         <IconButton
           icon="help"
-          label="Keys (?)"
+          label="Keyboard shortcuts (?)"
           testid="help"
           onClick={() => ui.setOverlay("keys")}
         />

@@ -107,13 +107,13 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
     walk("Step to the next node", "F11", { type: "step_node" }),
     walk("Step into the next scope", "Ctrl F11", { type: "step_in" }),
     walk("Step out of this scope", "⇧F11", { type: "step_out" }),
-    rewind("Back to the node before", "B", { type: "step_node" }),
-    rewind("Back over this scope", "⇧F9", { type: "step_over" }),
-    rewind("Back to the training step before", "⇧F8", { type: "next_step" }),
+    rewind("Back to the previous node", "B", { type: "step_node" }),
+    rewind("Step back over this scope", "⇧F9", { type: "step_over" }),
+    rewind("Back to the previous training step", "⇧F8", { type: "next_step" }),
     rewind("Back to the last breakpoint", "R", { type: "continue" }),
-    walk("Run to its backward node, or go back to its forward node", "⇧F10", { type: "step_twin" }),
+    walk("Run to the backward node, or go back to the forward node", "⇧F10", { type: "step_twin" }),
     {
-      title: "Change the selected value and go on with it, or try it",
+      title: "Edit the selected value: continue with it, or try a what-if",
       keys: "E",
       group: "Debugger",
       enabled: () => store.editable(subjectValue()) || (subjectValue() >= 0 && store.forkable()),
@@ -123,49 +123,49 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       },
     },
     {
-      title: "Why is the selected value what it is?",
+      title: "Why: explain the selected value",
       keys: "W",
       group: "Debugger",
       enabled: () => here() && subject() !== undefined,
       run: () => page.reasons.askSelected(),
     },
     {
-      title: "Hold this moment as A, to compare others with it",
+      title: "Hold this moment as A for comparison",
       keys: "M",
       group: "Debugger",
       enabled: here,
       run: () => page.moments.hold(),
     },
     {
-      title: "What differs between A, or the execution before, and this moment",
+      title: "Compare this moment with A, or with the previous execution",
       keys: "D",
       group: "Debugger",
       enabled: () => here() && subject() !== undefined,
       run: () => page.moments.show(),
     },
     {
-      title: "Swap the moments: go to A, and hold this one",
+      title: "Swap moments: go to A and hold this one",
       keys: "X",
       group: "Debugger",
       enabled: () => here() && page.moments.held() !== undefined,
       run: () => page.moments.swap(),
     },
     {
-      title: "Show what was tried",
+      title: "Show the what-if branches",
       keys: "T",
       group: "Debugger",
       enabled: () => here(),
       run: () => void ui.setDockTab("branches"),
     },
     {
-      title: "Watches, and what they say to the recording",
+      title: "Show the watches",
       keys: "A",
       group: "Debugger",
       enabled: () => here(),
       run: () => void ui.setDockTab("watches"),
     },
     {
-      title: "Add a watch: all rules, and those that suit this program",
+      title: "Add a watch: all rules, and those recommended for this program",
       keys: "",
       group: "Debugger",
       enabled: () => here(),
@@ -195,7 +195,7 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       },
     },
     {
-      title: "Add a breakpoint: with a condition, hit counts, a message, and more",
+      title: "Add a breakpoint with a condition, hit count, log message or range of steps",
       keys: "Ctrl F9",
       group: "Debugger",
       enabled: () => store.breakable(),
@@ -305,7 +305,7 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       run: () => store.backToLive(),
     },
     {
-      title: "Export what is on screen as SVG",
+      title: "Export the visible graph as SVG",
       keys: "",
       group: "Page",
       enabled: ALWAYS,
@@ -326,14 +326,14 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       run: () => page.showRuns(),
     },
     {
-      title: "Light or dark",
+      title: "Light or dark theme",
       keys: "",
       group: "Page",
       enabled: ALWAYS,
       run: () => preferences.setTheme(preferences.theme() === "dark" ? "light" : "dark"),
     },
     {
-      title: "Show the keys",
+      title: "Show the keyboard shortcuts",
       keys: "?",
       group: "Page",
       enabled: ALWAYS,
@@ -354,7 +354,7 @@ function nextProblem({ store, go }: CommandScope): void {
       return;
     }
   }
-  store.notify("info", "No NaN and no Inf at this moment.");
+  store.notify("info", "No NaN or Inf at this moment.");
 }
 
 function outward({ store, go }: CommandScope): void {

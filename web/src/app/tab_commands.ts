@@ -12,12 +12,12 @@ const INSPECTOR: readonly (readonly [InspectorTab, string])[] = [
   ["gradient", "its gradient"],
   ["inputs", "its inputs"],
   ["steps", "its steps"],
-  ["diff", "the difference of two moments"],
+  ["diff", "the difference between two moments"],
   ["why", "explain its value"],
 ];
 const DOCK: readonly (readonly [DockTab, string, string])[] = [
   ["timeline", "Y", "Show the timeline"],
-  ["console", "O", "Show the console: output of the program"],
+  ["console", "O", "Show the console: program output"],
   ["problems", "P", "Show the problems: NaN and Inf"],
 ];
 const OUTLINE: readonly (readonly [OutlineTab, string])[] = [

@@ -41,6 +41,6 @@ export function drawScale(drawing: Drawing): number {
   }
   x += 8 * px;
   words(amount(heatMost), SMALL_MONO, palette["text-2"]);
-  words("logarithmic; a folded scope stands for all in it", SMALL_SANS, palette["text-3"]);
+  words("logarithmic; a folded scope shows its total", SMALL_SANS, palette["text-3"]);
   return HEIGHT * px;
 }

@@ -82,6 +82,6 @@ export function loadFonts(loaded: () => void): () => void {
 
 function context(canvas: HTMLCanvasElement): CanvasRenderingContext2D {
   const made = canvas.getContext("2d");
-  if (made === null) throw new Error("This browser gives no 2D canvas; the graph needs one.");
+  if (made === null) throw new Error("This browser provides no 2D canvas, which the graph needs.");
   return made;
 }

@@ -59,9 +59,9 @@ describe("what can be done", () => {
     expect(abilitiesIn(OVER).continue).toContain("the end of the recording");
     expect(abilitiesIn(OVER).pause).toBe("the program has ended");
     expect(abilitiesIn({ ...OVER, past: true, breakpoints: 0 }).continue).toBe(
-      "no breakpoint is set",
+      "no breakpoints are set",
     );
-    expect(abilitiesIn({ ...RUNNING, pausing: true }).step).toBe("it stops at its next node");
+    expect(abilitiesIn({ ...RUNNING, pausing: true }).step).toBe("stopping at the next node");
     expect(abilitiesIn(STOPPED).pause).toBe("already paused");
   });
 });

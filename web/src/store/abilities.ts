@@ -47,18 +47,20 @@ export function abilitiesIn(now: Situation): Abilities {
   });
   if (now.ended) return all("nodescope has ended");
   if (!now.linked) return all("not connected");
-  if (now.state === undefined) return all("there is no run");
+  if (now.state === undefined) return all("no run is open");
   const live = now.state === "live";
   const busy = now.arriving
-    ? "reading what ran before the stop"
+    ? "still reading the events before the stop"
     : now.pausing
-      ? "it stops at its next node"
+      ? "stopping at the next node"
       : "the program is running";
   const moving = live && !now.stopped && !now.past;
-  const nothing = now.seq === 0 ? "nothing is recorded" : "";
-  const goals = now.breakpoints === 0 ? "no breakpoint is set" : "";
+  const nothing = now.seq === 0 ? "nothing is recorded yet" : "";
+  const goals = now.breakpoints === 0 ? "no breakpoints are set" : "";
   const step = live && now.stopped ? "" : moving ? busy : nothing || (now.past ? "" : END);
-  const back = moving ? busy : nothing || (now.past && now.seq <= 1 ? "this is the beginning" : "");
+  const back = moving
+    ? busy
+    : nothing || (now.past && now.seq <= 1 ? "this is the start of the recording" : "");
   return {
     step,
     continue: step || (live && now.stopped ? "" : goals),
@@ -73,12 +75,12 @@ export function abilitiesIn(now: Situation): Abilities {
           : now.phase === "running"
             ? ""
             : now.phase === "detached"
-              ? "the debugger is detached from the program"
+              ? "already detached from the program"
               : "the program is ending",
     detach: !live
       ? OVER[now.state]
       : now.phase === "detached"
-        ? "detached already"
+        ? "already detached"
         : now.phase === "finished"
           ? "the program is ending"
           : "",
@@ -88,8 +90,8 @@ export function abilitiesIn(now: Situation): Abilities {
 const END = "this is the end of the recording; B and R go back";
 const OVER: Record<RunInfo["state"], string> = {
   live: "",
-  recorded: "this is a recording: no program runs",
-  lost: "the program is gone",
+  recorded: "this is a recording; no program is running",
+  lost: "the program died",
   finished: "the program has ended",
 };
 

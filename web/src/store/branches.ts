@@ -113,7 +113,7 @@ export function createBranches(store: Store, ui: Ui): Branches {
     choose: (id) => void setChosen(id),
     fork: async (edit, parent, steps) => {
       const run = store.runId();
-      if (run === undefined) return "There is no run.";
+      if (run === undefined) return "No run is open.";
       const seq = store.seq() ?? store.stop()?.seq ?? null;
       try {
         const body = { type: "fork", run, seq, edit, name: "", parent, steps } as const;

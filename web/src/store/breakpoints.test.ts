@@ -130,7 +130,7 @@ test.each([
   [{ kind: "op" }, "Stops after any a runs."],
   [{ kind: "scope" }, "Stops after the first node inside a runs, each time the scope is entered."],
   [{ kind: "source" }, "Stops after any node made at a runs."],
-  [{ kind: "node", log: "{step}" }, "Logs a line, and does not stop, after a runs."],
+  [{ kind: "node", log: "{step}" }, "Logs a line without stopping, after a runs."],
   [
     { kind: "op", condition: "value > 3", phase: "backward", first_step: 3, hits: "% 5" },
     "Stops after any a runs, in the backward phase, in step 3.., if value > 3, at hits % 5.",

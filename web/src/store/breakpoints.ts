@@ -124,7 +124,7 @@ export function effectText(breakpoint: Breakpoint): string {
   const { condition, phase, hits, log } = breakpoint;
   const steps = stepsText(breakpoint);
   const parts = [
-    `${log === "" ? "Stops" : "Logs a line, and does not stop,"} ${breakpoint.when} ${WHERE[
+    `${log === "" ? "Stops" : "Logs a line without stopping,"} ${breakpoint.when} ${WHERE[
       breakpoint.kind
     ](breakpoint.target)}`,
     phase === "" ? "" : `in the ${phase} phase`,

@@ -124,11 +124,11 @@ describe("words", () => {
     expect(measureWords(nan)).toBe("NaN 0 → 3");
     expect(measureWords({ ...MEASURE, inf: [1, 2000] })).toBe("Inf 1 → 2,000 · 3e−8 · 1 ulp");
     expect(measureWords({ ...exact, max_abs: null, mismatched: 0.5 })).toBe(
-      "NaN or Inf at other places",
+      "NaN or Inf at different positions",
     );
-    expect(measureWords(exact)).toBe("signs of zeros");
+    expect(measureWords(exact)).toBe("zeros differ in sign");
     expect(measureWords({ ...exact, source: "summaries", mismatched: null })).toBe(
-      "other statistics",
+      "different statistics",
     );
     expect(measureWords({ ...exact, equal: true, nan: [2, 2] })).toBe("bit-equal");
   });

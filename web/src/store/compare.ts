@@ -35,14 +35,14 @@ export const FATES = [
 export type Fate = (typeof FATES)[number];
 
 export const FATE_WORDS: Readonly<Record<Fate, string>> = {
-  kept: "runs as it was traced",
-  renamed: "another value stands for it",
-  rewritten: "computed in another way",
+  kept: "runs as traced",
+  renamed: "replaced by another value",
+  rewritten: "computed differently",
   folded: "computed once, while compiling",
-  merged: "the same as another node",
+  merged: "merged with an identical node",
   fused: "part of a kernel",
-  recomputed: "also computed a second time",
-  eliminated: "no result needs it",
+  recomputed: "computed a second time",
+  eliminated: "not needed by any result",
 };
 
 export function fateOf(node: ComparedNode): Fate {
@@ -149,8 +149,8 @@ export function measureWords(measure: Measure): string {
   }
   if (parts.length > 0) return parts.join(" · ");
   // Nothing finite is apart, and there are as many NaN and Inf on both sides.
-  if ((measure.mismatched ?? 0) > 0) return "NaN or Inf at other places";
-  return measure.source === "arrays" ? "signs of zeros" : "other statistics";
+  if ((measure.mismatched ?? 0) > 0) return "NaN or Inf at different positions";
+  return measure.source === "arrays" ? "zeros differ in sign" : "different statistics";
 }
 
 /** The errors over the steps that were measured, each as a part of the largest. */

@@ -64,7 +64,7 @@ describe("why something is not there", () => {
     expect(lines).toEqual([
       "260 training steps ran unobserved, to stay below 2×",
       `3 values made room for newer ones in the budget of ${formatBytes(256 * 2 ** 20)}`,
-      "4 values given up for newer ones: the recorder was behind",
+      "4 values dropped for newer ones: the recorder fell behind",
       "5 values too large to be kept",
       `6 values of the newest steps beyond ${formatBytes(64 * 2 ** 20)} held in memory`,
       "Over the limit of 2×: a breakpoint is set",
@@ -75,7 +75,7 @@ describe("why something is not there", () => {
     const none = { blobs: 3, summaries: 0, executions: 0 };
     expect(lossWords({ ...KEEPING, over_budget: 3 }, none)).toEqual([]);
     expect(lossWords({ ...KEEPING, behind: 1 }, none)).toEqual([
-      "1 value given up for newer ones: the recorder was behind. Statistics are there.",
+      "1 value dropped for newer ones: the recorder fell behind. Their statistics are kept.",
     ]);
     expect(lossWords(undefined, none)[0]).toContain("budget was used up, or the recorder was");
   });

@@ -62,7 +62,7 @@ export function reasonWords(keeping: Keeping, governed: Governed | undefined): s
       `executions counted only, to stay below ${times(governed?.limit ?? 1)}`,
     ],
     [keeping.over_budget, `values made room for newer ones in the budget of ${budget}`],
-    [keeping.behind, "values given up for newer ones: the recorder was behind"],
+    [keeping.behind, "values dropped for newer ones: the recorder fell behind"],
     [keeping.too_large, "values too large to be kept"],
     [
       keeping.made_room,
@@ -108,18 +108,18 @@ export function waysToMore(keeping: Keeping, argv: readonly string[]): readonly 
 export function lossWords(keeping: Keeping | undefined, lost: Losses): string[] {
   return [
     keeping !== undefined && keeping.behind > 0
-      ? `${plural(keeping.behind, "value")} given up for newer ones: the recorder was behind. ` +
-        "Statistics are there."
+      ? `${plural(keeping.behind, "value")} dropped for newer ones: the recorder fell behind. ` +
+        "Their statistics are kept."
       : "",
     keeping === undefined && lost.blobs > 0
       ? `${plural(lost.blobs, "value")} not kept: the byte budget was used up, or the recorder ` +
-        "was behind. Statistics are there."
+        "was behind. Their statistics are kept."
       : "",
     lost.summaries > 0
-      ? `${plural(lost.summaries, "output")} without statistics: the recorder was behind.`
+      ? `${plural(lost.summaries, "output")} without statistics: the recorder fell behind.`
       : "",
     lost.executions > 0
-      ? `${plural(lost.executions, "execution")} lost: the recorder was behind.`
+      ? `${plural(lost.executions, "execution")} lost: the recorder fell behind.`
       : "",
   ].filter(Boolean);
 }

@@ -74,7 +74,7 @@ function compared(change: Partial<MomentsCompared> = {}): MomentsCompared {
 test("the verdict says how much was compared, and of what", () => {
   expect(verdict(compared())).toBe("2 of 6 elements differ.");
   expect(verdict(compared({ differ: 6 }))).toBe("All 6 elements differ.");
-  expect(verdict(compared({ differ: 0 }))).toBe("The same bits in 6 elements.");
+  expect(verdict(compared({ differ: 0 }))).toBe("Bit-identical: 6 elements.");
   expect(verdict(compared({ differ: 1, measure: { ...MEASURE, elements: 1 } }))).toBe(
     "The value changed.",
   );
@@ -91,9 +91,11 @@ test("where there are no elements, it says of which side and why", () => {
   const bare = { ...SIDE, elements: false, reason: "Not kept." };
   expect(missing(compared())).toBe("");
   expect(missing(compared({ measure, other: bare }))).toBe(
-    "Statistics alone: there are no elements of B. Not kept.",
+    "Statistics only: B has no recorded elements. Not kept.",
   );
-  expect(missing(compared({ measure, one: bare, other: bare }))).toContain("of either moment");
+  expect(missing(compared({ measure, one: bare, other: bare }))).toContain(
+    "A and B have no recorded elements",
+  );
 });
 
 test("statistics stand beside each other with their difference", () => {

@@ -60,7 +60,7 @@ export function createMoments(store: Store, ui: Ui): Moments {
         setHeld(wanted);
         setOther(undefined);
       });
-      store.notify("info", `Held as A: ${momentWords(wanted)}. Go elsewhere, and press D.`);
+      store.notify("info", `Held as A: ${momentWords(wanted)}. Go to another moment and press D.`);
     },
     edited: (edit) => {
       batch(() => {
@@ -91,12 +91,12 @@ export function momentWords(moment: Moment): string {
 export function verdict(found: MomentsCompared): string {
   const { measure } = found;
   if (!found.one.found || !found.other.found) return "Nothing to compare.";
-  if (found.same) return "Both moments show what the same execution gave.";
+  if (found.same) return "Both moments show the same execution.";
   if (measure.source === "none") return `Not compared: ${measure.why}.`;
   if (measure.source === "summaries") {
     return measure.equal ? "The statistics are equal." : "The statistics differ.";
   }
-  if (found.differ === 0) return `The same bits in ${plural(measure.elements, "element")}.`;
+  if (found.differ === 0) return `Bit-identical: ${plural(measure.elements, "element")}.`;
   const all = found.differ === measure.elements;
   const count = formatCount(found.differ ?? 0);
   if (measure.elements === 1) return "The value changed.";
@@ -109,8 +109,8 @@ export function verdict(found: MomentsCompared): string {
 export function missing(found: MomentsCompared): string {
   if (found.measure.source !== "summaries" || found.same) return "";
   const side = !found.one.elements ? found.one : found.other;
-  const which = found.one.elements ? "B" : found.other.elements ? "A" : "either moment";
-  return `Statistics alone: there are no elements of ${which}. ${side.reason}`;
+  const which = found.one.elements ? "B has" : found.other.elements ? "A has" : "A and B have";
+  return `Statistics only: ${which} no recorded elements. ${side.reason}`;
 }
 
 /** A statistic at both moments, and their difference. */

@@ -358,8 +358,8 @@ export class Store {
     const link = this.link().kind;
     if (link === "ended") return "nodescope has ended; open the run again to set breakpoints.";
     if (link !== "open") return "The page is not connected.";
-    if (this.model() === undefined) return "There is no run.";
-    return "Nothing is recorded of this run, and it does not run any more.";
+    if (this.model() === undefined) return "No run is open.";
+    return "This run has ended, and nothing of it was recorded.";
   }
 
   /** Why the page came to the moment shown, where it was looked for. */
@@ -480,7 +480,7 @@ export class Store {
   /** Sends a command; "" when it was taken, else why not, for a person. */
   async refusal(command: Command): Promise<string> {
     const run = this.runId();
-    if (run === undefined) return "There is no run.";
+    if (run === undefined) return "No run is open.";
     const pause = command.type === "pause" && this.session()?.phase === "running";
     try {
       if (pause) this.set.pausing(true);

@@ -116,7 +116,7 @@ export function createWatches(store: Store, ui: Ui): Watches {
     store.refusal({ type: "set_watches", watches });
   const read = async (text: string): Promise<{ texts: readonly string[]; fault: string }> => {
     const run = store.runId();
-    if (run === undefined) return { texts: [], fault: "There is no run." };
+    if (run === undefined) return { texts: [], fault: "No run is open." };
     try {
       return await store.request({ type: "read_watch", run, text }, "watch_read");
     } catch (error) {
@@ -155,7 +155,7 @@ export function createWatches(store: Store, ui: Ui): Watches {
     addAll: (texts) => send(withMore(statuses(), texts)),
     ask: async (text) => {
       const run = store.runId();
-      if (run === undefined) return "There is no run.";
+      if (run === undefined) return "No run is open.";
       const question = { text, answer: undefined };
       batch(() => {
         setGallery(false);

@@ -73,11 +73,11 @@ export function Console(props: { readonly store: Store }): JSX.Element {
         handle.scrollToEnd();
       }}
       onScrolled={setFollow}
-      empty={<p class="empty">The program has written nothing yet.</p>}
+      empty={<p class="empty">No output yet.</p>}
       row={(line) => (
         <div
           class={`log ${line().row.stream}`}
-          title={`${line().text}\n\nrecord ${formatCount(line().row.seq)}; double click: go there`}
+          title={`${line().text}\n\nevent ${formatCount(line().row.seq)}; double-click to go there`}
           onDblClick={() => jump(line())}
         >
           <span class="log-step mi t3">
@@ -96,7 +96,7 @@ export function CopyConsole(props: { readonly store: Store }): JSX.Element {
     <IconButton
       small
       icon="copy"
-      label="Copy what the program wrote"
+      label="Copy the program's output"
       testid="console-copy"
       onClick={() =>
         void navigator.clipboard?.writeText(consoleText(props.store)).then(

@@ -57,7 +57,7 @@ const STEPS: readonly StepButton[] = [
   {
     testid: "step-twin",
     icon: "twin",
-    title: "Run to its backward node, or back to its forward node",
+    title: "Run to the backward node, or go back to the forward node",
     keys: "⇧F10",
     command: { type: "step_twin" },
   },
@@ -76,7 +76,7 @@ const BACK: readonly (StepButton & { readonly needs: "back" | "reverse" })[] = [
     needs: "back",
     testid: "step-back",
     icon: "back",
-    title: "Back to the node before",
+    title: "Back to the previous node",
     keys: "B",
     command: { type: "step_node" },
   },
@@ -143,7 +143,7 @@ export function DebuggerBar(props: { readonly store: Store }): JSX.Element {
         <IconButton
           icon="detach"
           testid="detach"
-          label="Detach: let the program run to its end without stopping"
+          label="Detach: let the program run on without stopping"
           onClick={() => send({ type: "detach" })}
         />
       </Show>

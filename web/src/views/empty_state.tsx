@@ -29,12 +29,12 @@ export function EmptyState(props: {
           </Match>
           <Match when={link() === "refused" || link() === "skew"}>
             <h3>Not connected</h3>
-            <p>The line at the top says why, and what to do.</p>
+            <p>The message at the top says why and what to do.</p>
           </Match>
           <Match when={props.store.runId() === undefined}>
             <h3>No run yet</h3>
             <p>
-              <code>nodescope run train.py</code> starts one. It appears here by itself.
+              <code>nodescope run train.py</code> starts one. It appears here automatically.
             </p>
           </Match>
           <Match when={props.store.model() === undefined}>
@@ -55,7 +55,7 @@ export function EmptyState(props: {
           <Match when={props.advice}>{(advice) => <AdviceCard advice={advice()} />}</Match>
           <Match when={true}>
             <h3>An empty run</h3>
-            <p>It ended before any operation of nodescope ran. The console has its output.</p>
+            <p>It ended before any nodescope operation ran. Its output is in the console.</p>
           </Match>
         </Switch>
       </div>

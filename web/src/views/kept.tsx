@@ -74,7 +74,7 @@ export function Kept(props: { readonly store: Store }): JSX.Element {
             data-testid="kept"
             aria-expanded={open()}
             aria-haspopup="dialog"
-            title="What is kept of this run, and how to keep more"
+            title="What is recorded of this run, and how to keep more"
             ref={button}
             onClick={() => setOpen(!open())}
           >
@@ -103,7 +103,7 @@ export function Kept(props: { readonly store: Store }): JSX.Element {
               </Show>
               <Show when={now().newest_steps > 0 && !now().everything}>
                 <p class="t3">
-                  The selected node and a pinned one are kept whole, and so is all around a stop.
+                  The selected node, a pinned node and everything around a stop are kept whole.
                 </p>
               </Show>
               <h4>Next time</h4>
@@ -121,7 +121,7 @@ export function Kept(props: { readonly store: Store }): JSX.Element {
                       onClick={() =>
                         void navigator.clipboard?.writeText(way.command).then(
                           () => store.notify("ok", "Copied."),
-                          () => store.notify("error", "The browser does not allow copying."),
+                          () => store.notify("error", "The browser did not allow copying."),
                         )
                       }
                     >

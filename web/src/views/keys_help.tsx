@@ -30,7 +30,7 @@ export function KeysHelp(props: {
         class="keys-box"
         ref={box}
         role="dialog"
-        aria-label="Keys"
+        aria-label="Keyboard shortcuts"
         tabindex={-1}
         data-testid="keys"
         onKeyDown={(event) => {
@@ -41,7 +41,7 @@ export function KeysHelp(props: {
         }}
       >
         <header class="row">
-          <h2>Keys</h2>
+          <h2>Keyboard shortcuts</h2>
           <span class="sp" />
           <IconButton icon="close" label="Close" onClick={() => props.onClose()} />
         </header>

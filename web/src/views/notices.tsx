@@ -21,11 +21,11 @@ export function LinkBanner(props: { readonly store: Store; onRetry(): void }): J
         const left = Math.ceil(CONTROLLER_GRACE_S - (now() - link.since) / 1000);
         if (props.store.model()?.info.state !== "live") return "Connection lost. Reconnecting…";
         if (props.store.session()?.phase !== "stopped") {
-          return "Connection lost. The program goes on without the page; reconnecting…";
+          return "Connection lost. The program continues without the page; reconnecting…";
         }
         return left > 0
-          ? `Connection lost. If the program still runs, it goes on in ${left} s; reconnecting…`
-          : "Connection lost. Reconnecting… If the program still runs, it has gone on by itself.";
+          ? `Connection lost. If the program is still running, it continues in ${left} s; reconnecting…`
+          : "Connection lost. Reconnecting… If the program was still running, it has continued by itself.";
       }
       case "ended": {
         const path = props.store.model()?.info.recording;
@@ -83,8 +83,8 @@ export function LostRun(props: { readonly store: Store }): JSX.Element {
         <div class="banner" role="alert" data-testid="lost-run">
           <span class="lamp bad" aria-hidden="true" />
           <span>
-            The program is gone: it was killed or crashed. Everything that was recorded until then
-            can still be looked at.
+            The program was killed or crashed. Everything recorded until then can still be
+            inspected.
           </span>
           <IconButton small icon="close" label="Close" onClick={() => setClosed(info().id)} />
         </div>

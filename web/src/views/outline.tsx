@@ -171,7 +171,7 @@ export function Outline(props: OutlineProps): JSX.Element {
             ? "Nothing matches. Try op:matmul, nan:true or part of a name."
             : props.store.model()?.info.state === "live"
               ? "No operation has run yet."
-              : "No node ran."}
+              : "No nodes ran."}
         </p>
       }
       row={(row, index) => {

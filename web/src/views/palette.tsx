@@ -146,7 +146,7 @@ export function Palette(props: {
           </For>
         </div>
         <Show when={entries().length === 0}>
-          <p class="empty pad">Nothing has these letters in this order.</p>
+          <p class="empty pad">No matches.</p>
         </Show>
       </div>
     </div>

@@ -116,7 +116,7 @@ export function Problems(props: {
         )}
       </For>
       <Show when={cut() > 0}>
-        <p class="problem t2">And {plural(cut(), "more node")}, later than these.</p>
+        <p class="problem t2">And {plural(cut(), "more node")}, all later.</p>
       </Show>
       <For each={losses()}>{(text) => <p class="problem t2">{text}</p>}</For>
       <Show
@@ -155,8 +155,8 @@ function problemWords(row: NodeProblem): string {
     times,
     row.failed ? printable(row.error, 400) : "",
     ...row.edits.map((edit) => `edited: ${printable(edit, 200)}`),
-    row.healed ? "It has run again since, and was finite." : "",
-    "Click to go to the first.",
+    row.healed ? "Later executions were finite." : "",
+    "Click to go to the first one.",
   ]
     .filter(Boolean)
     .join("\n");
@@ -187,7 +187,7 @@ function SpreadNote(props: { readonly store: Store; readonly asked: boolean }): 
                 {(born().at?.length ?? 0) > 0 ? ` at [${born().at?.join(", ")}]` : ""}:{" "}
                 {printable(inWords(born().words), 300)}, and reached{" "}
                 {plural(born().reached, "node")}.{" "}
-                {now().born > 1 ? `${plural(now().born - 1, "further birth")}. ` : ""}
+                {now().born > 1 ? `${plural(now().born - 1, "further origin")}. ` : ""}
               </>
             )}
           </Show>
@@ -195,7 +195,7 @@ function SpreadNote(props: { readonly store: Store; readonly asked: boolean }): 
             {(healed) => (
               <span class="t3">
                 Healed by {printable(healed().name, 160)}: {printable(healed().words, 200)}
-                {now().healed > 1 ? `, and by ${formatCount(now().healed - 1)} more` : ""}.
+                {now().healed > 1 ? `, and ${formatCount(now().healed - 1)} more` : ""}.
               </span>
             )}
           </Show>

@@ -86,7 +86,7 @@ export function RunList(props: {
         data-testid="runs-all"
         onClick={() => props.showAll()}
       >
-        All recordings of this folder, and recent ones…
+        All recordings in this folder, and recent ones…
       </button>
       <For
         each={newestFirst(props.store.runs())}

@@ -73,7 +73,7 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
       <IconButton
         small
         icon="left"
-        label="One execution back"
+        label="Previous execution"
         disabled={here() <= 1}
         onClick={() => seek(here() - 1)}
       />
@@ -95,7 +95,7 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
       <IconButton
         small
         icon="right"
-        label="One execution on"
+        label="Next execution"
         disabled={past() === undefined}
         onClick={() => seek(here() + 1)}
       />
@@ -109,7 +109,7 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
       <span class="scrub-words mi t2" style={{ "--room": `${room()}` }}>
         <Show when={(step()?.step ?? 0) > 0}>
           step {formatCount(step()?.step ?? 0)}
-          {step()?.observed === false ? " (left out)" : ""} ·{" "}
+          {step()?.observed === false ? " (unobserved)" : ""} ·{" "}
         </Show>
         event {formatCount(here())} of {formatCount(last())}
       </span>

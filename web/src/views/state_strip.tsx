@@ -22,7 +22,7 @@ export function describe(store: Store): Words {
   if (model === undefined) return { text: "Waiting", tone: "off", more: "" };
   const { info } = model;
   if (store.cursor().kind === "past") {
-    return { text: "In the past", tone: "now", more: "what was recorded, not what is" };
+    return { text: "In the past", tone: "now", more: "a recorded moment, not the live state" };
   }
   if (info.state === "lost") return { text: "Lost", tone: "bad", more: "the program died" };
   if (info.state === "recorded") return { text: "Recording", tone: "off", more: "" };
@@ -40,7 +40,7 @@ export function describe(store: Store): Words {
   switch (model.session?.phase) {
     case "stopped":
       if (store.arriving() > 0) {
-        const more = `${plural(store.arriving(), "record")} up to the stop still to be read`;
+        const more = `${plural(store.arriving(), "event")} before the stop still to be read`;
         return { text: "Stopping", tone: "now", more };
       }
       if (model.session.stop?.reason === "watch") {
@@ -51,7 +51,7 @@ export function describe(store: Store): Words {
       }
       return { text: "Stopped", tone: "now", more: "" };
     case "detached":
-      return { text: "Detached", tone: "off", more: "runs to its end" };
+      return { text: "Detached", tone: "off", more: "running to its end" };
     case "finished":
       return { text: "Finishing", tone: "ok", more: "" };
     default:

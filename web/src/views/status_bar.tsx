@@ -69,7 +69,7 @@ export function StatusBar(props: {
         </i>
       </span>
       <Show when={lost() > 0}>
-        <span title="Statistics and executions that were lost: the recorder was behind">
+        <span title="Statistics and executions that were lost: the recorder fell behind">
           lost <span class="m brk">{formatCount(lost())}</span>
         </span>
       </Show>
@@ -102,7 +102,7 @@ export function StatusBar(props: {
         </For>
       </span>
       <button type="button" class="status-keys" onClick={() => props.onKeys()}>
-        <kbd>?</kbd> keys
+        <kbd>?</kbd> shortcuts
       </button>
     </footer>
   );

@@ -28,8 +28,9 @@ export function WhatIf(props: WhatIfProps): JSX.Element {
         when={props.branches.rows().length > 0}
         fallback={
           <p class="empty">
-            Nothing was tried yet. At a recorded moment, press <kbd>E</kbd> on a value and choose
-            <b> What if…</b>: what depends on it is run again, beside the recording.
+            No branches yet. At a recorded moment, press <kbd>E</kbd> on a value and choose
+            <b> What if…</b>: everything that depends on it is re-run, and the recording stays as it
+            is.
           </p>
         }
       >
@@ -58,7 +59,7 @@ function NameField(props: { readonly name: string; onName(name: string): void })
     <input
       ref={field}
       class="m"
-      aria-label="Name of the branch"
+      aria-label="Branch name"
       data-testid="branch-rename"
       value={props.name}
       onKeyDown={(event) => {
@@ -166,7 +167,7 @@ function Changes(props: WhatIfProps & { readonly detail: BranchAnswer }): JSX.El
             </Show>
             <th class="r">before</th>
             <th class="r">now</th>
-            <th class="r" title="The largest difference of an element">
+            <th class="r" title="Largest difference of an element">
               difference
             </th>
             <th class="r branch-count">differ</th>
@@ -199,7 +200,7 @@ function Changes(props: WhatIfProps & { readonly detail: BranchAnswer }): JSX.El
         </tbody>
       </table>
       <Show when={props.detail.unlisted > 0}>
-        <p class="t3 small">and {formatCount(props.detail.unlisted)} further values</p>
+        <p class="t3 small">and {formatCount(props.detail.unlisted)} more values</p>
       </Show>
     </div>
   );
@@ -252,8 +253,8 @@ function where(change: ChangedValue): string {
 function outcome(info: BranchInfo): string {
   const parts = [
     info.changed > 0 ? `${plural(info.changed, "node")} changed` : "",
-    info.same > 0 ? `${formatCount(info.same)} the same bits as before` : "",
-    info.blocked > 0 ? `${formatCount(info.blocked)} could not be run again` : "",
+    info.same > 0 ? `${formatCount(info.same)} bit-identical` : "",
+    info.blocked > 0 ? `${formatCount(info.blocked)} could not be re-run` : "",
   ].filter(Boolean);
   return parts.length === 0 ? "" : `${parts.join(", ")}.`;
 }

@@ -34,7 +34,7 @@ export function AdviceCard(props: { readonly advice: Advice }): JSX.Element {
         </div>
       </Show>
       <p class="t3">
-        What can be seen, and what cannot yet: <code>docs/runs.md</code>
+        What nodescope can show, and what it cannot yet: <code>docs/runs.md</code>
       </p>
     </div>
   );

@@ -147,12 +147,9 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
         when={!constant() && range() !== undefined}
         fallback={
           <div class="heat-foot mi t3">
-            <Show
-              when={range()}
-              fallback={props.data.length === 0 ? "no elements" : "none is finite"}
-            >
+            <Show when={range()} fallback={props.data.length === 0 ? "no elements" : "none finite"}>
               {(now) =>
-                `${faults().length > 0 ? "all finite ones" : "all"} ${formatNumber(now()[0])}`
+                `${faults().length > 0 ? "all finite elements are" : "all are"} ${formatNumber(now()[0])}`
               }
             </Show>
           </div>
@@ -177,7 +174,7 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
             type="button"
             class="btn heat-next"
             onClick={next}
-            title={`Jump between the ${faults().length} elements here that are not finite`}
+            title={`Jump between the ${faults().length} non-finite elements here`}
           >
             <span class="dia" />
             next

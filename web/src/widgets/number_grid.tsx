@@ -195,7 +195,7 @@ export function NumberGrid(props: {
       onFocus={() => cursor() ?? setCursor({ row: span().row, col: span().col })}
       tabIndex={0}
       role="grid"
-      aria-label="Elements as numbers: arrows go through them, Enter asks why"
+      aria-label="Elements as numbers: arrow keys move, Enter explains one"
       aria-rowcount={plane().rows}
       aria-colcount={plane().cols}
       aria-activedescendant={cursor() === undefined ? undefined : `${id}-at`}
@@ -245,7 +245,7 @@ export function NumberGrid(props: {
                         left: `${HEAD + col * plane().col}px`,
                         width: `${plane().col}px`,
                       }}
-                      title={value() === undefined ? undefined : `${value()}: why? Click`}
+                      title={value() === undefined ? undefined : `${value()}: click to explain it`}
                       onClick={() => pick(row, col)}
                     >
                       {value() !== undefined

@@ -1046,7 +1046,7 @@ export interface WatchHit {
  * How far a value is apart at two moments.
  *
  * Attributes:
- *     same: Both moments show what the same execution wrote.
+ *     same: Both moments show the same execution.
  *     measure: How far; of all elements, else of statistics, else why not.
  *     differ: How many elements are not the same bits; None without elements.
  *     first: The first of them.
@@ -1169,7 +1169,7 @@ export interface ProblemList {
  *     count: How many of its executions were bad.
  *     first_seq, first_step, last_seq, last_step: The first of them, and the last one.
  *     error: What it raised at last, or `""`.
- *     healed: It has run again since, and was finite.
+ *     healed: Later executions were finite.
  *     edits: What a person set its outputs to, in words.
  *     edited: The first was no execution: a person set it to NaN or Inf.
  */
@@ -1455,7 +1455,7 @@ export interface BreakpointStatus {
  *     id: Chosen by the session, from 1 up.
  *     text: The watch as it is written, such as `tensor_overflow on scope:encoder -> stop`.
  *     rule: The rule's name.
- *     hits: How often it has found what it looks for.
+ *     hits: Number of hits.
  *     last: The last time, in words; or `""`.
  *     node: The node of the last hit, 0 without one.
  *     seq, step: The execution of the last hit.

@@ -149,7 +149,7 @@ export function ComparePage(props: ComparePageProps): JSX.Element {
   const tabs = (): readonly Tab<CompareTab>[] => [
     { id: "pair", title: state.picked() === undefined ? "Overview" : "Selected" },
     { id: "nodes", title: "Nodes", count: state.fn()?.nodes.filter(computed).length },
-    { id: "kernels", title: "What runs", count: state.fn()?.kernels.length },
+    { id: "kernels", title: "Compiled nodes", count: state.fn()?.kernels.length },
     { id: "passes", title: "Rewrites", count: state.stage()?.changes.length },
   ];
   return (
@@ -189,7 +189,7 @@ export function ComparePage(props: ComparePageProps): JSX.Element {
         </Show>
         <IconButton
           icon="theme"
-          label="Light or dark"
+          label="Light or dark theme"
           testid="theme"
           onClick={() => preferences.setTheme(preferences.theme() === "dark" ? "light" : "dark")}
         />
@@ -248,7 +248,7 @@ export function ComparePage(props: ComparePageProps): JSX.Element {
             onView={(view) => setView("compiled", view)}
           />
         </div>
-        <section class="cmp-dock panel" aria-label="What is known of it">
+        <section class="cmp-dock panel" aria-label="Details">
           <div class="head">
             <Tabs label="Comparison" tabs={tabs()} active={state.tab()} onSelect={state.setTab} />
             <span class="sp" />
@@ -315,6 +315,6 @@ function rightWords(state: CompareState, final: boolean): string {
   const stage = state.stage();
   if (fn === undefined || stage === undefined) return "";
   const nodes = plural(stage.nodes, "node");
-  if (final) return `what runs · ${nodes} · ${formatDuration(fn.compiled_ns)} observed`;
+  if (final) return `final graph · ${nodes} · ${formatDuration(fn.compiled_ns)} observed`;
   return `${state.stageIndex() === 0 ? "as traced" : `after ${stage.name}`} · ${nodes}`;
 }

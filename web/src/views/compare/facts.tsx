@@ -41,7 +41,7 @@ export function Fact(props: { readonly name: string; readonly value: string }): 
 export function ratio(was: number, now: number): string {
   if (!(was > 0) || !(now > 0)) return "";
   const times = was / now;
-  if (times > 0.95 && times < 1.05) return "About as fast";
+  if (times > 0.95 && times < 1.05) return "About the same speed";
   return times >= 1
     ? `${formatNumber(times, 3)}× faster compiled`
     : `${formatNumber(1 / times, 3)}× slower compiled`;

@@ -23,7 +23,7 @@ export function FateLegend(props: {
             class="cmp-fate"
             classList={{ on: props.active === fate, off: (props.active ?? fate) !== fate }}
             aria-pressed={props.active === fate}
-            title={`${fate}: ${FATE_WORDS[fate]}. Click to see these alone`}
+            title={`${fate}: ${FATE_WORDS[fate]}. Click to show only these`}
             data-testid={`fate-${fate}`}
             onClick={() => props.onSelect(props.active === fate ? undefined : fate)}
           >

@@ -56,8 +56,8 @@ export function PairPanel(props: { readonly state: CompareState }): JSX.Element 
             <Match when={state.picked() !== undefined && traced().length === 0}>
               <p class="empty">
                 {state.picked()?.side === "eager"
-                  ? "This node is no part of the compiled function."
-                  : "A pass made this node; no traced node became it."}
+                  ? "This node is not part of the compiled function."
+                  : "Created by a pass; no traced node corresponds to it."}
               </p>
             </Match>
             <Match when={state.picked() !== undefined && traced().length > 0}>
@@ -108,8 +108,8 @@ function Fates(props: {
             <For each={first().by}>{(rule) => <p class="cmp-line t2">by {ruleWords(rule)}</p>}</For>
             <p class="cmp-line t3">
               {first().matched === ""
-                ? "no node of the eager run was found for it"
-                : `found in the eager run by ${matchWords(first())}`}
+                ? "no match in the eager run"
+                : `matched in the eager run by ${matchWords(first())}`}
             </p>
           </>
         }
@@ -167,7 +167,7 @@ function Values(props: {
       </h3>
       <Show
         when={measured() && worst()}
-        fallback={<p class="empty cmp-why">{given()?.why || worst()?.why || "It has no value."}</p>}
+        fallback={<p class="empty cmp-why">{given()?.why || worst()?.why || "No value."}</p>}
       >
         {(found) => (
           <>
@@ -189,7 +189,7 @@ function Values(props: {
             <p class="t3 small">
               {found().source === "arrays"
                 ? `all ${plural(found().elements, "element")}`
-                : "statistics alone were kept"}
+                : "only statistics were kept"}
               {steps(given()?.steps ?? [])}
             </p>
             <Show when={history.state === "ready" && history()}>
@@ -249,7 +249,7 @@ function Times(props: {
       </Show>
       <Show
         when={props.kernels.length > 0}
-        fallback={<p class="t3 small">Nothing runs for it in the compiled function.</p>}
+        fallback={<p class="t3 small">Not executed in the compiled function.</p>}
       >
         <Bar
           name={`eager, ${plural(Math.max(1, covered()), "node")}`}
@@ -257,10 +257,7 @@ function Times(props: {
           most={most()}
           tone="was"
         />
-        <Show
-          when={now() > 0}
-          fallback={<p class="t3 small">The compiled run has no time of it.</p>}
-        >
+        <Show when={now() > 0} fallback={<p class="t3 small">Not timed in the compiled run.</p>}>
           <Bar name="compiled" ns={now()} most={most()} tone="now" />
           <p class="cmp-verdict">{ratio(was(), now())}</p>
         </Show>
@@ -300,7 +297,7 @@ function Compiled(props: {
   return (
     <section class="cmp-block" data-testid="pair-compiled">
       <h3 class="lab">Runs in</h3>
-      <Show when={kernel()} fallback={<p class="t3 small">nothing: its work is not done.</p>}>
+      <Show when={kernel()} fallback={<p class="t3 small">nothing: it is not executed.</p>}>
         {(found) => (
           <>
             <p class="cmp-name cmp-line">

@@ -32,7 +32,7 @@ export function PassSlider(props: {
     if (stage === undefined) return "";
     const nodes = plural(stage.nodes, "node");
     if (props.index === 0) return `as traced · ${nodes}`;
-    const final = props.index === last() ? "what runs · " : "";
+    const final = props.index === last() ? "final graph · " : "";
     return `${final}${plural(stage.changes.length, "rewrite")} · ${formatDuration(stage.took_ns)} · ${nodes}`;
   };
   return (
@@ -40,7 +40,7 @@ export function PassSlider(props: {
       <span class="lab">Passes</span>
       <IconButton
         icon="left"
-        label="The pass before ([)"
+        label="Previous pass ([)"
         testid="pass-before"
         small
         disabled={props.index === 0}
@@ -79,7 +79,7 @@ export function PassSlider(props: {
       </div>
       <IconButton
         icon="right"
-        label="The next pass (])"
+        label="Next pass (])"
         testid="pass-next"
         small
         disabled={props.index >= last()}

@@ -101,7 +101,7 @@ export function SideCanvas(props: SideCanvasProps): JSX.Element {
           ref={host}
           tabindex={0}
           role="application"
-          aria-label={`${props.title}: arrow keys go along the edges`}
+          aria-label={`${props.title}: arrow keys follow the edges`}
           onKeyDown={move}
         />
         <Show when={view()}>{(now) => <Feed {...props} view={now()} />}</Show>

@@ -107,9 +107,9 @@ export function matchWords(node: ComparedNode): string {
     case "name":
       return "name";
     case "order":
-      return "order of ops";
+      return "order of operations";
     case "inputs":
-      return "who takes it";
+      return "consumers";
     default:
       return "not found";
   }
@@ -129,9 +129,9 @@ export function KernelTable(props: { readonly state: CompareState }): JSX.Elemen
     state.pick({ side: "compiled", id: kernel.id });
   };
   return (
-    <div class="cmp-table" role="table" aria-label="Nodes that run" data-testid="kernel-table">
+    <div class="cmp-table" role="table" aria-label="Compiled nodes" data-testid="kernel-table">
       <div class="cmp-row cmp-kernels cmp-headrow" role="row">
-        <span role="columnheader">Node that runs</span>
+        <span role="columnheader">Compiled node</span>
         <span role="columnheader">Pattern</span>
         <span role="columnheader" class="r">
           Covers
@@ -147,7 +147,7 @@ export function KernelTable(props: { readonly state: CompareState }): JSX.Elemen
       <VirtualList
         items={rows()}
         rowHeight={ROW}
-        empty={<p class="empty">Nothing runs: no node is left of the compiled function.</p>}
+        empty={<p class="empty">Nothing to run: the compiled function has no nodes left.</p>}
         row={(kernel) => (
           <button
             type="button"
@@ -204,8 +204,8 @@ export function PassTable(props: { readonly state: CompareState }): JSX.Element 
         empty={
           <p class="empty">
             {(props.state.fn()?.stages.length ?? 0) > 1 && props.state.stageIndex() === 0
-              ? `The graph as it was traced: ${plural(stage()?.nodes ?? 0, "node")}. Move the slider to see what each pass rewrote.`
-              : "No pass rewrote anything: the graph runs as it was traced."}
+              ? `The graph as traced: ${plural(stage()?.nodes ?? 0, "node")}. Move the slider to see what each pass rewrote.`
+              : "No pass rewrote anything: the graph runs as traced."}
           </p>
         }
         row={(change) => (

@@ -53,7 +53,7 @@ export function Whole(props: {
               <Show when={props.fn.kernels.length > 0}>
                 <p class="t3 small">
                   <code>nodescope compare train.py</code> measures it; these recordings were made
-                  without.
+                  without timing.
                 </p>
               </Show>
             </>
@@ -108,7 +108,7 @@ export function Whole(props: {
         <p class="t3 small">
           {props.fn.unmatched.length === 0
             ? "Every eager node of the step belongs to it."
-            : `${plural(props.fn.unmatched.length, "eager node")} of the step ${props.fn.unmatched.length === 1 ? "lies" : "lie"} outside of it.`}
+            : `${plural(props.fn.unmatched.length, "eager node")} of the step ${props.fn.unmatched.length === 1 ? "lies" : "lie"} outside it.`}
         </p>
         <p class="t3 small">
           Pick a node on either side, or press <kbd>N</kbd> for the largest error.
@@ -134,9 +134,9 @@ export function Whole(props: {
           fallback={
             <p class="cmp-verdict">
               {errors().length === 0
-                ? "Nothing was measured: both runs kept no value of the same node."
+                ? "Nothing was measured: no node has a value in both recordings."
                 : errors().length === 1
-                  ? "The value that was measured is equal."
+                  ? "The measured value is equal."
                   : `All ${formatCount(errors().length)} measured values are equal.`}
             </p>
           }
@@ -163,7 +163,7 @@ export function Whole(props: {
       <section class="cmp-block">
         <h3 class="lab">Longest to run</h3>
         <Show when={slow().length === 0}>
-          <p class="t3 small">Nothing runs.</p>
+          <p class="t3 small">Nothing to run.</p>
         </Show>
         <ul class="cmp-list">
           <For each={slow()}>
@@ -199,6 +199,6 @@ export function spread(pairs: readonly number[]): string {
 
 function nothingLeft(traced: number): string {
   return traced === 0
-    ? "It computes nothing."
-    : `Nothing is left to run of ${plural(traced, "traced node")}.`;
+    ? "Nothing to compute."
+    : `${plural(traced, "traced node")}, nothing left to run.`;
 }

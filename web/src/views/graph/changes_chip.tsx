@@ -11,9 +11,9 @@ import type { Ui } from "@/store/ui";
 import { ChangeSign } from "@/widgets/change_sign";
 
 const MEANINGS: Readonly<Record<ChangeKind, string>> = {
-  new: "met for the first time",
-  rewired: "with other inputs than before",
-  skipped: "known from steps before, did not run",
+  new: "seen for the first time",
+  rewired: "inputs changed",
+  skipped: "in earlier steps, not in this one",
 };
 
 export function ChangesChip(props: {
@@ -81,7 +81,7 @@ export function ChangesKey(props: { readonly changes: StepChanges }): JSX.Elemen
       <Show when={props.changes.counts.rewired > 0}>
         <div>
           <span class="key-line" />
-          former input
+          previous input
         </div>
       </Show>
     </>

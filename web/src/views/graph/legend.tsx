@@ -66,7 +66,7 @@ export function Legend(props: {
             <span class="legend-scale" />
             {amount(props.most)}
           </div>
-          <div class="t3">logarithmic · a folded scope stands for all in it</div>
+          <div class="t3">logarithmic · a folded scope shows its total</div>
         </Show>
         <Show when={props.mode === "finite"}>
           <h4>Values</h4>
@@ -143,12 +143,12 @@ function PathKey(props: { readonly path: GraphPath }): JSX.Element {
       <h4>What if</h4>
       <div>
         <span class={sign()}>≠</span>
-        another value
+        value changed
       </div>
       <Show when={[...props.path.nodes.values()].includes("?")}>
         <div>
           <span class={sign()}>?</span>
-          not run again
+          not re-run
         </div>
       </Show>
     </Show>

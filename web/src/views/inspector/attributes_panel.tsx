@@ -72,7 +72,7 @@ export function Attributes(props: {
   };
   const rows = () => [
     ...attributes().filter(([, text]) => !isLong(text)),
-    ...(met() === undefined ? [] : [["first met", `step ${met()}`] as const]),
+    ...(met() === undefined ? [] : [["first seen", `step ${met()}`] as const]),
     ["phase", props.node.phase] as const,
     ["device", props.node.device] as const,
     ["node", `#${props.node.id}`] as const,
@@ -83,7 +83,7 @@ export function Attributes(props: {
       <div class="h">
         <span class="lab">Attributes</span>
         <span class="sp" />
-        <span class="mi t3">{only() ? "of the first execution" : ""}</span>
+        <span class="mi t3">{only() ? "from the first execution" : ""}</span>
       </div>
       <dl class="kv wide2">
         <For each={rows()}>
@@ -95,7 +95,7 @@ export function Attributes(props: {
               <dt>{name}</dt>
               <dd
                 class="ell"
-                title={first(name) === undefined ? text : `${text}; at first ${first(name)}`}
+                title={first(name) === undefined ? text : `${text}; initially ${first(name)}`}
               >
                 {text}
               </dd>

@@ -123,8 +123,8 @@ export function DiffPanel(props: DiffPanelProps): JSX.Element {
         when={one() !== undefined}
         fallback={
           <p class="empty">
-            There is no execution before this one. Press <kbd>M</kbd> to hold this moment as A, then
-            go elsewhere: the slider, <kbd>F8</kbd>, or a row of Steps.
+            No earlier execution. Press <kbd>M</kbd> to hold this moment as A, then move with the
+            slider, <kbd>F8</kbd> or a row of Steps.
           </p>
         }
       >
@@ -174,7 +174,7 @@ function Sides(
                 {momentWords(moment())}
               </button>
               <span class="t3 small ell">
-                {[held() ? "" : "the execution before", note(props.found?.one, moment())]
+                {[held() ? "" : "the previous execution", note(props.found?.one, moment())]
                   .filter(Boolean)
                   .join(", ")}
               </span>
@@ -203,7 +203,7 @@ function Sides(
           small
           icon="swap"
           testid="diff-swap"
-          label="Swap: go to A, and hold what is shown (X)"
+          label="Swap: go to A and hold this moment (X)"
           disabled={!held()}
           onClick={() => props.moments.swap()}
         />
@@ -211,7 +211,7 @@ function Sides(
           small
           icon="close"
           testid="diff-clear"
-          label="Let go of A"
+          label="Release A"
           disabled={!held()}
           onClick={() => props.moments.clear()}
         />

@@ -23,7 +23,7 @@ const HOWS: readonly { readonly id: How; readonly title: string; readonly hint: 
   { id: "scale", title: "scale by", hint: "0.5" },
   { id: "clip", title: "clip to", hint: "" },
   { id: "noise", title: "add noise of", hint: "0.01" },
-  { id: "npy", title: "take from file", hint: "" },
+  { id: "npy", title: "load from file", hint: "" },
 ];
 const NUMBERS: Readonly<Record<string, number>> = {
   nan: Number.NaN,
@@ -71,17 +71,17 @@ export function EditForm(props: {
     { steps: 0, title: "to the end of this step" },
     ...[1, 10, 100]
       .filter((each) => each < after())
-      .map((each) => ({ steps: each, title: `${plural(each, "step")} on` })),
-    ...(after() > 0 ? [{ steps: null, title: `to the end, ${plural(after(), "step")} on` }] : []),
+      .map((each) => ({ steps: each, title: `${plural(each, "more step")}` })),
+    ...(after() > 0 ? [{ steps: null, title: `to the end, ${plural(after(), "more step")}` }] : []),
   ];
   const apply = async (whatIf: boolean): Promise<void> => {
     const numbers = [number(), low(), high(), seed()].map(read);
     if (numbers.some((each) => each === undefined)) {
-      setFault("That is no number. Also known are nan, inf and -inf.");
+      setFault("Not a number. nan, inf and -inf are accepted, too.");
       return;
     }
     if (how() !== "clip" && how() !== "npy" && number().trim() === "") {
-      setFault("A number is missing.");
+      setFault("Enter a number.");
       return;
     }
     const chosen = file();
@@ -163,23 +163,23 @@ export function EditForm(props: {
       <Show when={bases().length > 0}>
         <select
           class="edit-base"
-          aria-label="What if: forked from"
-          title="What if: forked from"
+          aria-label="What-if: fork from"
+          title="What-if: fork from"
           value={String(base() ?? shownBase())}
           data-testid="edit-base"
           onChange={(event) => setBase(Number(event.currentTarget.value))}
         >
-          <option value="0">of the recording</option>
+          <option value="0">the recording</option>
           <For each={bases()}>
-            {(row) => <option value={String(row.info.id)}>of {row.info.name}</option>}
+            {(row) => <option value={String(row.info.id)}>{row.info.name}</option>}
           </For>
         </select>
       </Show>
       <Show when={fars().length > 1}>
         <select
           class="edit-base"
-          aria-label="What if: how far"
-          title="What if: how far it is run again"
+          aria-label="What-if: how far to re-run"
+          title="What-if: how far to re-run"
           value={String(far())}
           data-testid="edit-far"
           onChange={(event) => {
@@ -201,7 +201,7 @@ export function EditForm(props: {
         type={live() ? "button" : "submit"}
         class="btn"
         data-testid="edit-what-if"
-        title="Runs again what depends on it, beside the recording"
+        title="Re-run everything that depends on this value; the recording stays as it is"
         disabled={busy()}
         onClick={() => {
           if (live()) void apply(true);
@@ -211,11 +211,14 @@ export function EditForm(props: {
       </button>
       <IconButton small icon="close" label="Cancel" onClick={() => props.onClose()} />
       <p class="t3">
-        <Show when={live()} fallback="What depends on it is run again, beside the recording. ">
-          Apply: the program goes on with it; gradients flow as if the operation had given it. What
-          if: what was recorded after it is run again.{" "}
+        <Show
+          when={live()}
+          fallback="Everything that depends on it is re-run; the recording stays as it is. "
+        >
+          Apply: the program continues with the new value, and gradients flow as if the operation
+          had returned it. What if: the recorded operations that depend on it are re-run.{" "}
         </Show>
-        Elements as NumPy writes them, <code>0, 2:5</code>, or <code>isnan</code>,{" "}
+        Elements in NumPy notation, <code>0, 2:5</code>, or <code>isnan</code>,{" "}
         <code>negative</code>.
       </p>
       <FieldError text={fault()} condition="" />

@@ -139,7 +139,7 @@ export function StepsPanel(props: {
   return (
     <Show
       when={(props.history?.total ?? 0) > 0 ? props.history : undefined}
-      fallback={<p class="empty">It has not run yet.</p>}
+      fallback={<p class="empty">Not run yet.</p>}
     >
       {(now) => (
         <div class="steps">
@@ -203,7 +203,7 @@ export function StepsPanel(props: {
                         type="button"
                         class="moment-a"
                         classList={{ off: now().seq[i] !== props.held }}
-                        title="Hold this moment as A, to compare others with it"
+                        title="Hold this moment as A for comparison"
                         aria-label={`Hold step ${now().step[i] ?? 0} as A`}
                         data-testid="step-hold"
                         onClick={(event) => {

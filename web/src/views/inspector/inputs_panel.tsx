@@ -26,7 +26,7 @@ export function InputsPanel(props: {
   return (
     <div class="inputs">
       <Show when={props.node.inputs.length === 0}>
-        <p class="empty">It has no inputs.</p>
+        <p class="empty">No inputs.</p>
       </Show>
       <For each={props.node.inputs.slice(0, MOST)}>
         {(value, port) => <Input {...props} value={value} port={port()} />}
@@ -79,7 +79,7 @@ function Input(props: {
       class="input"
       disabled={produced()?.producer == null}
       onClick={jump}
-      title={produced()?.producer == null ? "Fed from outside" : "Go to the node that made it"}
+      title={produced()?.producer == null ? "External input" : "Go to the node that produced it"}
     >
       <span class="input-port mi t3">{props.port}</span>
       <span class="ell input-name">{produced()?.value.name || `value ${props.value}`}</span>

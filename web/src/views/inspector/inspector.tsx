@@ -81,7 +81,7 @@ export function Inspector(props: InspectorProps): JSX.Element {
       when={subject()}
       fallback={
         <p class="empty pad">
-          Nothing is selected. Click a node or a scope
+          Nothing selected. Click a node or a scope
           {props.store.stop() === undefined ? "." : ", or press F10 to take a step."}
         </p>
       }
@@ -197,10 +197,10 @@ function NodeInspector(
   };
   const absent = () =>
     props.store.cursor().kind === "past"
-      ? "Not computed yet at this moment. Move the slider to the right."
+      ? "No value yet at this moment. Move the slider to the right."
       : stop()?.when === "before"
-        ? "It is about to run: no value yet."
-        : "It has not run yet: no value.";
+        ? "About to run: no value yet."
+        : "Not run yet: no value.";
 
   return (
     <>
@@ -223,7 +223,7 @@ function NodeInspector(
         </div>
         <IconButton
           icon="pin"
-          label={props.pinned ? "Follow the selection again" : "Keep this here"}
+          label={props.pinned ? "Unpin: follow the selection" : "Pin this node"}
           pressed={props.pinned}
           onClick={() => props.onPin()}
         />
@@ -333,7 +333,7 @@ function NodeInspector(
                 when={failed() ? undefined : value()}
                 fallback={
                   <p class="empty">
-                    {failed() ? "It raised an error: there is no value." : "It has no output."}
+                    {failed() ? "It raised an error, so it has no value." : "No output."}
                   </p>
                 }
               >
@@ -386,7 +386,7 @@ function NodeInspector(
                       value={at()}
                       refresh={gradientRefresh}
                       colour="--ph-backward"
-                      absent="The backward pass has not come here yet."
+                      absent="The backward pass has not reached this node yet."
                     />
                   </>
                 )}
@@ -418,7 +418,7 @@ function NodeInspector(
           </Match>
           <Match when={props.ui.inspectorTab() === "diff"}>
             <section class="sec" data-testid="inspector-diff">
-              <Show when={value()} fallback={<p class="empty">It has no output.</p>}>
+              <Show when={value()} fallback={<p class="empty">No output.</p>}>
                 {(at) => (
                   <DiffPanel
                     store={props.store}
@@ -467,7 +467,7 @@ function NodeInspector(
 function stopWords(stop: Stop): string {
   // Of the program itself, not of the node that ran last.
   if (stop.error !== "") return "Stopped by an error";
-  if (stop.reason === "exception") return "Stopped at the error of";
+  if (stop.reason === "exception") return "Stopped at the error raised by";
   if (stop.reason === "watch") return "Stopped by a watch at";
   return stop.when === "before" ? "Stopped before" : "Stopped after";
 }
@@ -484,5 +484,5 @@ function hits(store: Store, breakpoint: number): number | undefined {
 function noGradient(node: Node): string {
   if (node.phase !== "forward")
     return `A node of the ${node.phase} phase has no gradient of its own.`;
-  return "No gradient yet. It appears once backward() has come to this node.";
+  return "No gradient yet. It appears once backward() reaches this node.";
 }

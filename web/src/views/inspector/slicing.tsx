@@ -36,13 +36,17 @@ export function IndexChips(props: {
             <i>axis {axis()}</i>
             <button
               type="button"
-              aria-label={`Axis ${axis()}: back`}
+              aria-label={`Axis ${axis()}: previous`}
               onClick={() => move(axis(), -1)}
             >
               ‹
             </button>
             <b class="m">{props.index[axis()] ?? 0}</b>
-            <button type="button" aria-label={`Axis ${axis()}: on`} onClick={() => move(axis(), 1)}>
+            <button
+              type="button"
+              aria-label={`Axis ${axis()}: next`}
+              onClick={() => move(axis(), 1)}
+            >
               ›
             </button>
             <i>of {size}</i>
@@ -96,12 +100,12 @@ export function Pager(props: {
   return (
     <Show when={!props.quiet && !whole()} fallback={<span class="mi t3">{words()}</span>}>
       <Show when={parts().allRows > parts().rows}>
-        <button type="button" class="btn" title="Further rows" onClick={() => step(1, 0)}>
+        <button type="button" class="btn" title="More rows" onClick={() => step(1, 0)}>
           rows {parts().row}–{parts().row + parts().rows - 1} of {formatCount(parts().allRows)} ›
         </button>
       </Show>
       <Show when={parts().allCols > parts().cols}>
-        <button type="button" class="btn" title="Further columns" onClick={() => step(0, 1)}>
+        <button type="button" class="btn" title="More columns" onClick={() => step(0, 1)}>
           {parts().allRows === 1 ? "elements" : "cols"} {parts().col}–
           {parts().col + parts().cols - 1} of {formatCount(parts().allCols)} ›
         </button>

@@ -86,7 +86,7 @@ export function SourcePanel(props: {
             when={lines().length > 0}
             fallback={
               <p class="empty">
-                {answer().kind === "none" ? "" : "The text of this file is not in the recording."}
+                {answer().kind === "none" ? "" : "The source of this file is not in the recording."}
               </p>
             }
           >

@@ -51,8 +51,8 @@ export function SummaryPanel(props: SummaryPanelProps): JSX.Element {
       fallback={
         <p class="empty pad">
           {props.summing.problem() === ""
-            ? "Summing up the run…"
-            : `The run cannot be summed up: ${props.summing.problem()}`}
+            ? "Loading the summary…"
+            : `The summary could not be loaded: ${props.summing.problem()}`}
         </p>
       }
     >
@@ -87,7 +87,7 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
             <IconButton
               small
               icon="close"
-              label="Back to what is selected"
+              label="Back to the selection"
               onClick={() => props.summing.show(false)}
             />
           </Show>
@@ -110,7 +110,7 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
       </Show>
       <Show when={sum().outcome === "killed"}>
         <p class="sum-note">
-          It did not live to say how it ended. What it recorded until then is here.
+          The program was killed or crashed. Everything recorded until then is here.
         </p>
       </Show>
       {/* Where there is nothing to draw, it stands in the middle. */}
@@ -149,8 +149,8 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
           each={sum().troubles}
           fallback={
             <p class="t3">
-              {sum().outcome === "failed" ? "No operation raised; n" : "No error, n"}o NaN and no
-              Inf in what was recorded.
+              {sum().outcome === "failed" ? "No operation raised; n" : "No error, n"}o NaN or Inf in
+              the recording.
             </p>
           }
         >
@@ -450,32 +450,32 @@ export function keptWords(kept: Kept, level: string): readonly string[] {
     lines.push(
       `Every element of ${plural(kept.arrays, "value")}${steps}, ${formatBytes(kept.arrays_bytes)}.`,
     );
-  } else if (level === "values") lines.push("No element of any value.");
+  } else if (level === "values") lines.push("No elements of any value.");
   else if (level === "summary")
     lines.push("Statistics of every value, no elements (level summary).");
   else lines.push(`Level ${level}: no statistics and no elements.`);
   const { dropped, governed } = kept;
   if (dropped.blobs > 0) {
-    lines.push(`Of ${plural(dropped.blobs, "value")} only statistics are left.`);
+    lines.push(`Only statistics of ${plural(dropped.blobs, "value")}.`);
   }
   if (dropped.summaries > 0) {
     lines.push(
-      `${plural(dropped.summaries, "value")} without statistics: the recorder was behind.`,
+      `${plural(dropped.summaries, "value")} without statistics: the recorder fell behind.`,
     );
   }
   if (dropped.executions > 0) {
-    lines.push(`${plural(dropped.executions, "execution")} lost: the recorder was behind.`);
+    lines.push(`${plural(dropped.executions, "execution")} lost: the recorder fell behind.`);
   }
   if (governed !== null) {
     const left = governed.executions + governed.summaries + governed.arrays;
     const what = left > 0 ? ` left out ${formatCount(left)} records` : " left nothing out";
     lines.push(
       `The limit of ${formatNumber(governed.limit, 3)}× slowdown${what}; the run was ` +
-        `${formatNumber(governed.slowdown, 3)}× as slow${governed.measured ? "" : ", as estimated"}.`,
+        `${formatNumber(governed.slowdown, 3)}× as slow${governed.measured ? "" : " (estimated)"}.`,
     );
   }
   if (kept.steps_left_out > 0) {
-    lines.push(`${plural(kept.steps_left_out, "step")} went unobserved, to keep the limit.`);
+    lines.push(`${plural(kept.steps_left_out, "step")} ran unobserved, to stay within the limit.`);
   }
   return lines;
 }

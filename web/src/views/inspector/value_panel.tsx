@@ -113,9 +113,9 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
               slice={now()}
               edit={
                 props.store.editable(props.value)
-                  ? "Change this value and go on with it, or try it (E)"
+                  ? "Edit this value: continue with it, or try a what-if (E)"
                   : props.store.forkable()
-                    ? "What if it were another one? (E)"
+                    ? "What if this value were different? (E)"
                     : ""
               }
               onEdit={() => props.ui.setEditing(!props.ui.editing())}
@@ -148,7 +148,7 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
                 <p class="empty">
                   <Show
                     when={["graph", "timing"].includes(props.store.model()?.info.level ?? "")}
-                    fallback="No statistics were kept of this execution."
+                    fallback="No statistics were kept for this execution."
                   >
                     No statistics at the capture level {props.store.model()?.info.level}. Run with{" "}
                     <code>--level summary</code> to have them.
@@ -218,7 +218,7 @@ function Head(props: {
             type="button"
             class="btn moment-chip"
             data-testid="moment-chip"
-            title={`What differs from ${momentWords(moment())} (D)`}
+            title={`Compare with ${momentWords(moment())} (D)`}
             onClick={() => props.moments.show()}
           >
             <b class="moment-a">A</b> {momentWords(moment())}
@@ -229,7 +229,7 @@ function Head(props: {
         small
         icon="hold"
         testid="moment-hold"
-        label="Hold this moment as A, to compare others with it (M)"
+        label="Hold this moment as A for comparison (M)"
         onClick={() => props.moments.hold()}
       />
       <Show when={props.edit}>
@@ -324,7 +324,7 @@ function Elements(
         >
           <div class="row value-form">
             <Segmented
-              label="Form"
+              label="View as"
               active={form()}
               options={[
                 { id: "picture", title: "Picture" },

@@ -33,10 +33,10 @@ export function WhyPanel(props: WhyPanelProps): JSX.Element {
     <div class="why" data-testid="why">
       <Show when={props.reasons.canGoBack()}>
         <button type="button" class="link why-back" onClick={() => props.reasons.back()}>
-          Back to the question before
+          Back to the previous question
         </button>
       </Show>
-      <Switch fallback={<p class="empty">Following the elements…</p>}>
+      <Switch fallback={<p class="empty">Tracing the elements…</p>}>
         <Match when={props.reasons.question() === undefined}>
           <p class="empty">
             Select a node and press <kbd>W</kbd>, or click an element of a value.
@@ -172,7 +172,7 @@ function Link(props: WhyPanelProps & { readonly link: WhyLink; readonly at: numb
             class="why-culprit"
             classList={{ plain: props.link.state !== "nan" && props.link.state !== "inf" }}
           >
-            {props.link.birth || "it comes from here"}
+            {props.link.birth || "it starts here"}
           </span>
         </Show>
         <p>{printable(inWords(props.link.words), 400)}</p>
@@ -244,7 +244,7 @@ function Operand(
           <button
             type="button"
             class="why-operand"
-            title="Why is this one what it is?"
+            title="Explain this element"
             onClick={() => props.reasons.ask(id(), props.operand.at, props.link.seq - 1)}
           >
             {words()}

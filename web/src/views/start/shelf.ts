@@ -175,7 +175,7 @@ export function createShelf(stir: Accessor<unknown>): ShelfState {
     askToDelete: () => {
       const own = chosen().filter((each) => each.ours);
       if (own.length > 0) setDoomed(own);
-      else setProblem("Only recordings that nodescope's own runs left can be deleted here.");
+      else setProblem("Only recordings made by nodescope can be deleted here.");
     },
     keep: () => setDoomed([]),
     deleteThem: async () => {

@@ -131,7 +131,7 @@ export function StartPage(props: StartPageProps): JSX.Element {
         </Show>
         <IconButton
           icon="theme"
-          label="Light or dark"
+          label="Light or dark theme"
           testid="theme"
           onClick={() =>
             props.preferences.setTheme(props.preferences.theme() === "dark" ? "light" : "dark")
@@ -414,7 +414,7 @@ function Row(props: {
 function Begin(props: { readonly waits: boolean; readonly first: boolean }): JSX.Element {
   return (
     <section class="start-begin" classList={{ first: props.first }} data-testid="start-begin">
-      <h2>{props.first ? "No run yet" : "Start another one"}</h2>
+      <h2>{props.first ? "No run yet" : "Start another run"}</h2>
       <dl>
         <div>
           <dt>
@@ -438,8 +438,8 @@ function Begin(props: { readonly waits: boolean; readonly first: boolean }): JSX
               <Typed text="import nodescope as ns; ns.attach()" />
             </dt>
             <dd>
-              in a program or a notebook: this server is waiting for it, and it appears here by
-              itself
+              in a program or a notebook: this server waits for it, and the run appears here
+              automatically
             </dd>
           </div>
         </Show>

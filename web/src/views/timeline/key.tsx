@@ -19,7 +19,7 @@ const TITLES = {
   data: "Data loading: fetching the next item of ns.steps",
   waiting: "Waiting: a sleep, a file, a lock, your input",
   python: "Python and libraries, by the line where the program was",
-  between: "Between operations: Python, and observing it",
+  between: "Between operations: Python and recording overhead",
 } as const;
 
 export function TimelineKey(props: { readonly store: Store }): JSX.Element {

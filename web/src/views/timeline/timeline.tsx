@@ -339,7 +339,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
           type="button"
           class="btn small"
           data-testid="timeline-step"
-          title="The step shown (0)"
+          title="The current step (0)"
           disabled={here() === undefined}
           onClick={showStep}
         >

@@ -39,7 +39,7 @@ export function tipOf(
   if (under.kind === "hold") {
     return {
       title: `held by the debugger for ${formatDuration(under.hold.trueNs)}`,
-      rows: ["No time of the program's: left out here."],
+      rows: ["Not the program's own time; left out here."],
     };
   }
   if (under.kind === "step") return stepTip(under.block);
@@ -63,7 +63,7 @@ export function tipOf(
   if (bar.between !== undefined) {
     return {
       title: bar.between === "" ? "between operations" : `between operations · ${bar.between}`,
-      rows: [`${took}, ${step}, ${at}`, "Python, and observing it"],
+      rows: [`${took}, ${step}, ${at}`, "Python and recording overhead"],
     };
   }
   return {

@@ -1,5 +1,5 @@
 /**
- * What the recording says to a watch.
+ * Result from the recording to a watch.
  *
  * Invariant: what could not be judged is said beside what was found.
  */
@@ -18,16 +18,16 @@ export function AnswerPane(props: {
   onClose(): void;
 }): JSX.Element {
   return (
-    <section class="watch-side" aria-label="What the recording says" data-testid="watch-answer">
+    <section class="watch-side" aria-label="Result from the recording" data-testid="watch-answer">
       <header class="watch-side-head">
         <span class="m ell" title={props.asked.text}>
           {printable(props.asked.text, 200)}
         </span>
         <span class="sp" />
         <span class="t2" role="status">
-          {props.asked.answer === undefined ? "Asking…" : words(props.asked.answer)}
+          {props.asked.answer === undefined ? "Checking…" : words(props.asked.answer)}
         </span>
-        <IconButton small icon="close" label="Close the answer" onClick={() => props.onClose()} />
+        <IconButton small icon="close" label="Close the result" onClick={() => props.onClose()} />
       </header>
       <Show when={props.asked.answer}>
         {(answer) => (
@@ -65,6 +65,6 @@ export function AnswerPane(props: {
 function words(answer: WatchAnswer): string {
   if (answer.total > 0) return plural(answer.total, "hit");
   return answer.looked > 0
-    ? `No hit: asked ${plural(answer.looked, "time")}`
-    : "Nothing that it is asked of";
+    ? `No hits in ${plural(answer.looked, "evaluation")}`
+    : "Nothing to evaluate it on";
 }

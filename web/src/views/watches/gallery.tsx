@@ -61,7 +61,7 @@ export function Gallery(props: { readonly watches: Watches }): JSX.Element {
       </header>
       <div class="watch-side-body">
         <Show when={props.watches.rules() === undefined}>
-          <p class="empty">Looking what suits…</p>
+          <p class="empty">Loading the rules…</p>
         </Show>
         <Show when={search() === "" && recommended().length > 0}>
           <div class="rule-kind">
@@ -74,7 +74,7 @@ export function Gallery(props: { readonly watches: Watches }): JSX.Element {
               disabled={!props.watches.live() || missing().length === 0}
               onClick={() => take(missing().map((each) => each.text))}
             >
-              {missing().length === 0 ? "All taken" : `Take all ${missing().length}`}
+              {missing().length === 0 ? "All added" : `Add all ${missing().length}`}
             </button>
           </div>
           <Show when={fault() !== ""}>
@@ -98,7 +98,7 @@ export function Gallery(props: { readonly watches: Watches }): JSX.Element {
                   disabled={!props.watches.live() || known().has(each.text)}
                   onClick={() => take([each.text])}
                 >
-                  {known().has(each.text) ? "taken" : "Take"}
+                  {known().has(each.text) ? "added" : "Add"}
                 </button>
               </div>
             )}
@@ -116,7 +116,7 @@ export function Gallery(props: { readonly watches: Watches }): JSX.Element {
           )}
         </For>
         <Show when={props.watches.rules() !== undefined && kinds().length === 0}>
-          <p class="empty">No rule is found by these words.</p>
+          <p class="empty">No rule matches.</p>
         </Show>
       </div>
     </section>
@@ -130,7 +130,7 @@ function Rule(props: { readonly rule: RuleInfo; readonly watches: Watches }): JS
       type="button"
       class="rule"
       data-testid="watch-rule"
-      title={`Asked of ${rule().asked || "what its settings name"}${rule().whole ? "; needs whole arrays" : ""}`}
+      title={`Evaluated on ${rule().asked || "the nodes in its settings"}${rule().whole ? "; needs whole arrays" : ""}`}
       onClick={() => props.watches.setDraft(shortText(rule().text))}
     >
       <span class="rule-name m">

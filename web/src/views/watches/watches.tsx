@@ -111,7 +111,7 @@ function Field(props: { readonly watches: Model }): JSX.Element {
       <input
         class="m"
         classList={{ bad: fault() !== "" }}
-        aria-label="A watch: rule, where, actions"
+        aria-label="Watch: rule, where, actions"
         aria-invalid={fault() !== ""}
         placeholder="nan on scope:loss -> stop"
         spellcheck={false}
@@ -130,7 +130,7 @@ function Field(props: { readonly watches: Model }): JSX.Element {
         class="btn"
         data-testid="watch-ask"
         disabled={text() === ""}
-        title="What would it have found in what is recorded?"
+        title="Evaluate this watch on the recording, without adding it"
         onClick={() => void attempt(props.watches.ask)}
       >
         Check the recording
@@ -141,7 +141,9 @@ function Field(props: { readonly watches: Model }): JSX.Element {
         data-testid="watch-add"
         aria-expanded={props.watches.gallery()}
         disabled={!props.watches.live() && text() !== ""}
-        title={text() === "" ? "All rules, and those that suit this program" : "Watch for it"}
+        title={
+          text() === "" ? "All rules, and those recommended for this program" : "Add this watch"
+        }
       >
         {text() === "" ? "Add…" : "Add"}
       </button>
@@ -196,7 +198,7 @@ function Row(props: WatchesProps & { readonly status: WatchStatus; onEdit(): voi
           </button>
         </Show>
       </span>
-      <span class="m r watch-hits" title="How often it has found what it looks for">
+      <span class="m r watch-hits" title="Number of hits">
         {formatCount(status().hits)}
       </span>
       <span class="bp-acts">
@@ -262,7 +264,7 @@ function Editor(props: {
         ref={field}
         class="m"
         classList={{ bad: fault() !== "" }}
-        aria-label="The watch"
+        aria-label="Watch"
         aria-invalid={fault() !== ""}
         spellcheck={false}
         data-testid="watch-edit-text"
