@@ -52,7 +52,7 @@ def test_breakpoints_of_every_kind(start: Start, page: Page, tmp_path: Path) -> 
     by(page, "breakpoint-steps").fill("2..")
     by(page, "breakpoint-hits").fill("< 3")
     by(page, "breakpoint-add").click()
-    expect(by(page, "condition-error")).to_contain_text("no hit count")
+    expect(by(page, "condition-error")).to_contain_text("is not a hit count")
     by(page, "breakpoint-hits").fill("% 2")
     by(page, "breakpoint-add").click()
     first = by(page, "breakpoint-row").first

@@ -49,6 +49,14 @@ def test_from_the_list_to_a_run_and_back(
     here = page.locator("section", has_text=str(tmp_path))
     expect(here.get_by_test_id("start-entry")).to_have_count(3)
 
+    # The list is asked for again and again; the focus stays on its row.
+    page.keyboard.press("ArrowDown")
+    for _ in range(2):
+        expect(entries.first).to_be_focused()
+        with page.expect_response("**/api/library"):
+            pass
+    expect(entries.first).to_be_focused()
+
     # Found by its arguments, and opened by keyboard.
     search = page.get_by_test_id("start-search")
     search.fill("train 2.0")

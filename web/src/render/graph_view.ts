@@ -246,11 +246,17 @@ class CanvasGraphView implements GraphView {
     this.moveTo(this.fitting(this.model));
   }
 
+  /** The node to be seen where not all can be: the current one, else the selected one. */
+  private get attended(): number | undefined {
+    const { current, selection } = this.look;
+    return current?.node ?? (selection?.kind === "node" ? selection.id : undefined);
+  }
+
   private fitting(model: SceneModel): Camera {
     const bounds = sceneBounds(model);
     return this.whole
       ? fittedWhole(bounds, this.stage.view)
-      : fitted(bounds, focusRect(model, this.look.current?.node), this.stage.view);
+      : fitted(bounds, focusRect(model, this.attended), this.stage.view);
   }
 
   reveal(item: GraphItem): void {
@@ -387,7 +393,7 @@ class CanvasGraphView implements GraphView {
           fit: this.unfitted || !this.touched,
           whole: this.whole,
           node: this.look.current?.node,
-          focus: focusRect(model, this.look.current?.node),
+          focus: focusRect(model, this.attended),
         }),
       );
       this.unfitted = false;

@@ -89,6 +89,7 @@ export class ExecutionRing {
   readonly thread: Uint32Array;
   readonly startNs: Float64Array;
   readonly durationNs: Float64Array;
+  readonly flags: Uint8Array;
   /** How many were ever written. */
   total = 0;
 
@@ -99,6 +100,7 @@ export class ExecutionRing {
     this.thread = new Uint32Array(capacity);
     this.startNs = new Float64Array(capacity);
     this.durationNs = new Float64Array(capacity);
+    this.flags = new Uint8Array(capacity);
   }
 
   get length(): number {
@@ -114,6 +116,7 @@ export class ExecutionRing {
       this.thread[at] = rows.thread[i] ?? 0;
       this.startNs[at] = rows.startNs[i] ?? 0;
       this.durationNs[at] = rows.durationNs[i] ?? 0;
+      this.flags[at] = rows.flags[i] ?? 0;
     }
   }
 

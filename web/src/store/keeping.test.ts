@@ -1,6 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { formatBytes } from "@/base/numbers";
-import { costWords, keptWords, lossWords, reasonWords, waysToMore } from "@/store/keeping";
+import {
+  costWords,
+  keptWords,
+  lookedAt,
+  lossWords,
+  reasonWords,
+  waysToMore,
+} from "@/store/keeping";
 import type { Governed, Keeping } from "@/wire/types.gen";
 
 const KEEPING: Keeping = {
@@ -34,6 +41,7 @@ describe("what is kept, in one line", () => {
       "Statistics everywhere, whole values of the last 2 steps",
     );
     expect(costWords(GOVERNED)).toBe("16 of 276 steps observed · about 1.62× slower");
+    expect(costWords({ ...GOVERNED, steps_left_out: 0, slowdown: 1.002 })).toBe("");
     expect(keptWords(KEEPING, { ...GOVERNED, summaries: 5 })).toMatch(/^Statistics of most values/);
   });
 
@@ -92,4 +100,11 @@ test("the ways to more are command lines of this program", () => {
   expect(waysToMore(all, ["a.py"]).map((each) => each.command)).toEqual([
     "nodescope run --level values --budget 1024M a.py",
   ]);
+});
+
+test("what is looked at is named as the recording names it: in order, each once", () => {
+  const node = (id: number) => ({ kind: "node", id }) as const;
+  expect(lookedAt([node(9), node(3)])).toEqual([3, 9]);
+  expect(lookedAt([node(3), node(3)])).toEqual([3]);
+  expect(lookedAt([undefined, { kind: "scope", path: "loss" }])).toEqual([]);
 });

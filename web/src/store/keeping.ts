@@ -5,6 +5,7 @@
  */
 
 import { formatBytes, formatCount, plural } from "@/base/numbers";
+import type { Item } from "@/store/url";
 import type { Governed, Keeping } from "@/wire/types.gen";
 
 /** What is kept, such as "Statistics everywhere, whole values of the last 2 steps". */
@@ -31,6 +32,12 @@ export function keptWords(keeping: Keeping, governed: Governed | undefined): str
   }
 }
 
+/** The nodes among items, as a `Keeping` names them: in order, each once. */
+export function lookedAt(items: readonly (Item | undefined)[]): readonly number[] {
+  const nodes = items.flatMap((item) => (item?.kind === "node" ? [item.id] : []));
+  return [...new Set(nodes)].sort((a, b) => a - b);
+}
+
 /** How many steps are observed, and what watching costs; "" where neither is known. */
 export function costWords(governed: Governed | undefined): string {
   if (governed === undefined) return "";
@@ -39,7 +46,7 @@ export function costWords(governed: Governed | undefined): string {
     governed.steps_left_out > 0
       ? `${formatCount(observed)} of ${formatCount(governed.steps)} steps observed`
       : "",
-    governed.slowdown > 1 ? `about ${times(governed.slowdown)} slower` : "",
+    governed.slowdown >= 1.005 ? `about ${times(governed.slowdown)} slower` : "",
   ]
     .filter(Boolean)
     .join(" · ");

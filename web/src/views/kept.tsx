@@ -14,7 +14,7 @@ import {
   onCleanup,
   Show,
 } from "solid-js";
-import { costWords, keptWords, reasonWords, waysToMore } from "@/store/keeping";
+import { costWords, keptWords, lookedAt, reasonWords, waysToMore } from "@/store/keeping";
 import type { Store } from "@/store/store";
 import { Icon } from "@/widgets/icon";
 
@@ -27,22 +27,33 @@ export function Kept(props: { readonly store: Store }): JSX.Element {
   const governed = () => store.model()?.governed;
   const live = () => store.model()?.info.state === "live";
 
+  const ways = createMemo(() => {
+    const now = keeping();
+    return now === undefined ? [] : waysToMore(now, store.model()?.info.argv ?? []);
+  });
+
   // Of what somebody looks at, every element is kept.
-  const looked = createMemo(
-    () => {
-      const items = [store.pinned(), store.selection()];
-      return items.flatMap((item) => (item?.kind === "node" ? [item.id] : []));
-    },
-    [],
-    { equals: (a, b) => a.join() === b.join() },
-  );
+  const looked = createMemo(() => lookedAt([store.pinned(), store.selection()]), [], {
+    equals: (a, b) => a.join() === b.join(),
+  });
   const change = (everything: boolean): void => {
     void store.refusal({ type: "set_keeping", everything, nodes: looked() });
   };
+  /** The run that can be told; "" while none can. */
+  const told = createMemo(() =>
+    store.link().kind === "open" && live() && (keeping()?.newest_steps ?? 0) > 0
+      ? (store.runId() ?? "")
+      : "",
+  );
+  let sent: string | undefined;
+  // Not at each answer: two pages that look at different nodes would never come to rest.
   createEffect(
-    on([looked, () => live() && (keeping()?.newest_steps ?? 0) > 0], ([nodes, wanted]) => {
+    on([looked, told], ([nodes, run], before) => {
+      if (run !== before?.[1]) sent = undefined;
       const now = keeping();
-      if (!wanted || now === undefined || nodes.join() === now.nodes.join()) return;
+      if (run === "" || now === undefined) return;
+      if (nodes.join() === (sent ?? now.nodes.join())) return;
+      sent = nodes.join();
       change(now.everything);
     }),
   );
@@ -74,7 +85,7 @@ export function Kept(props: { readonly store: Store }): JSX.Element {
             data-testid="kept"
             aria-expanded={open()}
             aria-haspopup="dialog"
-            title="What is recorded of this run, and how to keep more"
+            title="What is recorded of this run, and what is not"
             ref={button}
             onClick={() => setOpen(!open())}
           >
@@ -86,7 +97,9 @@ export function Kept(props: { readonly store: Store }): JSX.Element {
                 </span>
               )}
             </Show>
-            <span class="kept-more">Keep more…</span>
+            <Show when={ways().length > 0} fallback={<span class="kept-more">Details…</span>}>
+              <span class="kept-more">Keep more…</span>
+            </Show>
           </button>
           <Show when={open()}>
             <div class="kept-pop" role="dialog" aria-label="What is kept" data-testid="kept-ways">
@@ -106,8 +119,10 @@ export function Kept(props: { readonly store: Store }): JSX.Element {
                   The selected node, a pinned node and everything around a stop are kept whole.
                 </p>
               </Show>
-              <h4>Next time</h4>
-              <For each={waysToMore(now(), store.model()?.info.argv ?? [])}>
+              <Show when={ways().length > 0} fallback={<p class="t2">Nothing is left out.</p>}>
+                <h4>Next time</h4>
+              </Show>
+              <For each={ways()}>
                 {(way) => (
                   <div class="kept-way">
                     <span class="t3">{way.what}</span>

@@ -20,6 +20,13 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
     return cursor.kind === "past" ? cursor : undefined;
   });
   const here = () => past()?.seq ?? last();
+  /** Why nothing goes on from here; "" in the past. */
+  const end = () => {
+    if (past() !== undefined) return "";
+    return store.model()?.info.state === "live"
+      ? ": this is the newest that is recorded"
+      : ": this is the end of the recording";
+  };
   const steps = () => store.model()?.steps ?? [];
   // In this order: a value beyond the old end would be cut to it.
   createEffect(() => {
@@ -66,14 +73,14 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
       <IconButton
         small
         icon="first"
-        label="To the start of the step"
+        label={`To the start of the step${last() <= 1 ? ": nothing is recorded yet" : ""}`}
         disabled={last() <= 1}
         onClick={() => turn(-1)}
       />
       <IconButton
         small
         icon="left"
-        label="Previous execution"
+        label={`Previous execution${here() <= 1 ? ": this is the beginning" : ""}`}
         disabled={here() <= 1}
         onClick={() => seek(here() - 1)}
       />
@@ -95,14 +102,14 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
       <IconButton
         small
         icon="right"
-        label="Next execution"
+        label={`Next execution${end()}`}
         disabled={past() === undefined}
         onClick={() => seek(here() + 1)}
       />
       <IconButton
         small
         icon="last"
-        label="To the next step"
+        label={`To the next step${end()}`}
         disabled={past() === undefined}
         onClick={() => turn(1)}
       />
@@ -118,6 +125,7 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
         class="btn back-live"
         data-testid="back-to-live"
         disabled={past() === undefined}
+        title={past() === undefined ? `No past moment is shown${end()}` : "L"}
         onClick={() => store.backToLive()}
       >
         {store.model()?.info.state === "live" ? "Back to live" : "Back to the end"}

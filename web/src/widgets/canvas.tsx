@@ -20,6 +20,7 @@ export type CanvasEvents = Pick<
   | "onPointerMove"
   | "onPointerLeave"
   | "onPointerUp"
+  | "onPointerCancel"
   | "onDblClick"
   | "onKeyDown"
   | "onClick"

@@ -120,8 +120,8 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
       <dl class="sum-facts">
         <Fact title="Time" value={formatDuration(sum().wall_ns)} />
         <Fact title="Steps" value={formatCount(sum().steps)} />
-        <Fact title="Nodes" value={formatCount(sum().nodes)} />
-        <Fact title="Operations" value={formatCount(sum().operations)} />
+        <Fact title="Operations" value={formatCount(sum().nodes)} />
+        <Fact title="Executions" value={formatCount(sum().operations)} />
       </dl>
       <Show
         when={sum().shares.length > 0}

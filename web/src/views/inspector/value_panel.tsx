@@ -31,7 +31,7 @@ import { Statistics } from "@/views/inspector/statistics";
 import type { GetValue, TensorSummary, ValueSlice } from "@/wire/types.gen";
 import { Segmented } from "@/widgets/controls";
 import { HeatMap } from "@/widgets/heat_map";
-import { Histogram } from "@/widgets/charts";
+import { Histogram, Sparkline } from "@/widgets/charts";
 import { IconButton } from "@/widgets/icon";
 import { NumberGrid } from "@/widgets/number_grid";
 
@@ -365,6 +365,14 @@ function Elements(
                 onPick={props.onIndex}
               />
             </Show>
+            <Show when={props.slice.shape.length === 1 && window().data.length > 2}>
+              <VectorLine
+                data={window().data}
+                first={Math.max(window().row, window().col)}
+                theme={props.theme}
+                onPick={(at) => why(0, at)}
+              />
+            </Show>
             <div class="picture">
               <HeatMap
                 data={window().data}
@@ -385,6 +393,33 @@ function Elements(
         </Show>
       </Show>
     </Show>
+  );
+}
+
+/** A vector over its index. */
+function VectorLine(props: {
+  readonly data: Float64Array;
+  readonly first: number;
+  readonly theme: string;
+  onPick(at: number): void;
+}): JSX.Element {
+  const range = () => finiteRange(props.data);
+  const words = () =>
+    `Elements ${props.first} to ${props.first + props.data.length - 1}, from ` +
+    `${formatNumber(range()?.[0], 4)} to ${formatNumber(range()?.[1], 4)}. Click one to ask why.`;
+  return (
+    <div class="value-line" data-testid="value-line" title={words()}>
+      <Sparkline
+        values={[...props.data]}
+        label={words()}
+        theme={props.theme}
+        onPick={(at) => props.onPick(props.first + at)}
+      />
+      <div class="row mi t3">
+        <span>{formatCount(props.first)}</span>
+        <span>{formatCount(props.first + props.data.length - 1)}</span>
+      </div>
+    </div>
   );
 }
 

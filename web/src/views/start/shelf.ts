@@ -35,8 +35,9 @@ export interface ShelfState {
   readonly focused: Accessor<string | undefined>;
   readonly busy: Accessor<boolean>;
   readonly now: Accessor<number>;
-  /** Rows as they are shown, by group. */
-  readonly groups: Accessor<readonly { readonly group: Group; readonly rows: readonly Entry[] }[]>;
+  /** Rows as they are shown, of each group. */
+  readonly rowsOf: (group: Group) => readonly Entry[];
+  /** All of them, as they stand below each other. */
   readonly rows: Accessor<readonly Entry[]>;
   setSearch(text: string): void;
   setWhich(which: Which): void;
@@ -57,6 +58,8 @@ export interface ShelfState {
 export function createShelf(stir: Accessor<unknown>): ShelfState {
   const [shelf, setShelf] = createSignal<Shelf>();
   const [problem, setProblem] = createSignal("");
+  /** Why the list could not be asked for. */
+  const [silence, setSilence] = createSignal("");
   const [search, setSearch] = createSignal("");
   const [which, setWhich] = createSignal<Which>("all");
   const [sorting, setSorting] = createSignal<Sorting>({ by: "started", up: false });
@@ -76,10 +79,11 @@ export function createShelf(stir: Accessor<unknown>): ShelfState {
     try {
       const found = await get<Shelf>("library");
       if (gone) return;
+      setSilence("");
       setShelf(found);
       setNow(Date.now());
     } catch (error) {
-      if (!gone) setProblem(inWords(error));
+      if (!gone) setSilence(inWords(error));
     } finally {
       asking = false;
     }
@@ -98,15 +102,15 @@ export function createShelf(stir: Accessor<unknown>): ShelfState {
 
   const groups = createMemo(() => {
     const entries = (shelf()?.entries ?? []).filter((each) => matches(each, which(), search()));
-    return GROUPS.map((group) => ({
-      group,
-      rows: sorted(
+    const inGroup = (group: Group): readonly Entry[] =>
+      sorted(
         entries.filter((each) => groupOf(each) === group),
         sorting(),
-      ),
-    })).filter((each) => each.rows.length > 0);
+      );
+    return new Map(GROUPS.map((group) => [group, inGroup(group)]));
   });
-  const rows = createMemo(() => groups().flatMap((each) => each.rows));
+  const rowsOf = (group: Group): readonly Entry[] => groups().get(group) ?? [];
+  const rows = createMemo(() => GROUPS.flatMap(rowsOf));
   const chosen = (): readonly Entry[] => {
     const all = (shelf()?.entries ?? []).filter((each) => marked().has(each.id));
     return all.length > 0 ? all : rows().filter((each) => each.id === focused());
@@ -128,7 +132,7 @@ export function createShelf(stir: Accessor<unknown>): ShelfState {
 
   return {
     shelf,
-    problem,
+    problem: () => problem() || silence(),
     search,
     which,
     sorting,
@@ -137,7 +141,7 @@ export function createShelf(stir: Accessor<unknown>): ShelfState {
     focused,
     busy,
     now,
-    groups,
+    rowsOf,
     rows,
     setSearch,
     setWhich,

@@ -4,7 +4,16 @@
  * Invariant: everything can be done by keyboard; nothing is deleted without being asked twice.
  */
 
-import { createEffect, createSignal, For, type JSX, onCleanup, onMount, Show } from "solid-js";
+import {
+  createEffect,
+  createMemo,
+  createSignal,
+  For,
+  type JSX,
+  onCleanup,
+  onMount,
+  Show,
+} from "solid-js";
 import { formatBytes, formatCount, formatDuration, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import type { Preferences } from "@/store/preferences";
@@ -20,7 +29,7 @@ import {
   type Which,
 } from "@/store/shelf";
 import type { Store } from "@/store/store";
-import { createShelf, type ShelfState } from "@/views/start/shelf";
+import { createShelf, GROUPS, type ShelfState } from "@/views/start/shelf";
 import { Segmented } from "@/widgets/controls";
 import { Icon, IconButton } from "@/widgets/icon";
 import { Logo } from "@/widgets/logo";
@@ -52,7 +61,6 @@ export interface StartPageProps {
 
 export function StartPage(props: StartPageProps): JSX.Element {
   const state = createShelf(() => props.store.runs());
-  const [failed, setFailed] = createSignal(false);
   let search!: HTMLInputElement;
   let list!: HTMLDivElement;
 
@@ -60,7 +68,6 @@ export function StartPage(props: StartPageProps): JSX.Element {
     if (entry.glance?.outcome === "unreadable") return;
     const run = await state.open(entry);
     if (run !== undefined) props.openRun(run);
-    else setFailed(true);
   };
   const compare = async (): Promise<void> => {
     const both = await state.compare();
@@ -170,7 +177,7 @@ export function StartPage(props: StartPageProps): JSX.Element {
               />
             </Show>
           </div>
-          <Actions state={state} compare={() => void compare()} failed={failed()} />
+          <Actions state={state} compare={() => void compare()} />
           <div class="start-list" ref={list}>
             <Show when={state.rows().length > 0}>
               <div class="start-row start-columns" role="row">
@@ -192,18 +199,8 @@ export function StartPage(props: StartPageProps): JSX.Element {
                 </For>
               </div>
             </Show>
-            <For each={state.groups()}>
-              {(each) => (
-                <section aria-label={groupTitle(each.group, state)}>
-                  <h2 class="start-group">
-                    {groupTitle(each.group, state)}
-                    <span class="cnt">{formatCount(each.rows.length)}</span>
-                  </h2>
-                  <For each={each.rows}>
-                    {(entry) => <Row entry={entry} state={state} open={() => void open(entry)} />}
-                  </For>
-                </section>
-              )}
+            <For each={GROUPS}>
+              {(group) => <Rows group={group} state={state} open={(entry) => void open(entry)} />}
             </For>
             <Show when={state.shelf() !== undefined && state.rows().length === 0 && total() > 0}>
               <p class="empty start-none">
@@ -235,16 +232,43 @@ export function StartPage(props: StartPageProps): JSX.Element {
   );
 }
 
+function Rows(props: {
+  readonly group: Group;
+  readonly state: ShelfState;
+  open(entry: Entry): void;
+}): JSX.Element {
+  const rows = () => props.state.rowsOf(props.group);
+  // By their ids: a list that is asked for again must not take the focus away.
+  const ids = createMemo(() => rows().map((entry) => entry.id), [], {
+    equals: (a, b) => a.join() === b.join(),
+  });
+  return (
+    <Show when={ids().length > 0}>
+      <section aria-label={groupTitle(props.group, props.state)}>
+        <h2 class="start-group">
+          {groupTitle(props.group, props.state)}
+          <span class="cnt">{formatCount(ids().length)}</span>
+        </h2>
+        <For each={ids()}>
+          {(id) => (
+            <Show when={rows().find((entry) => entry.id === id)}>
+              {(entry) => (
+                <Row entry={entry()} state={props.state} open={() => props.open(entry())} />
+              )}
+            </Show>
+          )}
+        </For>
+      </section>
+    </Show>
+  );
+}
+
 function groupTitle(group: Group, state: ShelfState): string {
   if (group === "running") return "Running";
   return group === "here" ? `In ${state.shelf()?.folder ?? "this folder"}` : "Elsewhere";
 }
 
-function Actions(props: {
-  readonly state: ShelfState;
-  readonly failed: boolean;
-  compare(): void;
-}): JSX.Element {
+function Actions(props: { readonly state: ShelfState; compare(): void }): JSX.Element {
   const { state } = props;
   const many = () => state.marked().size;
   const bytes = () => state.doomed().reduce((sum, each) => sum + (each.glance?.nbytes ?? 0), 0);
@@ -323,6 +347,12 @@ function Row(props: {
   const marked = () => props.state.marked().has(props.entry.id);
   const at = () => startedAt(glance());
   const lost = () => glance()?.outcome === "unreadable";
+  /** Whether Tab comes to this row: to the one that had the focus last, or the first. */
+  const reached = () => {
+    const rows = props.state.rows();
+    const last = rows.find((entry) => entry.id === props.state.focused());
+    return (last ?? rows[0])?.id === props.entry.id;
+  };
   const args = () => {
     const now = glance();
     return now === null ? "" : argumentsOf(now);
@@ -332,7 +362,7 @@ function Row(props: {
       class="start-row start-entry"
       classList={{ on: marked(), lost: lost() }}
       role="row"
-      tabIndex={props.state.focused() === props.entry.id ? 0 : -1}
+      tabIndex={reached() ? 0 : -1}
       aria-selected={marked()}
       data-entry={props.entry.id}
       data-testid="start-entry"

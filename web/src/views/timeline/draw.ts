@@ -91,6 +91,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
   g.clip();
   const rows: { y: number; height: number; bars: readonly Bar[] }[] = [];
   const tops: { lane: Lane; y: number }[] = [];
+  const raised: (readonly [left: number, width: number, top: number, height: number])[] = [];
   let y = AXIS + 2;
   if (scene.stacked) {
     drawStacks(surface, scene, { x, left: LEFT, top: y, height: height - y - 6 });
@@ -114,6 +115,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
   if (!scene.stacked) for (const block of scene.blocks) drawLeftOut(block);
   drawHolds();
   drawMoment();
+  drawRaised();
   g.restore();
   drawLabels();
   const steps = scene.stacked ? { y: AXIS, height } : { y: AXIS, height: band };
@@ -204,7 +206,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       const right = Math.min(width, x(bar.end));
       if (right < LEFT || left > width) continue;
       // Bars below a pixel are drawn once per pixel, not once each.
-      if (right - left < 1 && right - lastRight < 0.7) continue;
+      if (right - left < 1 && right - lastRight < 0.7 && bar.failed !== true) continue;
       const w = Math.max(1, right - left - (right - left > 3 ? 1 : 0));
       lastRight = right;
       const host = bar.host !== undefined || bar.between !== undefined;
@@ -218,11 +220,20 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       g.fillStyle = style;
       g.fillRect(left, top, w, high);
       g.globalAlpha = 1;
+      if (bar.failed === true) raised.push([left, w, top, high]);
       // Of a sentence a few letters say nothing.
       const text = w > (host ? 56 : 22) ? truncate(barLabel(bar), host ? SANS : font, w - 10) : "";
       if (text !== "") {
         g.font = host ? `10px ${sans}` : `${font.weight} ${font.size}px ${sans}`;
-        g.fillStyle = colour(host ? "--text-2" : phase ? "--on-phase" : "--text");
+        g.fillStyle = colour(
+          style === colour("--now")
+            ? "--on-now"
+            : host
+              ? "--text-2"
+              : phase
+                ? "--on-phase"
+                : "--text",
+        );
         g.fillText(text, left + 5, top + high / 2 + 3.5);
       }
     }
@@ -255,8 +266,8 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       g.fillStyle = colour("--line-strong");
       g.fillRect(at - 0.5, AXIS, 1, height);
       g.fillStyle = colour("--text-3");
-      g.fillRect(at - 3, AXIS - 7, 2, 7);
-      g.fillRect(at + 1, AXIS - 7, 2, 7);
+      g.fillRect(at - 3, AXIS - 4, 2, 6);
+      g.fillRect(at + 1, AXIS - 4, 2, 6);
     }
   }
 
@@ -269,6 +280,28 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     const w = textWidth(text, { ...MONO, weight: 600 }) + 10;
     const left = Math.min(Math.max(LEFT, at - w / 2), width - w - 1);
     return { at, text, left, right: left + w };
+  }
+
+  /** Nodes that raised: a red frame, and a cross on red that is seen where the bar is narrow. */
+  function drawRaised(): void {
+    for (const [left, w, top, high] of raised) {
+      const [x0, y0] = [left + w / 2, top + high];
+      g.strokeStyle = colour("--break");
+      g.lineWidth = 1.5;
+      g.strokeRect(left + 0.5, top + 0.5, Math.max(1, w - 1), high - 1);
+      g.fillStyle = colour("--break");
+      g.beginPath();
+      g.arc(x0, y0, 5.5, 0, 2 * Math.PI);
+      g.fill();
+      g.strokeStyle = colour("--bg-panel");
+      g.beginPath();
+      g.moveTo(x0 - 2.3, y0 - 2.3);
+      g.lineTo(x0 + 2.3, y0 + 2.3);
+      g.moveTo(x0 - 2.3, y0 + 2.3);
+      g.lineTo(x0 + 2.3, y0 - 2.3);
+      g.stroke();
+      g.lineWidth = 1;
+    }
   }
 
   function drawMoment(): void {

@@ -9,7 +9,7 @@
 import { formatCount, formatDuration, plural } from "@/base/numbers";
 import type { RunGraph } from "@/store/run_model";
 import { baseName, type HostSpan } from "@/views/timeline/host";
-import type { Phase } from "@/wire/types.gen";
+import { FAILED, type Phase } from "@/wire/types.gen";
 
 /** Executions in order of time. */
 export interface TimelineRows {
@@ -19,6 +19,8 @@ export interface TimelineRows {
   readonly thread: ArrayLike<number>;
   readonly startNs: ArrayLike<number>;
   readonly durationNs: ArrayLike<number>;
+  /** Of the executions, if known. */
+  readonly flags?: ArrayLike<number>;
 }
 
 export interface Bar {
@@ -32,6 +34,8 @@ export interface Bar {
   readonly phase: Phase;
   readonly step: number;
   readonly family: string;
+  /** The node raised. */
+  readonly failed?: boolean;
   /** Set for what lies between nodes. */
   readonly host?: HostSpan;
   /** Between two nodes and with no other name: where, by their lines, or "". */
@@ -116,6 +120,7 @@ function levelsOf(
       ...base,
       label: node.name.slice(node.name.lastIndexOf("/") + 1),
       node: node.id,
+      ...(((rows.flags?.[i] ?? 0) & FAILED) !== 0 ? { failed: true } : {}),
     });
   }
   const between = gaps ? gapsOf(graph, rows, order, host) : [];

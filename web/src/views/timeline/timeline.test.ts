@@ -10,7 +10,7 @@ import { laneWords, lanesOf, tickLabel, tickStep, type TimelineRows } from "@/vi
 import { blockWords } from "@/views/timeline/step_blocks";
 import { askedFor, moved, panned, zoomed } from "@/views/timeline/zoom";
 import { node, snapshot } from "@/wire/fixtures";
-import type { HostTime, StepRow } from "@/wire/types.gen";
+import { FAILED, type HostTime, type StepRow } from "@/wire/types.gen";
 
 function rows(
   ...list: readonly (readonly [node: number, start: number, duration: number])[]
@@ -53,6 +53,13 @@ test("neighbours of one scope become one bar", () => {
     ["a 0-15", "b 20-25", "b 30-35"],
     ["x 0-5", "y 10-15", "x 20-25", "x 30-35"],
   ]);
+});
+
+test("the execution of a node that raised is known", () => {
+  const graph = update(undefined, snapshot({ nodes: [node(1, "x")] }))?.graph;
+  const ran = { ...rows([1, 0, 5], [1, 10, 5]), flags: [0, FAILED] };
+  const [lane] = lanesOf(graph, ran);
+  expect(lane?.levels.at(-1)?.map((bar) => bar.failed)).toEqual([undefined, true]);
 });
 
 test("fetching an item ends a phase, and stands beside it", () => {

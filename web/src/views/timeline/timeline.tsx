@@ -409,6 +409,9 @@ export function Timeline(props: TimelineProps): JSX.Element {
             }
             grabbed = undefined;
           },
+          onPointerCancel: () => {
+            grabbed = undefined;
+          },
           onPointerLeave: () => {
             resting = undefined;
             setUnder(undefined);
@@ -452,5 +455,6 @@ function ringRows(store: Store, from: number): TimelineRows {
     thread: pick(ring.thread),
     startNs: pick(ring.startNs),
     durationNs: pick(ring.durationNs),
+    flags: pick(ring.flags),
   };
 }

@@ -17,6 +17,8 @@ import { IconButton } from "@/widgets/icon";
 import { AnswerPane } from "@/views/watches/answer";
 import { Gallery } from "@/views/watches/gallery";
 
+const OVER = "The run has ended: watches can only be checked against the recording";
+
 export interface WatchesProps {
   readonly watches: Model;
   /** Id of the watch at which the program stands, or 0. */
@@ -130,7 +132,11 @@ function Field(props: { readonly watches: Model }): JSX.Element {
         class="btn"
         data-testid="watch-ask"
         disabled={text() === ""}
-        title="Evaluate this watch on the recording, without adding it"
+        title={
+          text() === ""
+            ? "Type a watch first"
+            : "Evaluate this watch on the recording, without adding it"
+        }
         onClick={() => void attempt(props.watches.ask)}
       >
         Check the recording
@@ -142,7 +148,11 @@ function Field(props: { readonly watches: Model }): JSX.Element {
         aria-expanded={props.watches.gallery()}
         disabled={!props.watches.live() && text() !== ""}
         title={
-          text() === "" ? "All rules, and those recommended for this program" : "Add this watch"
+          text() === ""
+            ? "All rules, and those recommended for this program"
+            : props.watches.live()
+              ? "Add this watch"
+              : OVER
         }
       >
         {text() === "" ? "Add…" : "Add"}
@@ -165,7 +175,10 @@ function Row(props: WatchesProps & { readonly status: WatchStatus; onEdit(): voi
       classList={{ here: props.here === status().id, off: !status().enabled }}
       data-testid="watch-row"
     >
-      <label class="bp-check" title={status().enabled ? "Enabled" : "Disabled"}>
+      <label
+        class="bp-check"
+        title={`${status().enabled ? "Enabled" : "Disabled"}${props.watches.live() ? "" : `. ${OVER}`}`}
+      >
         <input
           type="checkbox"
           checked={status().enabled}
@@ -207,7 +220,7 @@ function Row(props: WatchesProps & { readonly status: WatchStatus; onEdit(): voi
           icon="edit"
           testid="watch-edit"
           disabled={!props.watches.live()}
-          label={`Edit ${status().text}`}
+          label={`Edit ${status().text}${props.watches.live() ? "" : `: ${OVER}`}`}
           onClick={() => props.onEdit()}
         />
         <IconButton
@@ -215,7 +228,7 @@ function Row(props: WatchesProps & { readonly status: WatchStatus; onEdit(): voi
           icon="close"
           testid="watch-remove"
           disabled={!props.watches.live()}
-          label={`Remove ${status().text}`}
+          label={`Remove ${status().text}${props.watches.live() ? "" : `: ${OVER}`}`}
           onClick={() => props.watches.remove(status().id)}
         />
       </span>
