@@ -21,7 +21,7 @@ import uvicorn
 from nodescope.errors import NodescopeError
 from nodescope.telling import say
 from nodescope_server.app import App, Config, create_app
-from nodescope_server.listen import allow_many_files, bind, uvicorn_config
+from nodescope_server.listen import adopted, allow_many_files, bind, uvicorn_config
 
 DEFAULT_PORT = 7711
 TOKEN_VARIABLE = "NODESCOPE_LINK_TOKEN"
@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parse(arguments)
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL + 1)
     try:
-        listener = bind(options.port)
+        listener = bind(options.port) if options.listener is None else adopted(options.listener)
     except OSError as error:
         print(f"nodescope: cannot listen on port {options.port}: {error}", file=sys.stderr)
         return 1
@@ -172,6 +172,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         description="The server of nodescope; 'nodescope run' and 'nodescope open' start it.",
     )
     parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="0 takes any free one")
+    parser.add_argument(
+        "--listener", type=int, metavar="FD", help="a socket that listens, instead of the port"
+    )
     parser.add_argument(
         "--open", type=Path, action="append", default=[], metavar="FILE", help="a recording"
     )

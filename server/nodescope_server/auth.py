@@ -49,7 +49,10 @@ class Secrets:
 
     def __init__(self, bearer: str = "") -> None:
         self.bearer = bearer or secrets.token_urlsafe(32)
-        self.cookie = secrets.token_urlsafe(32)
+        # A server that is started again with the same token knows the pages of the one before.
+        self.cookie = hmac.new(
+            self.bearer.encode(), b"the cookie of browsers", "sha256"
+        ).hexdigest()
         self._tokens: list[str] = []
         self._personal: set[str] = set()
         self._numbers: dict[str, None] = {}

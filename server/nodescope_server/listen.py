@@ -32,9 +32,6 @@ def bind(port: int) -> socket.socket:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         # Connections of a server that has just ended do not keep its port; a listener does.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            # The kernel drops peers that acknowledge nothing, or read nothing, for this long.
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)
         try:
             listener.bind(("127.0.0.1", candidate))
             listener.listen(128)
@@ -43,9 +40,28 @@ def bind(port: int) -> socket.socket:
             if error.errno != errno.EADDRINUSE:
                 raise
             continue
-        listener.setblocking(False)
-        return listener
+        return prepared(listener)
     raise OSError(errno.EADDRINUSE, f"it and the {MORE_PORTS} ports after it are taken")
+
+
+def adopted(descriptor: int) -> socket.socket:
+    """The listening socket that whoever started this process has left open for it.
+
+    Raises:
+        OSError: There is no socket.
+    """
+    return prepared(
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, descriptor)
+    )
+
+
+def prepared(listener: socket.socket) -> socket.socket:
+    """The socket, ready to be served."""
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        # The kernel drops peers that acknowledge nothing, or read nothing, for this long.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)
+    listener.setblocking(False)
+    return listener
 
 
 def uvicorn_config(app: App) -> uvicorn.Config:

@@ -99,10 +99,9 @@ class Program:
             return next(line for line in self.lines if text in line)
 
     def server_pid(self) -> int:
-        """The process of the server, which is the command's first child."""
-        process = self.process.pid
-        children = Path(f"/proc/{process}/task/{process}/children")
-        return int(children.read_text().split()[0])
+        """The process of the server, the only child of the command, by whichever thread."""
+        tasks = Path(f"/proc/{self.process.pid}/task")
+        return int("".join(each.read_text() for each in tasks.glob("*/children")).split()[0])
 
     def end(self) -> int:
         """Wait for its end; its status."""

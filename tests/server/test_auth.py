@@ -268,3 +268,9 @@ def test_a_personal_address_lets_in_its_own_user_alone(monkeypatch: pytest.Monke
         monkeypatch.undo()
         assert httpx.get(url).status_code == 303
         assert httpx.get(url).status_code == 403  # once
+
+
+def test_a_server_that_is_started_again_knows_its_pages_and_no_other_does() -> None:
+    cookie = Secrets("the same token").cookie
+    assert cookie == Secrets("the same token").cookie
+    assert len({cookie, Secrets("another token").cookie, Secrets().cookie, Secrets().cookie}) == 4

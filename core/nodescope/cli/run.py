@@ -102,6 +102,8 @@ def _with_page(observed: api.Run, code: CodeType, options: argparse.Namespace) -
         raise
     try:
         observed.finish(ending.status, ending.error)
+        if server is not None:
+            server.reopen(Path(observed.info.recording))
         _tell_advice(observed)
         _tell_outcome(observed)
         if server is not None and not options.exit and ending.status != INTERRUPTED:
@@ -225,6 +227,7 @@ def _serve(observed: api.Run, options: argparse.Namespace) -> Server | None:
         say(f"{error.message}; the program runs without a page, recorded to {where}")
         return None
     server.show(browser=not options.no_browser)
+    server.keep()
     return server
 
 

@@ -1,7 +1,8 @@
 """The server as a child process of a command.
 
 Invariant: its token travels in its environment only. It ends when its parent ends, however that is,
-and Ctrl-C in the terminal reaches the parent alone.
+and Ctrl-C in the terminal reaches the parent alone. One that is kept and dies is started again at
+the same port, until it is told to end; nobody waits for that.
 """
 
 from __future__ import annotations
@@ -10,27 +11,34 @@ import html
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import webbrowser
+from collections import deque
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
-from nodescope.errors import LinkError
+from nodescope.errors import LinkError, NodescopeError
 from nodescope.link.address import TOKEN_VARIABLE, Address
 from nodescope.link.owner import can_tell
 from nodescope.processes import own_command, own_environment
-from nodescope.telling import show
+from nodescope.telling import say, show
 
 # A busy machine takes its time to load a web server.
 START_S: Final = 60.0
 # It ends by itself within about two seconds, and tells the pages so; a hanging one is killed.
 _END_S: Final = 4.0
 _LAST_WORDS: Final = 8192
+# One that dies more often has a reason to, which another start does not remove.
+RESTARTS: Final = 3
+RESTARTS_WITHIN_S: Final = 60.0
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -56,37 +64,112 @@ class Server:
     def __init__(
         self, port: int, recordings: tuple[Path, ...] = (), *, waits: bool = False
     ) -> None:
-        token = secrets.token_urlsafe(32)
-        command = own_command("nodescope_server", "--port", str(port))
-        command += ["--parent-pid", str(os.getpid())]
-        command += ["--folder", os.getcwd(), *(["--waits"] if waits else [])]
-        for each in recordings:
-            command += ["--open", str(each)]
+        self._token = secrets.token_urlsafe(32)
+        # As they are now: the program may change both.
+        self._environment = own_environment(**{TOKEN_VARIABLE: self._token})
+        self._options = ["--parent-pid", str(os.getpid()), "--folder", os.getcwd()]
+        self._options += ["--waits"] if waits else []
+        self._recordings = recordings
+        self._lock = threading.Lock()
+        self._ending = False
+        self._kept: threading.Thread | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._start(port)
+
+    def _start(self, port: int, listener: socket.socket | None = None) -> None:
+        """Start the process, which listens at a port or by a socket that does already.
+
+        Raises:
+            LinkError: It does not start.
+        """
         # What it says while it starts is shown, or becomes our one line; later it has no stderr
         # that could write into the program's own.
         self._overdue = False
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._words = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (closed by `stop`)
-        try:
-            self.process = subprocess.Popen(
-                command,
-                env=own_environment(**{TOKEN_VARIABLE: token}),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=self._words,
-                start_new_session=True,
-            )
-        except OSError as error:
-            self._words.close()
-            raise LinkError(f"the server cannot be started: {error.strerror}") from None
-        try:
-            ready = self._ready()
-        except BaseException:
-            self.stop()
-            raise
+        listens = ["--port", str(port)]
+        if listener is not None:
+            listens += ["--listener", str(listener.fileno())]
+        opens = [text for path in self._recordings for text in ("--open", str(path))]
+        with tempfile.TemporaryFile("a+b") as self._words:
+            try:
+                with self._lock:
+                    if self._ending:
+                        raise LinkError("the command is ending")
+                    self.process = subprocess.Popen(
+                        own_command("nodescope_server", *listens, *self._options, *opens),
+                        env=self._environment,
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.PIPE,
+                        stderr=self._words,
+                        start_new_session=True,
+                        pass_fds=() if listener is None else (listener.fileno(),),
+                    )
+            except OSError as error:
+                raise LinkError(f"the server cannot be started: {error.strerror}") from None
+            try:
+                ready = self._ready()
+            except BaseException:
+                self._end()
+                raise
+            finally:
+                # Nothing is left open that the program could close.
+                assert self.process.stdout is not None
+                self.process.stdout.close()
         self.url = ready.url
         self._personal = ready.personal
-        self.address = Address(ready.link, token)
+        self.address = Address(ready.link, self._token)
+
+    def keep(self) -> None:
+        """From now on, start it again if it dies without having been told to end."""
+        self._kept = threading.Thread(target=self._keep, name="nodescope-server", daemon=True)
+        self._kept.start()
+
+    def reopen(self, recording: Path) -> None:
+        """Open a recording when it is started again: its program is no longer there to tell."""
+        self._recordings = (*self._recordings, recording)
+
+    def _keep(self) -> None:
+        starts: deque[float] = deque(maxlen=RESTARTS)
+        why = ""
+        while (status := self.process.wait()) != 0 and not self._ending:
+            now = time.monotonic()
+            if len(starts) == RESTARTS and now - starts[0] < RESTARTS_WITHIN_S:
+                why = f" ({why})" if why else ""
+                say(
+                    f"the server {_ended(status)}, {RESTARTS + 1} times by now, and is not started "
+                    f"again{why}; the program goes on without a page"
+                )
+                return
+            starts.append(now)
+            try:
+                self._start_again()
+            except OSError as error:
+                say(f"the server {_ended(status)} and is not started again: its port is no longer "
+                    f"free ({error.strerror}); the program goes on without a page")  # fmt: skip
+                return
+            except NodescopeError as error:
+                why = error.message
+            else:
+                why = ""
+                if not self._ending:
+                    say(f"the server {_ended(status)} and was started again; open {self.url}")
+
+    def _start_again(self) -> None:
+        """Start it at the port that it had.
+
+        Raises:
+            OSError: Somebody else has the port.
+            LinkError: It does not start.
+        """
+        port = urlsplit(self.address.link).port or 0
+        opened = None
+        while opened != self._recordings and not self._ending:
+            if opened is not None:
+                self._end()  # the program ended meanwhile, and could not tell it of its run
+            opened = self._recordings
+            # At once, so that nobody else takes the port, to whom browsers would send the cookie;
+            # and whoever connects waits instead of being refused.
+            with listening(port) as listener:
+                self._start(port, listener)
 
     def _ready(self) -> Ready:
         assert self.process.stdout is not None
@@ -117,7 +200,7 @@ class Server:
             reason = f"it said {line[:80]!r}"
         elif status < 0:
             late = f"it said nothing for {START_S:g} s"
-            reason = late if self._overdue else f"it was ended by {signal.Signals(-status).name}"
+            reason = late if self._overdue else f"it {_ended(status)}"
         else:
             reason = last or f"it ended with status {status}"
         return LinkError(
@@ -164,11 +247,22 @@ class Server:
         return page.as_uri()
 
     def wait(self) -> None:
-        """Until it ends by itself; KeyboardInterrupt passes."""
-        self.process.wait()
+        """Until it ends by itself, and for good; KeyboardInterrupt passes."""
+        if self._kept is not None:
+            self._kept.join()
+        else:
+            self.process.wait()
 
     def stop(self) -> None:
         """End it. One that was stopped (SIGSTOP) is woken for it, so that it ends at once, too."""
+        with self._lock:
+            self._ending = True
+        self._end()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def _end(self) -> None:
         self.process.terminate()
         if hasattr(signal, "SIGCONT"):
             self.process.send_signal(signal.SIGCONT)
@@ -177,15 +271,33 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
-        for each in (self.process.stdout, self._words):
-            try:
-                if each is not None:
-                    each.close()
-            except OSError:
-                pass  # the program has closed all that it found open
+
+
+def listening(port: int) -> socket.socket:
+    """A socket that listens at exactly this port of this machine's own address.
+
+    Raises:
+        OSError: Somebody else has the port.
+    """
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        # Connections of the one that has just ended do not keep its port.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _ended(status: int) -> str:
+    if status > 0:
+        return f"ended with status {status}"
+    try:
+        return f"was ended by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was ended by signal {-status}"
 
 
 def has_screen() -> bool:

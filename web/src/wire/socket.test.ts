@@ -1,7 +1,13 @@
 import { decode, encode } from "@msgpack/msgpack";
 import { beforeEach, describe, expect, test } from "vitest";
 import { type Link, RequestError, Wire } from "@/wire/socket";
-import { PROTOCOL_VERSION, type Push, type Request, type ResponseBody } from "@/wire/types.gen";
+import {
+  PROTOCOL_VERSION,
+  type Push,
+  type Request,
+  type ResponseBody,
+  type RunInfo,
+} from "@/wire/types.gen";
 
 /** A socket whose other end is the test. */
 class FakeSocket extends EventTarget {
@@ -64,10 +70,10 @@ function elapse(ms: number): void {
   }
 }
 
-async function connect(): Promise<FakeSocket> {
+async function connect(...runs: string[]): Promise<FakeSocket> {
   last().opened();
   await settled();
-  last().answers(GREETING);
+  last().answers({ ...GREETING, runs: runs.map((id) => ({ id }) as RunInfo) });
   await settled();
   return last();
 }
@@ -174,9 +180,24 @@ describe("reconnection", () => {
     socket.close(1006);
     expect(links.at(-1)).toEqual({ kind: "lost", since: 1000, attempt: 1 });
     elapse(250);
-    await connect();
+    await connect("r");
     expect(last().sent.at(-1)?.body).toEqual({ type: "subscribe", run: "r", seq: 41 });
     expect(links.at(-1)?.kind).toBe("open");
+  });
+
+  test("follows on once a server that was started again knows the run", async () => {
+    const socket = await connect();
+    following = { run: "r", seq: 41 };
+    socket.close(1006);
+    elapse(250);
+    await connect();
+    expect(last().sent.at(-1)?.body.type).toBe("initialize");
+    last().gives({ type: "runs", runs: [{ id: "other" }] });
+    expect(last().sent.at(-1)?.body.type).toBe("initialize");
+    last().gives({ type: "runs", runs: [{ id: "r" }] });
+    expect(last().sent.at(-1)?.body).toEqual({ type: "subscribe", run: "r", seq: 41 });
+    last().gives({ type: "runs", runs: [{ id: "r" }] });
+    expect(last().sent.filter((each) => each.body.type === "subscribe")).toHaveLength(1);
   });
 
   test("is not tried where the server was told to end", async () => {

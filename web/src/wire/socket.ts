@@ -91,6 +91,8 @@ export class Wire {
   private attempt = 0;
   private everOpen = false;
   private greeted = false;
+  /** Connected, but the run that is followed is not in the server's list yet. */
+  private astray = false;
   private lostAt = 0;
   private retry: number | undefined;
   private closed = false;
@@ -208,14 +210,20 @@ export class Wire {
       this.greeted = true;
       this.events.onLink({ kind: "open", server: answer.server_version });
       this.events.onRuns(answer.runs);
-      const followed = this.events.following();
-      if (followed !== undefined) {
-        await this.request({ type: "subscribe", ...followed }, "done");
-      }
+      this.astray = true;
+      await this.follow(answer.runs);
     } catch (error) {
       // A run that is gone, or a server that fell silent: the next attempt starts from scratch.
       if (socket === this.socket && !(error instanceof RequestError)) socket.close();
     }
+  }
+
+  /** Subscribes again, once the run is there: a server that was started again learns of it late. */
+  private async follow(runs: readonly RunInfo[]): Promise<void> {
+    const followed = this.events.following();
+    if (followed !== undefined && !runs.some((run) => run.id === followed.run)) return;
+    this.astray = false;
+    if (followed !== undefined) await this.request({ type: "subscribe", ...followed }, "done");
   }
 
   private refuse(link: Link): void {
@@ -233,6 +241,9 @@ export class Wire {
     }
     if (message.type !== "response") {
       this.events.onPush(message);
+      if (this.astray && message.type === "runs") {
+        this.follow(message.runs).catch(() => undefined); // it has gone again, or the line has
+      }
       return;
     }
     const waiting = this.pending.get(message.id);

@@ -1,0 +1,196 @@
+"""A server that dies under a run comes back; one that keeps dying, or was told to end, does not."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from websockets.exceptions import InvalidHandshake
+
+from nodescope.cli import server
+from nodescope.protocol import Continue
+from nodescope_server import wire
+from tests.integration.processes import (
+    RUN,
+    TIMEOUT_S,
+    TRAIN,
+    WATCH,
+    Program,
+    Server,
+    control,
+    entered,
+    run_id,
+    standing,
+)
+from tests.server.support import Live, Page
+
+Start = Callable[..., Program]
+
+# Goes on until the file is there.
+UNTIL = """
+import os
+import numpy as np
+import nodescope as ns
+x = ns.tensor(np.ones(3))
+for step in ns.steps(range(10**9)):
+    np.tanh(x)
+    if step == 20:
+        print("busy", flush=True)
+    if os.path.exists("enough"):
+        break
+"""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    programs: list[Program] = []
+
+    def begin(text: str, *options: str) -> Program:
+        (tmp_path / "script.py").write_text(text)
+        programs.append(Program(tmp_path, *options, "script.py"))
+        return programs[-1]
+
+    yield begin
+    for program in programs:
+        program.process.kill()
+        program.end()
+
+
+def again(live: Live) -> Page:
+    """The page of before, with its cookie, as soon as the server is there."""
+    limit = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return Page(live)
+        except (OSError, InvalidHandshake):
+            assert time.monotonic() < limit
+
+
+def test_a_page_comes_back_to_the_stop_that_it_left(start: Start) -> None:
+    program = start(TRAIN, *RUN)
+    live = entered(program)
+    page = Page(live)
+    run = run_id(page)
+    stop = standing(page, run).stop
+    killed_at = time.monotonic()
+    os.kill(program.server_pid(), signal.SIGKILL)
+    page = again(live)
+    assert run_id(page) == run
+    session = page.subscribe(run).session or page.wait(wire.SessionChanged).info
+    if session.phase != "stopped":
+        assert time.monotonic() - killed_at > 4.0  # then the program may have gone on by itself
+    else:
+        assert session.stop == stop
+        control(page, run, Continue())
+    assert program.end() == 0
+    assert "was ended by SIGKILL and was started again; open http" in "".join(program.lines)
+    assert "trained 9.0\n" in program.lines
+
+
+def test_a_running_program_is_followed_on(start: Start, tmp_path: Path) -> None:
+    program = start(UNTIL, *RUN, "--no-stop-on-entry", "--level", "timing")
+    live = entered(program)
+    run = run_id(Page(live))
+    program.expect("busy")
+    os.kill(program.server_pid(), signal.SIGKILL)
+    page = again(live)
+    assert run_id(page) == run
+    page.subscribe(run)
+    page.wait(wire.Records)
+    (tmp_path / "enough").touch()
+    page.wait(wire.RunChanged, lambda each: each.run.state == "finished")
+    assert program.end() == 0
+
+
+def test_after_the_end_the_recording_is_opened(start: Start) -> None:
+    program = start(TRAIN + "raise SystemExit(3)\n", *RUN[:-1], "--no-stop-on-entry")
+    live = entered(program)
+    run = run_id(Page(live))
+    program.expect("The page stays open")
+    os.kill(program.server_pid(), signal.SIGKILL)
+    assert again(live).subscribe(run).seq > 0
+    program.process.send_signal(signal.SIGINT)
+    assert program.end() == 3
+
+
+def test_where_nobody_has_come_yet_the_new_address_lets_in(start: Start) -> None:
+    program = start(WATCH + TRAIN, *RUN)
+    program.expect("held")
+    os.kill(program.server_pid(), signal.SIGKILL)
+    address = re.search(r"http://\S+", program.expect("was started again; open"))
+    assert address is not None
+    page = Page(Server(address[0]))
+    run = run_id(page)
+    assert standing(page, run).stop is not None
+    control(page, run, Continue())
+    assert program.end() == 0
+
+
+# Says that it can be reached, and dies.
+DYING = """
+import os
+ready = '{"url": "http://a", "personal": "http://b", "link": "ws://127.0.0.1:%s/link"}'
+print(ready % (os.sys.argv[2] if os.sys.argv[2] != "0" else "47113"), flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_one_that_keeps_dying_is_given_up_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def command(module: str, *arguments: str) -> list[str]:
+        return [sys.executable, "-I", "-S", "-c", DYING, *arguments]
+
+    monkeypatch.setattr(server, "own_command", command)
+    monkeypatch.setattr(server, "listening", lambda port: socket.socket())
+    started = server.Server(0)
+    started.keep()
+    started.wait()
+    started.stop()
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == server.RESTARTS + 1
+    assert all("was started again; open http://a" in line for line in lines[:-1])
+    assert lines[-1] == (
+        "nodescope: the server was ended by SIGKILL, 4 times by now, and is not started again; "
+        "the program goes on without a page"
+    )
+
+
+def test_one_that_is_told_to_end_stays_away(start: Start) -> None:
+    program = start("", *RUN[:-1])
+    entered(program)
+    program.expect("The page stays open")
+    os.kill(program.server_pid(), signal.SIGTERM)
+    assert program.end() == 0
+    assert not any("started again" in line for line in program.lines)
+
+
+def test_a_port_that_somebody_took_is_not_shared(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    started = server.Server(0)
+    taker = socket.socket()
+    taker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+
+    def taken(port: int) -> socket.socket:
+        taker.bind(("127.0.0.1", port))
+        taker.listen()
+        return listening(port)
+
+    listening = server.listening
+    monkeypatch.setattr(server, "listening", taken)
+    try:
+        started.keep()
+        started.process.kill()
+        started.wait()
+    finally:
+        taker.close()
+        started.stop()
+    assert "is not started again: its port is no longer free" in capfd.readouterr().err
