@@ -43,7 +43,7 @@ class FakeSocket extends EventTarget {
   }
 }
 
-const GREETING: ResponseBody = {
+const GREETING: Extract<ResponseBody, { type: "initialized" }> = {
   type: "initialized",
   server_version: "0.1.0",
   protocol: PROTOCOL_VERSION,
