@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Literal, Protocol
 
@@ -426,20 +427,28 @@ class _Owing:
 
     def __init__(self, bus: Bus, probe: Probe) -> None:
         self.probe = probe
-        self.events: list[Event] = []
+        self.events: deque[Event] = deque()
         self._bus = bus
 
     def emit(self, event: Event) -> None:
         """Hand on what was missed, as far as it still can be, and then the event."""
-        while self.events:
-            missed = self.events[0]
-            if isinstance(missed, GraphCaptured | GraphExtended):  # they say the same once more
-                self.probe.emit(missed)
-            elif isinstance(missed, NodeFinished):
-                getattr(self.probe, "missed", _uncounted)(missed.node)
-            del self.events[0]
+        while missed := self._next():
+            try:
+                if isinstance(missed, GraphCaptured | GraphExtended):  # they say the same once more
+                    self.probe.emit(missed)
+                elif isinstance(missed, NodeFinished):
+                    getattr(self.probe, "missed", _uncounted)(missed.node)
+            except BaseException:
+                self.events.appendleft(missed)
+                raise
         self._bus._replace(self, self.probe)
         self.probe.emit(event)
+
+    def _next(self) -> Event | None:
+        try:
+            return self.events.popleft()  # another thread may be at it, too
+        except IndexError:
+            return None
 
 
 def _uncounted(node: Node) -> None:
