@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -106,6 +106,18 @@ def export_apart(
 def _follow(process: subprocess.Popen[bytes], limits: Limits, tell: Callable[[str], None]) -> None:
     """Listen to it until it ends, or until its time is up."""
     assert process.stdout is not None
+    with selectors.DefaultSelector() as ready:  # `select` refuses descriptors beyond 1,023
+        ready.register(process.stdout, selectors.EVENT_READ)
+        said = _listen(process.stdout.fileno(), ready, limits, tell)
+    status = process.wait()
+    if status:
+        _gave_up(status, said.doing, limits)
+
+
+def _listen(
+    output: int, ready: selectors.BaseSelector, limits: Limits, tell: Callable[[str], None]
+) -> _Said:
+    """What it said last, when it has closed its output."""
     started = told = time.monotonic()
     said, rest = _Said("reading the recording"), b""
     while True:
@@ -119,20 +131,17 @@ def _follow(process: subprocess.Popen[bytes], limits: Limits, tell: Callable[[st
         if now - told >= _TELL_S:
             told = now
             tell(f"{said.doing}, {now - started:.0f} s so far")
-        if not select.select([process.stdout], [], [], 0.1)[0]:
+        if not ready.select(0.1):
             continue
-        part = os.read(process.stdout.fileno(), 65536)
+        part = os.read(output, 65536)
         if not part:
-            break
+            return said
         *lines, rest = (rest + part).split(b"\n")
         for line in lines:
             said = msgspec.json.decode(line, type=_Said)
             if said.failed:
                 kind = RecordingError if said.unreadable else ExportError
                 raise kind(said.failed, hint=said.hint)
-    status = process.wait()
-    if status:
-        _gave_up(status, said.doing, limits)
 
 
 def _gave_up(status: int, doing: str, limits: Limits) -> NoReturn:

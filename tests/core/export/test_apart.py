@@ -14,6 +14,7 @@ import pytest
 from nodescope.errors import ExportError, RecordingError
 from nodescope.export import apart, export
 from nodescope.export.apart import Limits, export_apart
+from nodescope.record import descriptors
 from nodescope.record.recorder import Recorder
 from tests.core.record.runs import chain
 
@@ -51,6 +52,15 @@ def test_one_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.Mo
         export_apart(path, tmp_path / "graph.svg", limits=Limits(seconds=0))
     assert started[0].returncode == -signal.SIGKILL
     assert os.listdir(tmp_path) == ["r.nscope"]
+
+
+def test_it_is_listened_to_whatever_number_its_output_has(tmp_path: Path) -> None:
+    with descriptors.high():
+        process = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.fileno() >= 1024
+        apart._follow(process, Limits(), lambda text: None)
 
 
 def test_what_it_does_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
