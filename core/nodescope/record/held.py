@@ -75,6 +75,7 @@ class Recent:
         # (value, seq) of what was taken last, and of what was kept by itself since.
         self._taken: set[tuple[int, int]] = set()
         self._apart: set[tuple[int, int]] = set()
+        self._most_apart = _MOST
 
     def fits(self, nbytes: int) -> bool:
         """Whether arrays of so many bytes may wait here at all; counted if not."""
@@ -104,6 +105,10 @@ class Recent:
         if (value, seq) in self._taken or (value, seq) in self._apart:
             return False
         self._apart.add((value, seq))
+        if len(self._apart) > self._most_apart:  # of what has been let go, nothing is taken
+            oldest = self._items[0].seq if self._items else seq
+            self._apart = {item for item in self._apart if item[1] >= oldest}
+            self._most_apart = max(_MOST, 2 * len(self._apart))
         return True
 
     def take(self) -> Whole:

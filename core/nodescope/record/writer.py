@@ -65,7 +65,7 @@ class Writer:
         self.too_large = 0  # arrays that no budget of this size can hold
         self._blobs: dict[int, int] = {}
         self._fallen: dict[int, int] = {}  # in this batch
-        self._before = (1, 0)
+        self._before = (1, 0, 0)
         self._next_blob = 1
         _create(path)
         try:
@@ -102,14 +102,14 @@ class Writer:
         """
         self._look()
         self._fallen.clear()
-        self._before = (self._next_blob, self._held_bytes)
+        self._before = (self._next_blob, self._held_bytes, self.too_large)
         self._db.execute("BEGIN IMMEDIATE")
 
     def roll_back(self) -> None:
         """Undo the batch that failed, so that it can be written again."""
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
-        first, self._held_bytes = self._before
+        first, self._held_bytes, self.too_large = self._before
         both = {**self._fallen, **self._blobs}
         self._blobs = {number: size for number, size in both.items() if number < first}
         self._next_blob = first

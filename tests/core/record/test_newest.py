@@ -132,6 +132,16 @@ def test_what_waits_is_bounded_and_the_oldest_makes_room() -> None:
     assert recent.take().items == ()
 
 
+def test_what_is_known_of_values_kept_apart_is_bounded() -> None:
+    recent = Recent(10_000, lambda array: None)
+    for seq in range(50_000):
+        recent.add(Held(seq, 0, ((1, np.zeros(100)),), 800))
+        assert recent.kept(1, seq)
+        assert not recent.kept(1, seq)
+    assert len(recent._apart) < 20_000
+    assert all(item.outputs == () for item in recent.take().items)
+
+
 def test_everything_can_be_asked_for_while_it_runs(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
     recorder = NewestRecorder(path, level="timing", newest=True)

@@ -169,6 +169,20 @@ def test_arrays_that_fell_to_the_budget_are_back_after_a_failure(tmp_path: Path)
     assert content(True) == content(False) == [(4, 4), (5, 5)]
 
 
+def test_an_array_too_large_is_counted_once_however_often_it_is_tried(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "r.nscope", budget_bytes=100)
+    for _ in range(3):
+        writer.begin()
+        assert writer.add_blobs([(1, 1, np.zeros(200, np.uint8))]) == 1
+        writer.roll_back()
+    assert writer.too_large == 0
+    writer.begin()
+    writer.add_blobs([(1, 1, np.zeros(200, np.uint8))])
+    writer.execute("COMMIT")
+    assert writer.too_large == 1
+    writer.finish()
+
+
 def test_a_disk_that_fails_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
