@@ -37,6 +37,7 @@ _State = tuple[object, ...]
 
 _lock = threading.Lock()
 _copies: dict[_State, Copy] = {}
+_process = os.getpid()
 
 
 class Copy:
@@ -215,6 +216,8 @@ def _alive(number: int) -> bool:
 
 
 def _remove_all() -> None:
+    if os.getpid() != _process:
+        return  # of a forked child: they are its parent's
     for copy in list(_copies.values()):
         shutil.rmtree(copy._folder, ignore_errors=True)
 

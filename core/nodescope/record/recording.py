@@ -67,6 +67,7 @@ class Recording:
         self.path = path
         self._opened = opened
         self._lock = threading.Lock()
+        self._closed = False
         self._blobs = BlobReader(self._all)
         self._tables: frozenset[str] | None = None
         self._observed = ""  # of a step, as it is asked for
@@ -91,9 +92,11 @@ class Recording:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file. Harmless when called again."""
         with self._lock:
-            self._opened.close()
+            if not self._closed:
+                self._closed = True
+                self._opened.close()
 
     @property
     def note(self) -> str:

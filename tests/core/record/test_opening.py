@@ -185,6 +185,32 @@ def test_a_log_is_read_in_a_copy_which_is_shared_and_does_not_stay(
     assert state_of(path) == before
 
 
+def test_closing_twice_takes_no_copy_from_another_reader(tmp_path: Path, folder: Path) -> None:
+    path = dead(tmp_path)
+    with Recording.open(path) as one, Recording.open(path):
+        one.close()
+        one.close()
+        assert len(list(folder.iterdir())) == 1
+
+
+def test_a_forked_child_that_ends_leaves_the_copies_of_its_parent(
+    tmp_path: Path, folder: Path
+) -> None:
+    path = dead(tmp_path)
+    script = (
+        "import os, sys\nfrom nodescope.record.recording import Recording\n"
+        "with Recording.open(sys.argv[1]):\n"
+        "    child = os.fork()\n    if not child:\n"
+        "        import atexit\n        atexit._run_exitfuncs()\n        os._exit(0)\n"
+        "    os.waitpid(child, 0)\n    print(len(os.listdir(sys.argv[2])))\n"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", script, str(path), str(folder)],
+        capture_output=True, text=True, check=True, env={**os.environ, "TMPDIR": str(folder)},
+    )  # fmt: skip
+    assert said.stdout == "1\n"
+
+
 def test_copies_of_a_process_that_was_killed_go_with_the_next(tmp_path: Path, folder: Path) -> None:
     left = folder / "nodescope-copy-999999999-abc"
     left.mkdir()
