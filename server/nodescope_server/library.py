@@ -109,7 +109,7 @@ class Library:
 
     def __init__(self, runs: Runs, folder: Path | None, *, waits: bool = False) -> None:
         self._runs = runs
-        self._folder = folder
+        self._folder = None if folder is None else Path(os.path.realpath(folder))
         self._waits = waits
         self._places: dict[str, _Place] = {}
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="nodescope-library")
@@ -127,9 +127,9 @@ class Library:
             RecordingError: It cannot be read.
         """
         path = self._find(entry).path
-        for run in self._runs.all():
-            if run.info.recording and Path(run.info.recording) == path:
-                return run.info
+        run = self._run_of(path)
+        if run is not None:
+            return run.info
         return (await self._runs.open(path)).info
 
     async def delete(self, entry: str) -> None:
@@ -157,7 +157,7 @@ class Library:
 
     def _shelf(self, open_runs: tuple[RunInfo, ...]) -> Shelf:
         paths = self._candidates()
-        by_path = {str(Path(each.recording)): each for each in open_runs if each.recording}
+        by_path = {str(_one_name(each.recording)): each for each in open_runs if each.recording}
         for path in by_path:
             paths.setdefault(Path(path), False)
         dated = sorted(((_changed(path), path) for path in paths), key=lambda each: -each[0])
@@ -183,7 +183,7 @@ class Library:
         for path in recent():
             if path.suffix == SUFFIX:
                 paths[path] = True
-        return paths
+        return {_one_name(path): ours for path, ours in paths.items()}
 
     def _place(self, path: Path, ours: bool) -> _Place:
         place = self._places.get(str(path))
@@ -215,13 +215,21 @@ class Library:
     # ------------------------------------------------------------ one of them
 
     def _find(self, entry: str) -> _Place:
-        for place in self._places.values():
+        for place in tuple(self._places.values()):  # a list may be in the making, in a thread
             if place.id == entry:
                 return place
         raise UnknownEntryError("there is no such recording", hint="list them again")
 
     def _run_of(self, path: Path) -> Run | None:
-        return next((each for each in self._runs.all() if each.info.recording == str(path)), None)
+        wanted = os.path.realpath(path)
+        return next(
+            (
+                run
+                for run in self._runs.all()
+                if run.info.recording and os.path.realpath(run.info.recording) == wanted
+            ),
+            None,
+        )
 
     def _check_deletable(self, place: _Place) -> None:
         known = self._candidates().get(place.path, False)
@@ -234,6 +242,15 @@ class Library:
             )
         if glance(place.path).outcome == "running":
             raise UsageError("a program is still writing this recording")
+
+
+def _one_name(path: str | Path) -> Path:
+    """The path with the links of its folder followed; if the file is a link itself, it stays one.
+
+    So whichever way a program came to its folder, its recording is listed once.
+    """
+    folder, name = os.path.split(os.path.abspath(path))
+    return Path(os.path.realpath(folder)) / name
 
 
 def _unlink(path: Path) -> None:

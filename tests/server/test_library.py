@@ -117,6 +117,21 @@ def test_what_became_a_link_is_left_alone(listing: Live, folder: Path) -> None:
     assert (folder / "notes.txt").is_file()
 
 
+def test_a_recording_has_one_entry_by_whichever_way_its_program_came(
+    listing: Live, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "way").symlink_to(folder)
+    record(tmp_path / "way" / "linked.nscope")
+    entry = shelf(listing)["linked.nscope"]
+    assert (entry["ours"], entry["here"]) == (True, True)
+    run = ask(listing, "POST", f"/api/library/{entry['id']}/open").json()["run"]["id"]
+    entries = [each for each in listing.get("/api/library").json()["entries"]
+               if each["file"] == "linked.nscope"]  # fmt: skip
+    assert [each["run"] for each in entries] == [run]
+    assert ask(listing, "DELETE", f"/api/library/{entry['id']}").status_code == 200
+    assert listing.get(f"/api/runs/{run}").status_code == 404
+
+
 def test_a_live_program_is_in_the_list(
     live: Live, new_program: Callable[..., Program], page: Page
 ) -> None:
