@@ -74,7 +74,7 @@ class StepTimes:
         self.since_ns = self.latest_ns = 0
         self._cover_ns = -1.0
         self._places: dict[int, int] = {}
-        self._phases = np.zeros(0, dtype=np.int64)
+        self._phases: dict[int, int] = {}  # by node: a file may give it any number
         self._nodes_seq = 0
         # By place: number, start, end (or -1), observed; where fetching its item began and ended.
         self._steps = np.zeros((0, 4), dtype=np.int64)
@@ -186,11 +186,6 @@ class StepTimes:
         if not rows:
             return
         self._nodes_seq = rows[-1][0]
-        highest = max(node for _, node, _ in rows)
-        if highest >= len(self._phases):
-            grown = np.full(2 * highest + 2, _OPERATIONS - 1)
-            grown[: len(self._phases)] = self._phases
-            self._phases = grown
         for _, node, phase in rows:
             self._phases[node] = _PHASES.get(phase, _OPERATIONS - 1)
 
@@ -206,8 +201,10 @@ class StepTimes:
         if not n:
             return
         places = np.minimum(np.searchsorted(self._steps[:n, 0], rows[:, 2]), n - 1)
-        known = (self._steps[places, 0] == rows[:, 2]) & (nodes >= 0) & (nodes < len(self._phases))
-        np.add.at(self._parts, (places[known], self._phases[nodes[known]]), own[known])
+        numbers, which = np.unique(nodes, return_inverse=True)
+        columns = np.array([self._phases.get(node, -1) for node in numbers.tolist()])[which]
+        known = (self._steps[places, 0] == rows[:, 2]) & (columns >= 0)
+        np.add.at(self._parts, (places[known], columns[known]), own[known])
 
     def _take_host(self, rows: Sequence[tuple[Any, ...]]) -> None:
         """Rows: kind, step, start, end."""

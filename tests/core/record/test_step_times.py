@@ -156,3 +156,18 @@ def test_a_moment_by_the_programs_own_time() -> None:
         0, 10, 10, 10, 20, 50, 50, 99,
     ]  # fmt: skip
     assert Holds(()).ran_ns(7) == 7
+
+
+def test_a_node_may_have_any_number(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r.nscope")
+    far = Node(1 << 40, "x", "add", "elementwise", outputs=(9,), phase="optimizer")
+    run.recorder.emit(GraphExtended((far,), ()))
+    run.begin().run(FORWARD, 1).run(far, 2).end()
+    assert run.recorder.close()
+    times = StepTimes()
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        times.update(recording)
+    stretch = times.of(1)
+    assert stretch is not None
+    assert stretch.parts[PARTS.index("optimizer")] == 2 * MS
+    assert stretch.parts[PARTS.index("forward")] == 1 * MS
