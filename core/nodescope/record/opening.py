@@ -214,10 +214,22 @@ def _of_copy(path: Path, real: Path, make: Callable[[Path, Path], None] | None =
     copy = copied(real, make)
     try:
         size = copy.path.stat().st_size
-        return _open(f"{copy.path.as_uri()}?mode=ro&immutable=1", path, size, copy.release)
+        uri = f"{copy.path.as_uri()}?mode=ro&immutable=1"
+        return _open(uri, path, size, _once(copy.release))
     except BaseException:
         copy.release()
         raise
+
+
+def _once(action: Callable[[], None]) -> Callable[[], None]:
+    """The action, which is done at the first call only: a recording may be closed again."""
+    left = [action]
+
+    def act() -> None:
+        while left:
+            left.pop()()
+
+    return act
 
 
 def _open(

@@ -67,7 +67,6 @@ class Recording:
         self.path = path
         self._opened = opened
         self._lock = threading.Lock()
-        self._closed = False
         self._blobs = BlobReader(self._all)
         self._tables: frozenset[str] | None = None
         self._observed = ""  # of a step, as it is asked for
@@ -92,11 +91,9 @@ class Recording:
         self.close()
 
     def close(self) -> None:
-        """Close the file. Harmless when called again."""
+        """Close the file."""
         with self._lock:
-            if not self._closed:
-                self._closed = True
-                self._opened.close()
+            self._opened.close()
 
     @property
     def note(self) -> str:
