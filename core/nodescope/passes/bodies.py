@@ -34,7 +34,7 @@ _ROUNDS: Final = 3
 @graph_pass(
     "bodies",
     stage=48,
-    help="the same inside of loops and branches; what iterations share is done before them",
+    help="the same inside loops and branches; move what iterations share out of the loop",
     rules=(
         Rule("inside", "the exact passes, in a body"),
         Rule("hoisted", "what each iteration of a scan computes alike is computed before it"),

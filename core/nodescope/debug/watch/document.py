@@ -22,7 +22,7 @@ def rule_table() -> str:
     parts: list[str] = []
     for origin in ORIGINS:
         rules = [rule for rule in all_rules() if rule.origin == origin]
-        parts += [f"### {origin}", "", "| Rule | Hit if | Asked of | Settings |", "|-|-|-|-|"]
+        parts += [f"### {origin}", "", "| Rule | Hit if | Applies to | Settings |", "|-|-|-|-|"]
         parts += [_row(rule) for rule in rules]
         parts.append("")
     return "\n".join(parts)
@@ -37,19 +37,21 @@ def documented(text: str) -> str:
 
 def _row(rule: Rule) -> str:
     names = f"`{rule.name}`" + "".join(f" {each}" for each in rule.aliases)
-    asked = ", ".join(each.replace("_", " ") for each in rule.applies) or "as it is set"
+    asked = (
+        ", ".join(each.replace("_", " ") for each in rule.applies) or "the nodes in its settings"
+    )
     if rule.ops:
         asked += f" of {', '.join(sorted(rule.ops))}"
     settings = "; ".join(map(_setting, rule.parameters)) or "–"
     if rule.any_of and not any(rule.parameter(each).default for each in rule.any_of):
-        settings += " (one at least)"
+        settings += " (at least one)"
     return f"| {names} | {rule.about} | {asked} | {settings} |"
 
 
 def _setting(parameter: Parameter) -> str:
     default = parameter.default
     if default is None:
-        return f"`{parameter.name}`{' (needed)' if parameter.required else ''}"
+        return f"`{parameter.name}`{' (required)' if parameter.required else ''}"
     unit = f" {parameter.unit}" if parameter.unit else ""
     if isinstance(default, bool):
         default = str(default).lower()
