@@ -86,7 +86,7 @@ def kept(recording: Recording) -> list[BranchRow]:
         for name, data in recording.branches():
             row = msgspec.structs.replace(_decode(data), name=name)
             rows[row.id] = row
-        for number, name, data in _read(_own(recording.run())):
+        for number, name, data in _read(recording.run()):
             if data:
                 rows[number] = msgspec.structs.replace(_decode(data), name=name)
             else:
@@ -159,8 +159,13 @@ def _own(run: RunInfo) -> Path:
     return state_folder() / "branches" / f"{digest}.db"
 
 
-def _read(own: Path) -> list[tuple[int, str, bytes]]:
-    if not own.is_file():
+def _read(run: RunInfo) -> list[tuple[int, str, bytes]]:
+    """What is kept of a run in the file of our own; nothing where this user has no such place."""
+    try:
+        own = _own(run)
+        if not own.is_file():
+            return []
+    except (OSError, RuntimeError):
         return []
     try:
         database = sqlite3.connect(f"{own.absolute().as_uri()}?mode=ro", uri=True, timeout=2.0)
@@ -189,8 +194,13 @@ def _write(path: Path, change: Callable[[sqlite3.Connection, list[BranchRow]], T
                     others.append(msgspec.structs.replace(_decode(data), name=name))
                 except msgspec.MsgspecError:
                     continue  # `kept` says so
-        own = _own(run)
-        target, mode = own, "rwc"
+        try:
+            target, mode = _own(run), "rwc"
+        except RuntimeError as error:  # no home folder
+            raise RecordingError(
+                f"a branch of {path} cannot be kept: {error}",
+                hint="set XDG_STATE_HOME to a folder that can be written",
+            ) from error
     else:
         if not written_here(real):
             check_head(real)

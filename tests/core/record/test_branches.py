@@ -164,3 +164,24 @@ def test_a_recording_that_anybody_else_changed_is_not_ours(path: Path) -> None:
     assert in_place(path)
     os.link(path, path.with_name("other.nscope"))
     assert not in_place(path)
+
+
+@pytest.mark.parametrize("what", ["no home", "no such name"])
+def test_without_a_place_of_our_own_a_recording_from_elsewhere_is_read(
+    what: str, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = tmp_path / "sent.nscope"
+    sent.write_bytes(path.read_bytes())
+    if what == "no home":
+
+        def nowhere() -> Path:
+            raise RuntimeError("Could not determine home directory.")
+
+        monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+        monkeypatch.setattr(Path, "home", nowhere)
+    else:
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / ("x" * 300)))
+    with Recording.open(sent) as recording:
+        assert kept(recording) == []
+    with pytest.raises(RecordingError, match=r"cannot be (kept|written)"):
+        keep(sent, ROW)
