@@ -97,7 +97,10 @@ def _size(path: FilePath) -> int:
 
 
 def _commands(path: FilePath) -> tuple[CommandLine, ...]:
-    relative = os.path.relpath(path)
+    try:
+        relative = os.path.relpath(path)
+    except (OSError, ValueError):  # the current folder is gone, or on another drive
+        relative = ".."
     name = shlex.quote(str(path) if relative.startswith("..") else relative)
     return (
         CommandLine("open it again", f"nodescope open {name}"),
