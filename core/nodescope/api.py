@@ -79,7 +79,7 @@ class Run:
         saved: Where breakpoints and watches are kept; those are set as well, and wait for nobody.
         opened: Patterns of node names: compiled kernels that are called so, or that cover such a
             node, are also run node by node, to be looked into.
-        max_slowdown: Record less of what costs most, so that the run takes at most so many times
+        max_slowdown: Record less of what costs most, so that the run takes at most this many times
             as long; a number above 1.
         select: Levels of some nodes, as ``scope:encoder=values``; they are kept whatever they cost.
         say: Takes each line that is for the person.
