@@ -7,6 +7,7 @@ Invariant: nothing of the program changes; what takes longer than `PATIENCE_S` i
 
 from __future__ import annotations
 
+import ast
 import linecache
 import os
 import re
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from nodescope.debug.conditions import compile_expression
 from nodescope.debug.controller import Controller
 from nodescope.debug.edit_text import parse_edit
 from nodescope.debug.edits import edited
@@ -39,6 +41,7 @@ PATIENCE_S: Final = 30.0
 MAX_CHANGES: Final = 12
 _AROUND: Final = 5
 _PORT: Final = re.compile(r"(?P<name>value|(?:inputs|outputs)\[\d+\])(?P<rest>.*)", re.DOTALL)
+_OF_STEP: Final = re.compile(r" \[step \d+\]$")
 _FIELD: Final = re.compile(r"(?P<name>.+)\.(?P<field>[A-Za-z_]\w*)")
 
 
@@ -347,3 +350,28 @@ def shown(controller: Controller, text: str) -> Any:
         if of_a_node or "(" in text or not (text.endswith("]") or "." in text):
             raise
     return part_of(controller, text)
+
+
+def check_readable(text: str) -> None:
+    """Refuse an expression that has no value at any stop; a name may be of a node to come.
+
+    Raises:
+        ConditionError: It cannot be parsed, or calls what is no function; with the column.
+    """
+    name, colon, rest = text.partition(": ")
+    before = len(text) - len(rest) if colon and "[" not in name else 0
+    body = _OF_STEP.sub("", text[before:])
+    try:
+        compile_expression(body)
+    except ConditionError as error:
+        if "(" in body or not _is_python(body):
+            column = error.column + before if error.column >= 0 else -1
+            raise ConditionError(error.message, column=column, hint=error.hint) from None
+
+
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    return True

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from nodescope.cli.terminal_asking import (
+    check_readable,
     diff_lines,
     fork_lines,
     in_thread,
@@ -278,8 +279,13 @@ class Console:
                 raise UsageError(f"there is no watch {number}; w lists them")
         elif text:
             number = max(self._watches, default=0) + 1
+            try:
+                result = self._result(text)
+            except NodescopeError as error:
+                check_readable(text)
+                result = f"({error})"
             self._watches[number] = text
-            self._say(f"w{number} {text} = {self._watched(text)}")
+            self._say(f"w{number} {text} = {result}")
             return
         for number, each in self._watches.items():
             self._say(f"w{number} {each} = {self._watched(each)}")

@@ -333,3 +333,17 @@ def test_lines_of_the_debugger_are_of_the_step_that_they_tell_of(tmp_path):
         "[nodescope, step 2] edited: loss/square set to 0",
         "[nodescope, step 2] 2!",
     ]
+
+
+def test_what_no_stop_can_show_is_not_watched(tmp_path):
+    refused = {"max(value": 4, "value +": 8, "y: sum(value": 7, "x = 3": 3, "maks(value)": 1}
+    kept = ("later/relu", "later", "multiply [step 2]", "max(value)", "value[7]", "mean(grad) > 1")
+    lines = ("w", *(f"w {text}" for text in (*refused, *kept)), "w off 7", "w")
+    told = answers(scripted(tmp_path, "\n".join((*lines, "q")), text=AGAIN))
+    for (command, answer), column in zip(told[1:], refused.values(), strict=False):
+        assert f"(column {column})" in answer[0], command
+        assert answer[0].startswith("commands.txt"), command
+    for number, text in enumerate(kept, 1):
+        assert told[len(refused) + number][1][0].startswith(f"w{number} {text} = "), text
+    assert "there is no watch 7" in told[-3][1][0]
+    assert len(told[-2][1]) == len(kept)
