@@ -17,3 +17,8 @@ export function printable(text: string, limit = 400): string {
   const cut = text.length > limit ? `${text.slice(0, limit)}…` : text;
   return cut.replace(DISTURBING, "�").replace(LONE_SURROGATE, "�");
 }
+
+/** A path as a shell takes it. */
+export function quoted(path: string): string {
+  return /^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", `'"'"'`)}'`;
+}

@@ -7,7 +7,7 @@
 import { type Accessor, createEffect, createSignal, on, onCleanup } from "solid-js";
 import type { Store } from "@/store/store";
 import { get } from "@/wire/rest";
-import { inWords } from "@/wire/socket";
+import { inWords, type Link } from "@/wire/socket";
 import type { RunSummary } from "@/wire/types.gen";
 
 export interface Summing {
@@ -18,6 +18,12 @@ export interface Summing {
   /** Whether the summary stands in the inspector's place although something is selected. */
   readonly shown: Accessor<boolean>;
   show(shown: boolean): void;
+}
+
+/** What stands in the place of a summary that there is not. */
+export function unsummed(problem: string, link: Link["kind"]): string {
+  if (link === "ended") return "nodescope has ended. The summary comes with the recording:";
+  return problem === "" ? "Summing up the run…" : `The run cannot be summed up: ${problem}`;
 }
 
 export function createSummary(store: Store): Summing {
@@ -43,11 +49,29 @@ export function createSummary(store: Store): Summing {
       // It has just ended before our eyes: this is what one wants to see.
       const run = now.split(" ")[0] ?? "";
       if (before === "" && watched === run) setShown(true);
-      get<RunSummary>(`runs/${run}/summary`).then(
-        (found) => number === asked && setSummary(found),
-        (error: unknown) => number === asked && setProblem(inWords(error)),
-      );
+      ask(run, number);
     }),
+  );
+  const ask = (run: string, number: number): void => {
+    get<RunSummary>(`runs/${run}/summary`).then(
+      (found) => {
+        if (number !== asked) return;
+        setProblem("");
+        setSummary(found);
+      },
+      (error: unknown) => number === asked && setProblem(inWords(error)),
+    );
+  };
+  // A server that was away is asked again.
+  createEffect(
+    on(
+      () => store.link().kind,
+      (kind) => {
+        const run = store.model()?.info.id;
+        if (kind === "open" && problem() !== "" && run !== undefined && over()) ask(run, asked);
+      },
+      { defer: true },
+    ),
   );
   /** The run that was seen live. */
   let watched = "";

@@ -5,7 +5,7 @@
  */
 
 import { createSignal, For, type JSX, onCleanup, Show } from "solid-js";
-import { printable } from "@/base/printable";
+import { printable, quoted } from "@/base/printable";
 import type { Store } from "@/store/store";
 import { CONTROLLER_GRACE_S } from "@/wire/types.gen";
 import { IconButton } from "@/widgets/icon";
@@ -47,7 +47,12 @@ export function LinkBanner(props: { readonly store: Store; onRetry(): void }): J
   return (
     <Show when={words()}>
       {(text) => (
-        <div class="banner" role="alert" data-testid="banner">
+        <div
+          class="banner"
+          classList={{ calm: props.store.link().kind === "ended" }}
+          role="alert"
+          data-testid="banner"
+        >
           <span
             class={`lamp ${props.store.link().kind === "ended" ? "off" : "bad"}`}
             aria-hidden="true"
@@ -62,11 +67,6 @@ export function LinkBanner(props: { readonly store: Store; onRetry(): void }): J
       )}
     </Show>
   );
-}
-
-/** A path as a shell takes it. */
-function quoted(path: string): string {
-  return /^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", `'"'"'`)}'`;
 }
 
 /** A run that died: said where it is seen, and that what there is can be looked at. */

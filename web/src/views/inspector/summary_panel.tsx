@@ -7,11 +7,11 @@
 
 import { createSignal, For, type JSX, Show } from "solid-js";
 import { formatBytes, formatCount, formatDuration, formatNumber, plural } from "@/base/numbers";
-import { printable } from "@/base/printable";
+import { printable, quoted } from "@/base/printable";
 import { costWords, reasonWords, keptWords as whatIsKept } from "@/store/keeping";
 import { argumentsOf, outcomeTone } from "@/store/shelf";
 import type { Store } from "@/store/store";
-import type { Summing } from "@/store/summary";
+import { type Summing, unsummed } from "@/store/summary";
 import type { Item } from "@/store/url";
 import { AdviceCard } from "@/widgets/advice";
 import { Sparkline } from "@/widgets/charts";
@@ -49,11 +49,12 @@ export function SummaryPanel(props: SummaryPanelProps): JSX.Element {
     <Show
       when={props.summing.summary()}
       fallback={
-        <p class="empty pad">
-          {props.summing.problem() === ""
-            ? "Loading the summary…"
-            : `The summary could not be loaded: ${props.summing.problem()}`}
-        </p>
+        <div class="empty pad" data-testid="no-summary">
+          <p>{unsummed(props.summing.problem(), props.store.link().kind)}</p>
+          <Show when={props.store.link().kind === "ended" && props.store.model()?.info.recording}>
+            {(path) => <CommandRow line={`nodescope open ${quoted(path())}`} does="opens it" />}
+          </Show>
+        </div>
       }
     >
       {(whole) => <Body {...props} whole={whole()} />}
