@@ -6,5 +6,5 @@ test("a run that ended with nodescope is no fault of the summary", () => {
   expect(unsummed("", "open")).toBe("Summing up the run…");
   expect(unsummed(away, "lost")).toContain(away);
   expect(unsummed(away, "ended")).not.toContain(away);
-  expect(unsummed("", "ended")).toContain("its recording");
+  expect(unsummed("", "ended")).toContain("with the recording");
 });

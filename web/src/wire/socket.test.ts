@@ -52,6 +52,7 @@ const GREETING: Extract<ResponseBody, { type: "initialized" }> = {
 
 let sockets: FakeSocket[];
 let links: Link[];
+let lists: number[];
 let pushes: Push[];
 let timers: Map<number, { task: () => void; ms: number }>;
 let following: { run: string; seq: number } | undefined;
@@ -81,6 +82,7 @@ async function connect(...runs: string[]): Promise<FakeSocket> {
 beforeEach(() => {
   sockets = [];
   links = [];
+  lists = [];
   pushes = [];
   timers = new Map();
   following = undefined;
@@ -89,7 +91,7 @@ beforeEach(() => {
   wire = new Wire(
     {
       onLink: (link) => links.push(link),
-      onRuns: () => undefined,
+      onRuns: (runs) => lists.push(runs.length),
       onPush: (push) => pushes.push(push),
       following: () => following,
     },
@@ -191,6 +193,7 @@ describe("reconnection", () => {
     socket.close(1006);
     elapse(250);
     await connect();
+    expect(lists).toEqual([0]); // of the first connection: what was shown stays
     expect(last().sent.at(-1)?.body.type).toBe("initialize");
     last().gives({ type: "runs", runs: [{ id: "other" }] });
     expect(last().sent.at(-1)?.body.type).toBe("initialize");

@@ -205,11 +205,13 @@ export class Wire {
         this.refuse({ kind: "skew", ours: PROTOCOL_VERSION, theirs });
         return;
       }
+      // One that was started again knows no run at first, and is told of them in a moment.
+      const early = this.everOpen && answer.runs.length === 0;
       this.attempt = 0;
       this.everOpen = true;
       this.greeted = true;
       this.events.onLink({ kind: "open", server: answer.server_version });
-      this.events.onRuns(answer.runs);
+      if (!early) this.events.onRuns(answer.runs);
       this.astray = true;
       await this.follow(answer.runs);
     } catch (error) {
