@@ -99,6 +99,10 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     drawBand(surface, scene, { x, left: LEFT, top: y, height: BAND_H });
     y += band;
   }
+  const leftOut = scene.stacked
+    ? []
+    : scene.blocks.filter((block) => block.leftOut >= block.last - block.first + 1);
+  for (const block of leftOut) hatch(block);
   for (const lane of scene.stacked ? [] : scene.lanes) {
     tops.push({ lane, y });
     lane.levels.forEach((bars, level) => {
@@ -112,7 +116,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     });
     y += LANE_GAP;
   }
-  if (!scene.stacked) for (const block of scene.blocks) drawLeftOut(block);
+  for (const block of leftOut) nameLeftOut(block);
   drawHolds();
   drawMoment();
   drawRaised();
@@ -143,15 +147,14 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     g.textAlign = "left";
   }
 
-  /** A step of which nothing was recorded, hatched. */
-  function drawLeftOut(block: StepBlock): void {
-    if (block.leftOut < block.last - block.first + 1) return;
+  /** A step of which nothing was recorded, below the names of steps and behind the bars. */
+  function hatch(block: StepBlock): void {
     const left = Math.max(LEFT, x(block.start));
     const right = Math.min(width, x(block.end));
     if (right - left < 2) return;
     g.save();
     g.beginPath();
-    g.rect(left, AXIS, right - left, height - AXIS);
+    g.rect(left, AXIS + 2 + band, right - left, height);
     g.clip();
     g.strokeStyle = colour("--line");
     g.beginPath();
@@ -160,11 +163,17 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       g.lineTo(at + height, 0);
     }
     g.stroke();
+    g.restore();
+  }
+
+  function nameLeftOut(block: StepBlock): void {
+    const left = Math.max(LEFT, x(block.start));
+    const room = Math.min(width, x(block.end)) - left - 8;
+    if (room < 24 || y + 14 > height) return;
     g.font = `10px ${sans}`;
     g.fillStyle = colour("--text-3");
-    const text = truncate(`step ${block.first} was not observed`, SANS, right - left - 8);
+    const text = truncate(`step ${block.first} was not observed`, SANS, room);
     if (text !== "") g.fillText(text, left + 4, y + 10);
-    g.restore();
   }
 
   function fill(bar: Bar, phase: boolean, leaf: boolean): string {
