@@ -84,7 +84,7 @@ def test_the_sample_is_compared(
     monkeypatch.setenv("NODESCOPE_BACKEND", backend)
     compare(start, page)
     expect(by(page, "side-eager")).to_contain_text("Eager")
-    expect(by(page, "side-compiled")).to_contain_text("what runs")
+    expect(by(page, "side-compiled")).to_contain_text("final graph")
     expect(page).to_have_title(re.compile("digits_mlp.py"))
 
     # every traced node shows its fate, and matched values their error
