@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         os.getcwd()
     except OSError:
-        return _fail("the folder that this was called in is gone; call it from another one")
+        return _fail("the current folder no longer exists; run nodescope from another one")
     try:
         return _commands()[options.command](options)
     except NodescopeError as error:
@@ -78,7 +78,7 @@ def read(given: Sequence[str]) -> argparse.Namespace:
             moved = [each for each in tail if not each.endswith(SUFFIX)]
             options = top.parse_args([*given[: place - 1], *moved, recording, *others])
             if str(options.what) != recording:
-                top.error(f"{options.what} has no place after {recording}")
+                top.error(f"{options.what} cannot follow {recording}")
     return options
 
 
@@ -116,7 +116,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    top.add_argument("--version", action=_Version, help="show the version and end")
+    top.add_argument("--version", action=_Version, help="show the version and exit")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     run = commands.add_parser("run", help="run a script under the debugger", allow_abbrev=False)
@@ -141,9 +141,9 @@ def parser() -> argparse.ArgumentParser:
         "--max-slowdown",
         type=_slowdown,
         metavar="FACTOR",
-        help="keep the run below this multiple of its unobserved time, such as 1.5, by recording "
-        "less of what costs most; --level is then the most that is kept. 2 without --level; 0 for "
-        "no limit, and every element",
+        help="keep the run below so many times its time unobserved, such as 1.5, by recording less "
+        "of what costs most; --level is then the most that is kept. 2 without --level; 0 for no "
+        "limit, and every element",
     )
     run.add_argument(
         "--select",
@@ -167,7 +167,7 @@ def parser() -> argparse.ArgumentParser:
         help="how much of full arrays is kept, the newest first: 256M (the default), 2G",
     )
     run.add_argument(
-        "--no-stop-on-entry", action="store_true", help="do not hold the script at its first node"
+        "--no-stop-on-entry", action="store_true", help="do not stop at the first node"
     )
     run.add_argument(
         "--open",
@@ -175,18 +175,18 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="show what happens inside compiled kernels: those whose name matches, such as "
-        "'*scan*', and those that cover a node whose name does",
+        help="show what compiled kernels compute inside: those called so, such as '*scan*', and "
+        "those that cover a node that is",
     )
     run.add_argument(
-        "--cli", action="store_true", help="debug in this terminal, without server and page"
+        "--cli", action="store_true", help="debug in this terminal, without a server or page"
     )
     run.add_argument(
         "-x",
         dest="commands",
         type=Path,
         metavar="FILE",
-        help="with --cli: take the debugger's commands from a file, - for standard input",
+        help="with --cli: read debugger commands from a file, - for standard input",
     )
     run.add_argument("--no-color", action="store_true", help="with --cli: no colours")
     run.add_argument(
@@ -194,23 +194,28 @@ def parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--dap", action="store_true", help=argparse.SUPPRESS)  # by nodescope dap
     run.add_argument(
-        "--exit", action="store_true", help="leave when the program ends, with its status"
+        "--exit", action="store_true", help="exit when the program ends, with its status"
     )
     _serving(run)
     run.add_argument("script", type=Path, help="the Python script")
     rest = run.add_argument("args", nargs=argparse.REMAINDER, help="the script's own arguments")
     rest.required = False  # is not named as missing
 
-    opening = commands.add_parser("open", help="look at a recording", allow_abbrev=False)
-    opening.add_argument(
-        "recording", type=Path, nargs="?", help="without it, the list of recordings"
-    )
+    opening = commands.add_parser("open", help="open a recording", allow_abbrev=False)
+    opening.add_argument("recording", type=Path, nargs="?", help="without it, a list of recordings")
     _serving(opening)
 
     listing = commands.add_parser("runs", help="list recordings", allow_abbrev=False)
-    listing.add_argument("--all", action="store_true", help="recent ones in other folders, too")
     listing.add_argument(
-        "-n", dest="number", type=_number, default=30, metavar="N", help="list at most N (30)"
+        "--all", action="store_true", help="include recent recordings of other folders"
+    )
+    listing.add_argument(
+        "-n",
+        dest="number",
+        type=_number,
+        default=30,
+        metavar="N",
+        help="show at most this many (30)",
     )
 
     _checking(
@@ -234,13 +239,19 @@ def parser() -> argparse.ArgumentParser:
     _serving(serve)
 
     adapter = commands.add_parser(
-        "dap", help="speak the Debug Adapter Protocol with an editor", allow_abbrev=False
+        "dap", help="serve an editor over the Debug Adapter Protocol", allow_abbrev=False
     )
     adapter.add_argument(
-        "--port", type=port, metavar="N", help="listen here instead of on standard streams; any: 0"
+        "--port",
+        type=port,
+        metavar="N",
+        help="listen on this port instead of standard streams; 0 picks a free one",
     )
     adapter.add_argument(
-        "--socket", type=Path, metavar="FILE", help="listen at a Unix socket, made for this user"
+        "--socket",
+        type=Path,
+        metavar="FILE",
+        help="listen on a Unix socket that only this user can open",
     )
 
     commands.add_parser("demo", help="debug the bundled training program", allow_abbrev=False)
@@ -257,18 +268,22 @@ def parser() -> argparse.ArgumentParser:
         "--depth",
         type=natural,
         metavar="N",
-        help="open scopes N levels deep; without it, what fits is open, as on the page at first",
+        help="open scopes N levels deep; without it, as many as fit, as on the page",
     )
     much.add_argument("--all", action="store_true", help="open every scope")
     export.add_argument(
-        "--scope", default="", metavar="PATH", help="only what is in this scope: block_0/attention"
+        "--scope", default="", metavar="PATH", help="only this scope, such as block_0/attention"
     )
     export.add_argument(
-        "--time-limit", type=seconds, default=120.0, metavar="S", help="for the layout (120)"
+        "--time-limit",
+        type=seconds,
+        default=120.0,
+        metavar="S",
+        help="time limit for the layout (120)",
     )
 
     commands.add_parser(
-        "passes", help="list the compiler's passes and their rules", allow_abbrev=False
+        "passes", help="list the compiler passes and their rules", allow_abbrev=False
     )
     doctor = commands.add_parser("doctor", help="show what is installed", allow_abbrev=False)
     doctor.add_argument("--port", type=port, default=7711, help=argparse.SUPPRESS)
@@ -282,7 +297,7 @@ def _watching(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="SPEC",
-        help="'RULE(NAME=SETTING) on WHERE -> ACTION', or recommended: those that suit the program",
+        help="'RULE(NAME=SETTING) on WHERE -> ACTION', or recommended: those for this program",
     )
 
 
@@ -328,7 +343,7 @@ def _asking(command: argparse.ArgumentParser) -> None:
         "--step",
         type=int,
         metavar="N",
-        help="which training step; without it, the last in which the value was computed",
+        help="training step; without it, the last one that computed the value",
     )
 
 
@@ -341,7 +356,7 @@ def _comparing(command: argparse.ArgumentParser) -> None:
         type=_count,
         default=8,
         metavar="N",
-        help="every element is kept of the first N training steps, statistics of the others (8)",
+        help="keep every element in the first N training steps, statistics in the others (8)",
     )
     command.add_argument(
         "--budget",
@@ -351,12 +366,16 @@ def _comparing(command: argparse.ArgumentParser) -> None:
         help="how much of full arrays is kept of each run: 256M (the default)",
     )
     command.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="where eager.nscope and compiled.nscope go"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="folder for eager.nscope and compiled.nscope",
     )
     command.add_argument(
         "--no-timing",
         action="store_true",
-        help="do not run the program six more times to time both forms unobserved",
+        help="skip the six extra unobserved runs that time both versions",
     )
     _serving(command)
     command.add_argument("what", type=Path, help="a Python script, or the eager run's recording")
@@ -393,8 +412,12 @@ def _slowdown(text: str) -> float:
 
 
 def _serving(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--port", type=port, default=7711, metavar="N", help="7711, or any: 0")
-    command.add_argument("--no-browser", action="store_true", help="only print the address")
+    command.add_argument(
+        "--port", type=port, default=7711, metavar="N", help="7711; 0 picks a free one"
+    )
+    command.add_argument(
+        "--no-browser", action="store_true", help="print the address and open no browser"
+    )
 
 
 def port(text: str) -> int:

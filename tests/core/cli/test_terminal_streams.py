@@ -51,5 +51,5 @@ def test_a_folder_that_is_gone_is_said_in_one_line(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "nodescope: the folder that this was called in is gone; call it from another one\n"
+        "nodescope: the current folder no longer exists; run nodescope from another one\n"
     )
