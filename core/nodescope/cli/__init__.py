@@ -141,9 +141,9 @@ def parser() -> argparse.ArgumentParser:
         "--max-slowdown",
         type=_slowdown,
         metavar="FACTOR",
-        help="keep the run below so many times its time unobserved, such as 1.5, by recording less "
-        "of what costs most; --level is then the most that is kept. 2 without --level; 0 for no "
-        "limit, and every element",
+        help="keep the run below this multiple of its unobserved time, such as 1.5, by recording "
+        "less of what costs most; --level is then the most that is kept. 2 without --level; 0 for "
+        "no limit, and every element",
     )
     run.add_argument(
         "--select",
@@ -175,8 +175,8 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="show what compiled kernels compute inside: those called so, such as '*scan*', and "
-        "those that cover a node that is",
+        help="show what happens inside compiled kernels: those whose name matches, such as "
+        "'*scan*', and those that cover a node whose name does",
     )
     run.add_argument(
         "--cli", action="store_true", help="debug in this terminal, without a server or page"
@@ -202,7 +202,9 @@ def parser() -> argparse.ArgumentParser:
     rest.required = False  # is not named as missing
 
     opening = commands.add_parser("open", help="open a recording", allow_abbrev=False)
-    opening.add_argument("recording", type=Path, nargs="?", help="without it, a list of recordings")
+    opening.add_argument(
+        "recording", type=Path, nargs="?", help="without it, the list of recordings"
+    )
     _serving(opening)
 
     listing = commands.add_parser("runs", help="list recordings", allow_abbrev=False)
@@ -215,7 +217,7 @@ def parser() -> argparse.ArgumentParser:
         type=_number,
         default=30,
         metavar="N",
-        help="show at most this many (30)",
+        help="list at most N (30)",
     )
 
     _checking(
