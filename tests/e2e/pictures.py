@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -122,7 +123,7 @@ for x, y in ns.steps(batches()):
 
 def loader(browser: Browser) -> None:
     """The timeline of a program that waits for its data; then the start page."""
-    with tempfile.TemporaryDirectory() as folder:
+    with experiments() as folder:
         script = Path(folder) / "slow_loader.py"
         script.write_text(SLOW_LOADER)
         recording = Path(folder) / "slow_loader.nscope"
@@ -146,7 +147,7 @@ def loader(browser: Browser) -> None:
 
 def explanation(browser: Browser) -> None:
     """Why a loss is NaN: the chain beside the graph."""
-    with tempfile.TemporaryDirectory() as folder:
+    with experiments() as folder:
         recording = Path(folder) / "nan_log.nscope"
         record(SAMPLE.parent / "broken" / "nan_log.py", recording, level="values")
         with running("open", "--port", "0", str(recording), folder=folder) as address:
@@ -163,16 +164,26 @@ def explanation(browser: Browser) -> None:
 def channels(browser: Browser) -> None:
     """Feature maps of a convolution, one picture for each channel."""
     sample = SAMPLE.parent / "digits_cnn.py"
-    with running("run", "--port", "0", "--break", "op:conv2d [forward, once]", str(sample)) as at:
+    with running("run", "--port", "0", "--break", "op:conv2d [forward, step 3]", str(sample)) as at:
         page = browser.new_page(viewport=VIEWPORT, color_scheme="dark")
         page.goto(at)
         state = page.get_by_test_id("state")
         expect(state).to_contain_text("Stopped")
-        page.keyboard.press("F8")
         page.keyboard.press("F5")
-        expect(page.get_by_test_id("inspector-reason")).to_contain_text("conv2d")
+        expect(page.get_by_test_id("inspector-reason")).to_contain_text("op:conv2d")
         take(page, "channels")
         page.close()
+
+
+@contextmanager
+def experiments() -> Iterator[str]:
+    """A folder for recordings, whose path is shown in pictures."""
+    path = Path(tempfile.gettempdir()) / "experiments"
+    path.mkdir()
+    try:
+        yield str(path)
+    finally:
+        shutil.rmtree(path)
 
 
 def record(script: Path, recording: Path, *args: str, level: str = "") -> None:
@@ -215,7 +226,8 @@ def main() -> None:
     path = chromium.find()
     assert path, "no Chromium: run `make browser`"
     IMAGES.mkdir(parents=True, exist_ok=True)
-    with sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as state, sync_playwright() as playwright:
+        os.environ["XDG_STATE_HOME"] = state  # no runs of the user's own on the start page
         browser = playwright.chromium.launch(executable_path=path, args=list(chromium.FLAGS))
         for pictures in (debugger, loader, explanation, channels, comparison):
             pictures(browser)
