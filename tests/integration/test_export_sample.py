@@ -46,7 +46,7 @@ def test_by_the_page(recording: Path, tmp_path: Path, theme: str) -> None:
 
 def test_by_graphviz(recording: Path, tmp_path: Path) -> None:
     assert shutil.which("dot"), "the tests' set-up installs Graphviz"
-    picture = export(recording, tmp_path / "graph.svg", engine="dot")
+    picture = export(recording, tmp_path / "graph.svg", engine="dot", expand="all")
     texts = drawn(picture)
     with Recording.open(recording) as opened:
         graph = graph_of(opened)
