@@ -61,7 +61,7 @@ def test_a_killed_program_leaves_what_was_recorded(start: Start, page: Page) -> 
     expect(by(page, "state")).to_contain_text("Lost", timeout=15_000)
     expect(by(page, "lost-run")).to_contain_text("can still be inspected")
     expect(by(page, "pause")).to_be_disabled()
-    expect(by(page, "pause")).to_have_attribute("title", re.compile("gone"))
+    expect(by(page, "pause")).to_have_attribute("title", re.compile("died"))
     # what was recorded can still be walked through, and values are read from the file
     expect(by(page, "continue")).to_have_attribute("title", re.compile("through the recording"))
     by(page, "step-back").click()
