@@ -175,7 +175,7 @@ def test_a_server_that_does_not_start_is_one_line_and_the_program_runs(tmp_path:
     )
     assert done.returncode == 0
     assert done.stdout == "trained 9.0\n"
-    line, finished, recorded = done.stderr.splitlines()
+    line, *_, finished, recorded = done.stderr.splitlines()  # what was kept may stand between
     assert "the server did not start: ImportError: uvicorn is broken here" in line
     assert "the program runs without a page" in line
     assert finished.startswith("nodescope: script.py finished, 3 steps")
