@@ -305,6 +305,7 @@ class Run:
             self._link = None
             gate.link_lost()
             raise
+        link.session(gate.info)  # it may have changed while this was under way
 
     def start(self) -> None:
         """Observe the engine from now on.

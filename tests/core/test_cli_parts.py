@@ -5,17 +5,20 @@ from __future__ import annotations
 import argparse
 import io
 import stat
+import threading
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from nodescope.api import Run
 from nodescope.cli import parser, port, server, size
-from nodescope.cli.run import kept_by
+from nodescope.cli.run import Starting, kept_by
 from nodescope.cli.script import MAX_LINE, Tee
 from nodescope.debug.spelling import describe, parse_breakpoint
-from nodescope.errors import BreakpointError, ConditionError
+from nodescope.errors import BreakpointError, ConditionError, LinkError
 from nodescope.events import Level
+from nodescope.link.address import Address
 from nodescope.protocol import Breakpoint
 
 
@@ -141,3 +144,54 @@ def test_what_a_browser_is_given_is_no_secret(monkeypatch, capfd, tells):
         started.stop()
     if not tells:
         assert not page.parent.exists()
+
+
+class _Slow:
+    """A server that cannot be reached before the program has run."""
+
+    address = Address("ws://127.0.0.1:1/link", "token")
+
+    def __init__(self, port: int, *, later: bool, error: str = "") -> None:
+        assert later
+        self.ran, self.error = threading.Event(), error
+        self.did: list[str] = []
+
+    def reach(self) -> None:
+        assert self.ran.wait(30.0)
+        if self.error:
+            raise LinkError(self.error)
+        self.did.append("reached")
+
+    def show(self, *, browser: bool, stream: object) -> None:
+        self.did.append("shown")
+
+    def keep(self) -> None:
+        self.did.append("kept")
+
+    def stop(self) -> None:
+        self.did.append("stopped")
+
+
+@pytest.mark.parametrize(
+    ("error", "did"), [("", ["reached", "shown", "kept"]), ("it is broken", ["stopped"])]
+)
+def test_a_program_that_waits_for_no_page_does_not_wait_for_the_server(
+    error: str, did: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    observed = Run(tmp_path / "r.nscope", debugger=True)
+    monkeypatch.setattr(observed, "connect", lambda address, timeout_s: None)
+    monkeypatch.setattr(
+        "nodescope.cli.run.Server", lambda port, *, later: _Slow(port, later=later, error=error)
+    )
+    starting = Starting(observed, argparse.Namespace(port=0, no_browser=True))
+    server = starting.leave()
+    assert isinstance(server, _Slow)
+    starting._left = False
+    server.ran.set()  # the program has run
+    assert starting.wait() is (None if error else server)
+    assert server.did == did
+    assert ("the program runs without a page" in capfd.readouterr().err) == bool(error)
+    assert observed.gate is not None
+    assert (observed.gate.info.phase == "detached") == bool(error)
+    observed.finish()

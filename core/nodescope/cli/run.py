@@ -10,6 +10,8 @@ import argparse
 import os
 import shlex
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import CodeType
@@ -84,18 +86,24 @@ def run(options: argparse.Namespace) -> int:
 
 def _with_page(observed: api.Run, code: CodeType, options: argparse.Namespace) -> int:
     """Run the script with a server, if that can be; its exit status."""
-    server = None
+    server, starting = None, None
     try:
-        server = _serve(observed, options)
+        if options.no_stop_on_entry and not options.breaks and not options.watches:
+            starting = Starting(observed, options)  # nothing in the program waits for a page
+        else:
+            server = _serve(observed, options)
         observed.start()
         ending = run_script(
             code, options.script, options.args, observed.log, observed.uncaught.raised
         )
         if is_child(observed):
             return ending.status
+        if starting is not None:
+            server = starting.wait()
     except BaseException as error:
         if not is_child(observed):
             observed.finish(1, last_line(error))
+            server = starting.leave() if starting is not None else server
             if server is not None:
                 server.stop()
             _tell_recording(observed)
@@ -221,14 +229,59 @@ def _serve(observed: api.Run, options: argparse.Namespace) -> Server | None:
     except NodescopeError as error:
         if server is not None:
             server.stop()
-        if observed.gate is not None:
-            observed.gate.command(Detach())  # nobody can come, so nothing waits for anybody
-        where = observed.info.recording
-        say(f"{error.message}; the program runs without a page, recorded to {where}")
+        _without_page(observed, error.message)
         return None
     server.show(browser=not options.no_browser)
     server.keep()
     return server
+
+
+class Starting:
+    """A server that starts while the program runs already."""
+
+    def __init__(self, observed: api.Run, options: argparse.Namespace) -> None:
+        self._observed, self._browser = observed, not options.no_browser
+        self._stream = sys.stderr  # the program may put another one there
+        self._server = Server(options.port, later=True)
+        self._there = self._left = False
+        self._thread = threading.Thread(target=self._reach, name="nodescope-start", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> Server | None:
+        """The server, once its address was told; None if it does not start."""
+        self._thread.join()
+        return self._server if self._there else None
+
+    def leave(self) -> Server:
+        """The server in whatever state, to be stopped; nothing is told of it any more."""
+        self._left = True
+        return self._server
+
+    def _reach(self) -> None:
+        server = self._server
+        try:
+            server.reach()
+            self._observed.connect(server.address, timeout_s=5.0)
+            self._there = True
+            if not self._left:
+                server.show(browser=self._browser, stream=self._stream)
+                server.keep()
+        except NodescopeError as error:
+            if not self._left:
+                server.stop()
+                _without_page(self._observed, error.message)
+        except (OSError, ValueError) as error:
+            # The program has closed all files that it found open, ours among them.
+            if not self._left and not self._there:
+                server.stop()
+                _without_page(self._observed, f"the server cannot be reached: {error}")
+
+
+def _without_page(observed: api.Run, why: str) -> None:
+    if observed.gate is not None:
+        observed.gate.command(Detach())  # nobody can come, so nothing waits for anybody
+    where = observed.info.recording
+    say(f"{why}; the program runs without a page, recorded to {where}")
 
 
 def _tell_advice(observed: api.Run) -> None:

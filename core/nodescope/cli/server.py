@@ -20,7 +20,7 @@ import time
 import webbrowser
 from collections import deque
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 from urllib.parse import urlsplit
 
 import msgspec
@@ -56,13 +56,19 @@ class Server:
         port: Where it listens, or the next free one.
         recordings: Files to open.
         waits: Programs find it by themselves, for `ns.attach()`.
+        later: Do not start it yet; `reach` does, from any thread.
 
     Raises:
         LinkError: It does not start.
     """
 
     def __init__(
-        self, port: int, recordings: tuple[Path, ...] = (), *, waits: bool = False
+        self,
+        port: int,
+        recordings: tuple[Path, ...] = (),
+        *,
+        waits: bool = False,
+        later: bool = False,
     ) -> None:
         self._token = secrets.token_urlsafe(32)
         # As they are now: the program may change both.
@@ -74,7 +80,17 @@ class Server:
         self._ending = False
         self._kept: threading.Thread | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._start(port)
+        self._port = port
+        if not later:
+            self.reach()
+
+    def reach(self) -> None:
+        """Start it, and wait until it can be reached.
+
+        Raises:
+            LinkError: It does not start.
+        """
+        self._start(self._port)
 
     def _start(self, port: int, listener: socket.socket | None = None) -> None:
         """Start the process, which listens at a port or by a socket that does already.
@@ -216,15 +232,16 @@ class Server:
         self._words.seek(max(0, self._words.tell() - _LAST_WORDS))
         return self._words.read().decode(errors="replace").splitlines()
 
-    def show(self, *, browser: bool, place: str = "") -> None:
+    def show(self, *, browser: bool, place: str = "", stream: TextIO | None = None) -> None:
         """Print the address, which opens once, and open it where there is a browser.
 
         Args:
             browser: Whether to open it.
             place: What of the page is shown, as in its address: ``#run=…``.
+            stream: Where it is printed; without one, to the standard error.
         """
         url = self.url + place
-        print(f"nodescope: open {url}", file=sys.stderr, flush=True)
+        print(f"nodescope: open {url}", file=stream or sys.stderr, flush=True)
         if browser and has_screen():
             try:
                 webbrowser.open(self._for_browser(place))
@@ -257,7 +274,8 @@ class Server:
         """End it. One that was stopped (SIGSTOP) is woken for it, so that it ends at once, too."""
         with self._lock:
             self._ending = True
-        self._end()
+        if hasattr(self, "process"):
+            self._end()
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None

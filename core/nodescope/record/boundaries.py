@@ -90,6 +90,11 @@ class Boundaries:
         """Whether the program is in a step that is left out, or broke off in one and began none."""
         return self._state == "left out" or self._broken
 
+    def begin(self) -> None:
+        """The program begins: what passed before, such as the start of a server, is none of it."""
+        self._since_ns, self._before = _now(), self._spent()
+        self.held = []
+
     def leaves_out(self, step: int) -> bool:
         """Whether a step that begins is left out; 0 and -1 as of `Bus.leaves_out`."""
         if self._ahead and step > 0 and not self._over and not self._bus.seen_whole():

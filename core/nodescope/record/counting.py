@@ -311,8 +311,9 @@ class CountingRecorder(NewestRecorder):
             if self._hurry.is_set() or self._queued > _ENOUGH_BYTES:
                 return
 
-    def _write_some(self) -> None:
+    def _write_some(self) -> int:
         if self._clock is None:
             self._clock = own_clock()
-        super()._write_some()
+        taken = super()._write_some()
         self._written_ns = time.thread_time_ns()
+        return taken

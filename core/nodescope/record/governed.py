@@ -24,7 +24,9 @@ import msgspec
 from nodescope.errors import UsageError
 from nodescope.events import (
     Bus,
+    Event,
     Prices,
+    RunStarted,
 )
 from nodescope.record import ending
 from nodescope.record.accounts import RECORD_BYTES
@@ -109,6 +111,15 @@ class GovernedRecorder(CountingRecorder):
         bus.leaves_out = self._leaves_out
 
     # ------------------------------------------------------------ the program's side
+
+    def emit(self, event: Event) -> None:
+        """As of `CountingRecorder`."""
+        if event.__class__ is RunStarted:
+            self._since_ns = self._told_ns = now = _now()
+            self._due_ns = now + self._length_ns
+            self._idle.since(0)
+            self._boundaries.begin()
+        super().emit(event)
 
     def close(
         self, timeout_s: float = ending.STILL_S, slow: Callable[[], None] = lambda: None

@@ -456,14 +456,15 @@ class Recorder:
                 self._awake = False
                 closing = self._closing
                 # Read once: executions that a governor leaves out are numbered all the time.
-                wanted = self._seq
-                while self._queue or self._committed < wanted:
+                wanted, due = self._seq, len(self._queue)
+                # What comes meanwhile gathers again: a batch for each record costs more than it.
+                while self._committed < wanted or (self._queue and (due > 0 or self._pressed())):
                     if not self._may_write.is_set():
                         self._still = True
-                        self._may_write.wait(_STILL_S)
-                        self._may_write.set()  # the queue would fill, and what it drops is lost
+                        self._may_write.wait(_STILL_S)  # longer, and the queue would fill
+                        self._may_write.set()
                         self._still = False
-                    self._write_some()
+                    due -= self._write_some()
                 if closing:
                     break
             self._off = True
@@ -477,6 +478,11 @@ class Recorder:
         """Let a batch gather; a stop that waits for it cuts this short."""
         self._hurry.wait(BATCH_S / 2)
 
+    def _pressed(self) -> bool:
+        """Whether nothing gathers: somebody waits for it, or room runs out."""
+        much = self._queued > self._queue_bytes // _RESERVED
+        return much or self._closing or self._hurry.is_set()
+
     def _hush(self, wanted: bool) -> bool:
         """Have the writer stand still before its next batch, or go on; whether it stands now."""
         if not wanted:
@@ -485,12 +491,13 @@ class Recorder:
         self._may_write.clear()
         return self._still
 
-    def _write_some(self) -> None:
+    def _write_some(self) -> int:
+        """Write a batch; how many of the queue it took."""
         batch, queue = self._batch, self._queue
         if self._leaving:
             self._leave_out()
         deadline = time.monotonic() + BATCH_S
-        weight = taken = seq = outputs = 0
+        weight = taken = outputs = 0
         timed: list[Timed] = []
         with self._lock:
             everything = self._seq
@@ -514,11 +521,10 @@ class Recorder:
                 batch.event(item.seq, item.event)  # type: ignore[union-attr]
         batch.timed(timed)
         weight += len(timed) * _RECORD_BYTES
-        seq = batch.seq
         while self._missed:
             batch.missed(self._missed.popleft())
-        # Records that were lost leave gaps; they are behind us once the queue is drained.
-        seq = max(seq, self._committed) if queue else max(seq, everything)
+        # Records that were lost leave gaps, which end where the queue is drained.
+        seq = max(batch.seq, self._committed if queue else everything)
         blobs = self._room.write(lambda: self._commit(seq), self._writer.roll_back)
         with self._lock:
             self._queued -= weight
@@ -531,6 +537,7 @@ class Recorder:
             self._progress.notify_all()
         if self.on_commit is not None:
             self.on_commit(self._committed)
+        return taken
 
     def _commit(self, seq: int) -> int:
         """Write the batch; how many arrays fell to the budget."""

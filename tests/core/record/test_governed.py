@@ -19,6 +19,7 @@ from nodescope.events import (
     Level,
     NodeFinished,
     Prices,
+    RunStarted,
     StepFinished,
     StepStarted,
 )
@@ -27,7 +28,7 @@ from nodescope.record.governed import GovernedRecorder
 from nodescope.record.governor import Window
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
-from tests.core.record.runs import chain, finished
+from tests.core.record.runs import RUN, chain, finished
 
 Body = Callable[[Any, int], Any]
 # Recording takes more than this of any program, so something has to be lowered.
@@ -324,6 +325,32 @@ def test_time_in_the_debugger_is_not_the_programs(
     assert found is not None
     # 0.2 ms of observing beside 0.68 ms; ten seconds more of program would make 1.0 of it.
     assert 1.2 < found.slowdown < 1.4
+
+
+@pytest.mark.parametrize("before_ns", [0, 10_000_000_000])
+def test_what_passes_before_the_program_begins_is_not_the_programs(
+    before_ns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    for module in (governed, counting, boundaries):
+        monkeypatch.setattr(module, "_now", clock)
+    recorder = GovernedRecorder(
+        tmp_path / "r.nscope", limit=2, tell=lambda _: None, origin_ns=0, level="timing",
+        prices=Prices(),
+    )  # fmt: skip
+    steps = recorder._boundaries
+    monkeypatch.setattr(steps.stepping, "wants", lambda: True)
+    clock.now += before_ns  # a server starts
+    recorder.emit(RunStarted(RUN, "train.py", ("train.py",), 7, 1_000))
+    for step in range(1, 12):
+        steps.leaves_out(step)
+        clock.now += 3_000_000
+        recorder._spent_ns += 1_000_000
+    assert recorder.close()
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        found = recording.governed()
+    assert found is not None
+    assert 1.4 < found.slowdown < 1.6
 
 
 def test_a_selection_that_covers_no_node_is_told(tmp_path: Path) -> None:

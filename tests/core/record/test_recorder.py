@@ -15,7 +15,16 @@ import numpy as np
 import pytest
 
 from nodescope.errors import RecordingError
-from nodescope.events import LEVELS, GraphExtended, Level, NodeFailed, StepFinished, StepStarted
+from nodescope.events import (
+    LEVELS,
+    GraphExtended,
+    Level,
+    Logged,
+    NodeFailed,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+)
 from nodescope.record.batch import Batch
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
@@ -309,3 +318,23 @@ def test_many_steps_are_written_in_few_statements(tmp_path: Path) -> None:
     assert (steps[0].start_seq, steps[0].end_seq) == (1, 2)
     last = steps[-1]
     assert (last.start_seq, last.end_seq, last.end_ns, last.observed) == (2001, 2002, 20_005, False)
+
+
+def test_records_that_come_while_others_are_written_gather(tmp_path: Path) -> None:
+    gathered, done = [], threading.Event()
+
+    class Gathering(Recorder):
+        def _gather(self) -> None:
+            gathered.append(len(self._queue))
+
+    def another(seq: int) -> None:
+        if seq < 9:
+            recorder.emit(Logged("stdout", "line", 0, seq))
+        else:
+            done.set()
+
+    recorder = Gathering(tmp_path / "r.nscope", on_commit=another)
+    recorder.emit(RunStarted(RUN, "train.py", ("train.py",), 7, 1_000))
+    assert done.wait(30.0)
+    assert recorder.close()
+    assert gathered == [1] * 9
