@@ -30,8 +30,10 @@ def runs(options: argparse.Namespace) -> int:
     dated = sorted(((_changed(path), path) for path in paths), reverse=True)
     with ThreadPoolExecutor(_THREADS) as pool:
         chosen = [path for at, path in dated if at][: options.number]
-        rows = [_row(path, seen, here) for path, seen in zip(chosen, pool.map(glance, chosen),
-                                                            strict=True)]  # fmt: skip
+        seen = list(zip(chosen, pool.map(glance, chosen), strict=True))
+    # A run that took long was written after those that began later.
+    seen.sort(key=lambda run: run[1].started_unix_ns or run[1].changed_unix_ns, reverse=True)
+    rows = [_row(path, run, here) for path, run in seen]
     if not rows:
         more = "" if options.all else "; --all lists recent ones elsewhere"
         print(f"no recordings here; 'nodescope run train.py' makes one{more}")

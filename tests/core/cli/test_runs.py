@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,19 @@ def record(path: Path, *argv: str, status: int = 0, error: str = "") -> None:
     run.start()
     ns.tensor([1.0]) + 1
     run.finish(status, error)
+
+
+def test_the_run_that_began_last_is_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    record(tmp_path / "early.nscope", "early.py")
+    record(tmp_path / "late.nscope", "late.py")
+    os.utime(tmp_path / "early.nscope")  # written last, as that of a long run
+    assert main(["runs"]) == 0
+    _, first, second = capsys.readouterr().out.splitlines()
+    assert "late.py" in first
+    assert "early.py" in second
 
 
 def test_what_is_here_and_elsewhere(
