@@ -24,10 +24,10 @@ from nodescope.cli.run import kept_by
 
 SAMPLES: Final = Path(__file__).resolve().parents[1] / "samples"
 PROGRAMS: Final = (
-    ("digits_mlp", ("--epochs", "24")),
-    ("digits_cnn", ("--epochs", "3")),
-    ("char_transformer", ("--steps", "30", "--letters", "20")),
-    ("lstm_adding", ("--steps", "200")),
+    ("digits_mlp", ()),
+    ("digits_cnn", ()),
+    ("char_transformer", ("--steps", "40", "--letters", "20")),
+    ("lstm_adding", ()),
     ("linear_regression", ()),
 )
 PAIRS: Final = 3
