@@ -74,8 +74,8 @@ class Run:
         debugger: Whether the run can be stopped: it gets a gate.
         stop_on_entry: Stop before the first node and wait for a page.
         breakpoints: Set from the start; stops wait for the first page.
-        watches: Watch rules, as they are written; ``recommended`` for those that suit the program,
-            which are set when its first training step is over.
+        watches: Watch rules, as they are written; ``recommended`` for those recommended for the
+            program, which are set when its first training step is over.
         saved: Where breakpoints and watches are kept; those are set as well, and wait for nobody.
         opened: Patterns of node names: compiled kernels that are called so, or that cover such a
             node, are also run node by node, to be looked into.
@@ -112,7 +112,7 @@ class Run:
         say: Callable[[str], None] | None = None,
     ) -> None:
         if level not in LEVELS:
-            raise UsageError(f"no capture level {level!r}", hint=f"one of {', '.join(LEVELS)}")
+            raise UsageError(f"unknown capture level {level!r}", hint=f"one of {', '.join(LEVELS)}")
         self._selected = Used(select)
         chosen = self._selected.selections
         check_slowdown(max_slowdown)

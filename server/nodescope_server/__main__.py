@@ -179,7 +179,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         "--open", type=Path, action="append", default=[], metavar="FILE", help="a recording"
     )
     parser.add_argument(
-        "--folder", type=Path, metavar="DIR", help="list the recordings of this folder"
+        "--folder", type=Path, metavar="DIR", help="list the recordings in this folder"
     )
     parser.add_argument("--waits", action="store_true", help="programs may attach by themselves")
     parser.add_argument("--parent-pid", type=int, metavar="PID", help="end when this one ends")

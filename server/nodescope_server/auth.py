@@ -136,7 +136,7 @@ class Guard:
     def _judge(self, scope: Scope, headers: Headers) -> Response | None:
         """The refusal (or the redirection that sets the cookie), or None to let pass."""
         if not _is_loopback(scope):
-            return refusal(scope, 403, "This server answers only its own machine.")
+            return refusal(scope, 403, "This server only accepts connections from its own machine.")
         hosts = headers.getlist("host")
         if len(hosts) != 1 or hosts[0] not in self._hosts:
             return refusal(
@@ -146,7 +146,7 @@ class Guard:
             return refusal(scope, 400, "A header was sent twice.")
         origin = headers.get("origin")
         if origin is not None and origin != f"http://{hosts[0]}":
-            return refusal(scope, 403, "The request comes from another site.")
+            return refusal(scope, 403, "The request comes from another website.")
         role = self._role(headers)
         if role == "program":
             # A page of any site can make a browser send a request, but none can set this header.
@@ -213,7 +213,7 @@ class Guard:
             return onward  # the same browser again: the cookie is what counts
         purpose = headers.get("sec-purpose", "") + headers.get("purpose", "")
         if "prefetch" in purpose:
-            return refusal(scope, 403, "Prefetching would use the token up.")
+            return refusal(scope, 403, "A prefetch would use up the token.")
         if len(tokens) > 1 or not self._keys.redeem(tokens[0], lambda: _is_own(scope)):
             return refusal(
                 scope,

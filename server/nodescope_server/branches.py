@@ -103,7 +103,7 @@ class Branches:
         """An id that was never used here. Raises `UsageError` if there are too many branches."""
         if len(self._kept) >= MAX_BRANCHES:
             raise UsageError(
-                f"{MAX_BRANCHES} branches are kept, and no more",
+                f"{MAX_BRANCHES} branches are kept at most",
                 hint="delete one that is not needed",
             )
         self._last += 1

@@ -34,7 +34,7 @@ T = TypeVar("T")
 MOST_CHANGES = 400
 MOST_BLOCKED = 60
 MOST_SUMMARISED = 128 << 20
-_OTHER = "Computed again now, it gives other bits than when it was made."
+_OTHER = "Recomputed now, it differs from when it was made."
 
 
 async def fork(run: Run, request: wire.Fork) -> wire.BranchAnswer:
@@ -118,7 +118,7 @@ async def _write(run: Run, change: Callable[[Path], T]) -> T | None:
     try:
         return await run.study.call(lambda recording: change(recording.path))
     except RecordingError as error:
-        run.branches.note(f"what is tried here ends with the server: {error.message}")
+        run.branches.note(f"what-if branches here end with the server: {error.message}")
         return None
 
 
@@ -177,14 +177,14 @@ def _grown(book: Book, wish: _Wish, base: Branch | None) -> Kept:
             raise UsageError(
                 f"this branch was run {_span(base.step, last)}, and the moment is in step "
                 f"{replay.step}",
-                hint="fork at a moment of a step that it has, or from what was recorded",
+                hint="fork at a moment within those steps, or from the recording",
             )
         until = max(until, base.until)
         replay.branches[base.name] = base
     source = book.source(edit.value, seq + 1)
     name = book.values.get(edit.value, f"value {edit.value}")
     if source is None:
-        raise ReplayError(f"{name} was not computed up to here")
+        raise ReplayError(f"{name} has not been computed at this moment")
     old = base.overlay.get((edit.value, source.seq)) if base is not None else None
     if old is None:
         old = replay.value(edit.value, seq).array
@@ -260,15 +260,16 @@ def _redone(branch: Branch, book: Book) -> str:
     ran = len(branch.same) + len([each for each in branch.changes if not each.edited])
     if not ran and not branch.blocked:
         return (
-            f"Nothing that was recorded up to the end of step {last} depends on it; what "
-            "the program computes later was not run."
+            f"Nothing recorded up to the end of step {last} depends on it; later steps were "
+            "not re-run."
         )
     end = last >= book.last_step()
     later = "is as it was" if end else "and later steps, are as they were"
     comma = "" if end else ","
     return (
-        f"Run again {_span(branch.step, last)}: what depends on it, up to seq {branch.until:,}. "
-        f"What Python read from tensors and decided by it{comma} {later}."
+        f"Re-run {_span(branch.step, last)}: everything that depends on it, up to event "
+        f"{branch.until:,}. What Python read from tensors, or decided based on it{comma} "
+        f"{later}."
     )
 
 

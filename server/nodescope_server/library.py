@@ -237,7 +237,7 @@ class Library:
         plain = at is not None and stat.S_ISREG(at.st_mode) and at.st_uid == os.geteuid()
         if not (known and plain):
             raise UsageError(
-                f"{place.path.name} is not one of nodescope's own recordings",
+                f"{place.path.name} was not made by nodescope",
                 hint="delete it where you keep it",
             )
         if glance(place.path).outcome == "running":

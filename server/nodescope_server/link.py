@@ -60,7 +60,7 @@ class Link:
             async with asyncio.timeout(HELLO_DEADLINE_S):
                 hello = await self._next(socket)
         except TimeoutError:
-            await _refuse(socket, "no hello came")
+            await _refuse(socket, "no hello received")
             return
         except LinkError as error:
             await _refuse(socket, str(error))

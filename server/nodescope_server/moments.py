@@ -100,9 +100,8 @@ async def _side(run: Run, value: int, seq: int | None) -> Side:
     nbytes = about.summary.nbytes if about.summary else 0
     array, reason = None, about.reason
     if nbytes > MOST_BYTES:
-        reason = (
-            f"It takes {nbytes >> 20} MiB; beyond {MOST_BYTES >> 20} MiB statistics are compared."
-        )
+        most = MOST_BYTES >> 20
+        reason = f"It takes {nbytes >> 20} MiB; above {most} MiB only statistics are compared."
     elif about.available:
         array, reason = await values.whole(run, value, seq)
     edits = await run.query.call(lambda each: each.edits(max(about.seq - 1, 0)))
@@ -160,7 +159,7 @@ def _pair(one: Array, other: Array, at: tuple[int, ...]) -> moments.ElementPair:
 
 def _by_statistics(one: moments.ValueMoment, other: moments.ValueMoment) -> Measure:
     if not one.found or not other.found:
-        return Measure("none", why="it had not been computed at one of the moments")
+        return Measure("none", why="not computed at one of the moments")
     if one.summary is None or other.summary is None:
-        return Measure("none", why="no statistics are kept of one of the moments")
+        return Measure("none", why="no statistics at one of the moments")
     return measure_summaries(one.summary, other.summary)

@@ -104,13 +104,13 @@ class Peer:
         except TimeoutError:
             raise LinkError(
                 f"the program did not answer within {deadline_s:g} s",
-                hint="it may be in a long computation; try again",
+                hint="it may be busy with a long computation; try again",
             ) from None
         finally:
             self._waiting.pop(number, None)
         wanted = CommandTaken if isinstance(message, Do) else LiveValue
         if not isinstance(answer, wanted):
-            raise LinkError("the program gave an answer to another question")
+            raise LinkError("the program answered another request")
         return answer
 
     def _put(self, data: bytes) -> None:
@@ -123,4 +123,4 @@ class Peer:
 
 
 def _lost() -> LinkError:
-    return LinkError("the program is not connected any more")
+    return LinkError("the program is no longer connected")

@@ -206,7 +206,7 @@ def routes(runs: Runs, keys: Secrets) -> APIRouter:
     async def value_file(run: RunId, value: Id, seq: Seq = None) -> Response:
         array, reason = await values.whole(runs.get(run), value, seq)
         if array is None:
-            return Json(Problem(f"value {value} cannot be had", reason), status_code=404)
+            return Json(Problem(f"value {value} is not available", reason), status_code=404)
         return _attachment(_npy(array), "application/octet-stream", f"{run}-value-{value}.npy")
 
     @api.get(
@@ -235,7 +235,7 @@ def routes(runs: Runs, keys: Secrets) -> APIRouter:
         text = await runs.get(run).query.call(lambda each: each.source(file))
         if text is None:
             hint = "files are named as the nodes' source locations name them"
-            return Json(Problem("the recording holds no such file", hint), status_code=404)
+            return Json(Problem("the recording has no such file", hint), status_code=404)
         return Json(wire.Source(file, text, True))
 
     @api.get("/runs/{run}/logs", summary="What the program wrote", **answers(LogPage, 404, 409))

@@ -33,7 +33,7 @@ async def receive(socket: WebSocket) -> bytes | None:
         return None
     data = message.get("bytes")
     if data is None:
-        await close(socket, 1003, "only binary messages are understood")
+        await close(socket, 1003, "only binary messages are accepted")
         return None
     return bytes(data)
 
@@ -48,7 +48,7 @@ async def send(socket: WebSocket, data: bytes, deadline_s: float) -> None:
         async with asyncio.timeout(deadline_s):
             await socket.send_bytes(data)
     except TimeoutError:
-        raise GoneError(f"nothing was read for {deadline_s:g} s") from None
+        raise GoneError(f"the client read nothing for {deadline_s:g} s") from None
     except (RuntimeError, WebSocketDisconnect, OSError) as error:
         raise GoneError(str(error)) from error
 

@@ -105,6 +105,6 @@ def _commands(path: FilePath) -> tuple[CommandLine, ...]:
     return (
         CommandLine("open it again", f"nodescope open {name}"),
         CommandLine("the graph as a picture", f"nodescope export {name} -o graph.svg"),
-        CommandLine("ask watches of it", f"nodescope check {name}"),
+        CommandLine("evaluate watches on it", f"nodescope check {name}"),
         CommandLine("compare with another run", f"nodescope compare {name} OTHER.nscope"),
     )

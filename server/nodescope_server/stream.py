@@ -150,7 +150,7 @@ class _Browser:
                     parts.append(self._beat())
                 await first_of(*parts)
         except TimeoutError:
-            await close(self._socket, 1002, "no request came")
+            await close(self._socket, 1002, "no request received")
         except GoneError:
             pass
         finally:
@@ -211,7 +211,7 @@ class _Browser:
             except (msgspec.MsgspecError, RecursionError, ValueError):
                 await close(self._socket, 1007, f"not a request: {fault}")
                 return None
-            await self._answer(number, wire.Failed(f"the request cannot be understood: {fault}"))
+            await self._answer(number, wire.Failed(f"the request cannot be read: {fault}"))
         return None
 
     async def _initialize(self) -> bool:

@@ -35,7 +35,7 @@ def _told(keeping: Keeping | None, level: str, at: ValueAt | None, ran: list[Exe
         return f"{kept}, at level {level}; run with --level values."
     if flags & BEHIND:
         return (
-            f"{kept}: the recorder fell behind, and gave up older values for newer ones. "
+            f"{kept}: the recorder fell behind, and dropped older values for newer ones. "
             "Select what you need (--select), or stop there."
         )
     nbytes = at.summary.nbytes if at is not None else 0

@@ -34,7 +34,7 @@ async def value_slice(run: Run, request: wire.GetValue) -> wire.ValueSlice:
     found, at, writer, window = await run.query.call(lambda each: _recorded(each, request, where))
     if not found:
         return wire.ValueSlice(
-            value=request.value, found=False, reason="It had not been computed at this moment."
+            value=request.value, found=False, reason="Not computed yet at this moment."
         )
     # At the levels graph and timing there is no summary, but the execution is known.
     seq, step = (at.seq, at.step) if at else (writer.seq, writer.step) if writer else (0, 0)
@@ -84,7 +84,7 @@ async def whole(run: Run, value: int, seq: int | None) -> tuple[Array | None, st
     if array is not None:
         return array, ""
     if found is None and seq is not None:
-        return None, "It had not been computed at this moment, or was not recorded."
+        return None, "Not computed at this moment, or not recorded."
     return await _live(run, wire.GetValue(run.info.id, value, seq), found or 0)
 
 
@@ -160,11 +160,11 @@ async def _live(run: Run, request: wire.GetValue, seq: int) -> tuple[Array | Non
     except LinkError as error:
         return None, f"{reason} {error}."
     if not answer.found or answer.spec is None:
-        return None, f"{reason} The program does not hold it any more."
+        return None, f"{reason} The program no longer holds it."
     try:
         array = as_array(answer.data, answer.spec.dtype, answer.spec.shape)
     except (ValueError, TypeError) as error:
-        return None, f"The program sent a value that cannot be read: {error}."
+        return None, f"The program sent an unreadable value: {error}."
     run.held = (request.value, seq, array)
     return array, ""
 

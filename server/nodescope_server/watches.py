@@ -69,7 +69,7 @@ async def ask(run: Run, request: wire.AskWatch) -> wire.WatchAnswer:
 def _parsed(text: str) -> tuple[Watch, ...]:
     found = parse_watches(text)
     if not found:
-        raise WatchError("here the name of a rule is missing", column=0)
+        raise WatchError("a rule's name is missing here", column=0)
     return found
 
 

@@ -44,7 +44,7 @@ def test_record_refuses_what_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RecordingError), ns.record(tmp_path / "file" / "run.nscope"):
         pass
-    with pytest.raises(UsageError, match="no capture level 'all'"):
+    with pytest.raises(UsageError, match="unknown capture level 'all'"):
         api.Run(tmp_path / "run.nscope", level="all")
 
 
@@ -60,11 +60,11 @@ def test_attach_without_a_server_goes_on(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert ns.attach() is None
-    assert "not attached: no nodescope server is known" in capfd.readouterr().err
+    assert "not attached: no nodescope server found" in capfd.readouterr().err
     publish(Address("ws://127.0.0.1:1/link", "secret"))
     assert ns.attach() is None
     said = capfd.readouterr().err
-    assert "not attached: no nodescope server answers at ws://127.0.0.1:1/link" in said
+    assert "not attached: no nodescope server responds at ws://127.0.0.1:1/link" in said
     assert "secret" not in said
     assert modes.observer() is None
     assert list((tmp_path / ".nodescope" / "runs").iterdir()) == []

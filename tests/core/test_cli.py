@@ -219,7 +219,7 @@ def test_ctrl_c_while_running_is_seen_by_the_page_to_the_last_record(tmp_path, p
     with Recording.open(path) as recording:
         assert seqs[-1] == recording.last_seq()
     assert program.lines[-1] == (
-        f"nodescope: recorded in {path}; 'nodescope open {path}' shows it again\n"
+        f"nodescope: recorded in {path}; 'nodescope open {path}' opens it again\n"
     )
 
 

@@ -118,11 +118,11 @@ def test_two_recordings_in_either_order(tmp_path: Path) -> None:
     ("args", "text", "said"),
     [
         (("script.py",), "import nodescope as ns\nns.tensor([1.0]) + 1\n",
-         "no compiled function ran in script.py, so there is nothing to compare"),
+         "no compiled function ran in script.py: nothing to compare"),
         (("script.py",), "raise SystemExit(3)\n",
          "script.py ended before it called a compiled function"),
         (("none.py",), "", "no script or recording 'none.py'"),
-        (("a.nscope",), "", "two recordings are compared"),
+        (("a.nscope",), "", "two recordings are needed"),
         (("a.nscope", "b.nscope"), "", "no recording 'a.nscope'"),
     ],
 )  # fmt: skip

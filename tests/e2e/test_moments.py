@@ -238,7 +238,7 @@ def test_a_branch_goes_on_to_the_end(start: Start, page: Page, tmp_path: Path) -
     by(page, "edit-far").select_option("to the end, 3 more steps")
     by(page, "edit-what-if").click()
     words = by(page, "branch-words")
-    expect(words).to_contain_text("Run again from step 1 to 4")
+    expect(words).to_contain_text("Re-run from step 1 to 4")
     changed = by(page, "branch-change").filter(has_text=re.compile(r"^net/multiply"))
     expect(changed).to_have_count(4)
     expect(changed.last.locator(".branch-step")).to_have_text("4")

@@ -97,11 +97,11 @@ def test_a_full_disk_is_said_as_long_as_it_is_full(
     page.goto(program.address)
     by(page, "next-step").click()
     by(page, "next-step").click()
-    expect(by(page, "recording-trouble")).to_contain_text("The recording waits")
-    program.expect("the recording waits, your program goes on: database or disk is full")
+    expect(by(page, "recording-trouble")).to_contain_text("The recording is paused")
+    program.expect("the recording is paused, your program continues: database or disk is full")
     by(page, "next-step").click()
     by(page, "next-step").click()
-    program.expect("the recording goes on; missing are")
+    program.expect("recording resumed; missing:")
     expect(by(page, "recording-trouble")).to_have_count(0)
 
 

@@ -94,8 +94,8 @@ def test_a_breakpoint_keeps_every_step_and_that_is_said(tmp_path: Path) -> None:
     run.start()
     train(compiled=False, steps=40)
     run.finish()
-    assert any("no training step may be left out, since a breakpoint is set" in x for x in lines)
-    assert "not kept, since a breakpoint is set" in lines[-1]
+    assert any("no training step may run unobserved, since a breakpoint is set" in x for x in lines)
+    assert "over the limit, since a breakpoint is set" in lines[-1]
     with Recording.open(tmp_path / "r.nscope") as recording:
         found = recording.governed()
         assert all(each.observed for each in recording.steps())
@@ -113,7 +113,9 @@ def test_a_program_that_raises_in_a_step_that_was_left_out(tmp_path: Path) -> No
         train(compiled=False, steps=9, raise_in=5)
     run.finish(1, "ValueError: on purpose")
     assert caught.value
-    assert any("raised in step 5 or after it, and that step was left out" in each for each in lines)
+    assert any(
+        "raised in step 5 or after it, and that step ran unobserved" in each for each in lines
+    )
 
 
 def test_files_of_before_have_observed_steps(tmp_path: Path) -> None:

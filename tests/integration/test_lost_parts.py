@@ -173,7 +173,7 @@ def test_a_recording_that_is_deleted_ends_the_recording_only(tmp_path: Path, sta
         *UNSTOPPED, "--record", "run.nscope", "script.py", text="import pathlib\n" + text
     )
     program.expect("trained 9.0")
-    program.expect("the recording stopped, your program goes on")
+    program.expect("the recording stopped, your program continues")
     assert program.end() == 0
     assert "Traceback" not in "".join(program.lines)
 
@@ -187,7 +187,7 @@ def test_a_full_disk_ends_the_recording_only(tmp_path: Path, start: Start) -> No
     )
     program = start(*UNSTOPPED, "--record", "run.nscope", "script.py", text=text)
     program.expect("trained 9.0")
-    line = program.expect("the recording stopped, your program goes on")
+    line = program.expect("the recording stopped, your program continues")
     assert "disk" in line
     assert program.end() == 0
     assert "Traceback" not in "".join(program.lines)

@@ -55,7 +55,7 @@ def test_one_that_has_just_been_made_says_so(tmp_path: Path) -> None:
     bare = tmp_path / "bare.nscope"
     bare.write_bytes(full.read_bytes())
     writer.finish()
-    with pytest.raises(RecordingError, match=r"holds nothing yet"):
+    with pytest.raises(RecordingError, match=r"is still empty"):
         Recording.open(bare)
 
 

@@ -99,7 +99,7 @@ def test_only_our_own_can_be_deleted_and_only_by_the_page(listing: Live, folder:
     assert ask(listing, "DELETE", path, origin="http://evil.example").status_code == 403
     refused = ask(listing, "DELETE", f"/api/library/{entries['sent.nscope']['id']}")
     assert refused.status_code == 409
-    assert "not one of nodescope's own" in refused.json()["error"]
+    assert "not made by nodescope" in refused.json()["error"]
     assert own.is_file()
     run = ask(listing, "POST", f"{path}/open").json()["run"]["id"]
     assert ask(listing, "DELETE", path).status_code == 200

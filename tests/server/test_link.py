@@ -126,7 +126,7 @@ def test_a_command_for_a_program_that_goes_away_fails(program: Program, page: Pa
     program.drop()
     answer = page.wait(wire.Response, lambda each: each.id == 500)
     assert isinstance(answer.body, wire.Failed)
-    assert "not connected any more" in answer.body.message
+    assert "no longer connected" in answer.body.message
 
 
 @pytest.mark.parametrize("token", ["", "Bearer wrong", "Bearer " + BEARER + "x"])

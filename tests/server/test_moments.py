@@ -109,7 +109,7 @@ def test_statistics_are_compared_where_no_elements_are(opened: Callable[..., Ope
 def test_at_level_timing_it_is_said(opened: Callable[..., Opened]) -> None:
     found = opened("timing").compare("net/multiply", 1, 2)
     assert (found.measure.source, found.one.step, found.other.step) == ("none", 1, 2)
-    assert found.measure.why == "no statistics are kept of one of the moments"
+    assert found.measure.why == "no statistics at one of the moments"
 
 
 def test_what_is_too_large_is_compared_by_statistics(

@@ -323,7 +323,7 @@ def test_a_connection_that_does_not_introduce_itself_is_dropped(
     with pytest.raises(ConnectionClosed) as closed:
         silent.recv(WAIT_S)
     assert closed.value.rcvd is not None
-    assert closed.value.rcvd.reason == "no request came"
+    assert closed.value.rcvd.reason == "no request received"
 
 
 def test_no_key_of_a_message_is_a_prototype(program: Program, page: Page) -> None:

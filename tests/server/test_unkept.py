@@ -68,7 +68,7 @@ def changed(**change: Any) -> Keeping:
     ("keeping", "flags", "reason"),
     [
         (DEFAULT, 0, "to stay below 2× slower; the newest steps are whole. Pin it to keep it"),
-        (DEFAULT, BEHIND, "the recorder fell behind, and gave up older values for newer ones"),
+        (DEFAULT, BEHIND, "the recorder fell behind, and dropped older values for newer ones"),
         (DEFAULT, WANTED, "newer values took its place in the budget of 256 MiB. Raise --budget."),
         (changed(newest_steps=0), 0, "to stay below 2× slower. Raise --max-slowdown."),
         (changed(level="timing", newest_steps=0, limit=None), 0, "at level timing; run with"),

@@ -121,14 +121,14 @@ def test_a_standing_program_is_asked_once(new_program: NewProgram, page: Page) -
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        (lambda n: messages.LiveValue(n, False), "does not hold it any more"),
+        (lambda n: messages.LiveValue(n, False), "no longer holds it"),
         (
             lambda n: messages.LiveValue(n, True, TensorSpec((9, 9), "float64"), b"12345678"),
             "cannot be read",
         ),
         (lambda n: messages.LiveValue(n, True, TensorSpec((1,), "O"), b"12345678"), "object"),
         (lambda n: messages.LiveValue(n, True, TensorSpec((1,), "nonsense"), b""), "cannot be"),
-        (lambda n: messages.CommandTaken(n), "another question"),
+        (lambda n: messages.CommandTaken(n), "another request"),
     ],
 )
 def test_a_useless_answer_is_said_to_be_useless(

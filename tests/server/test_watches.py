@@ -49,7 +49,7 @@ def test_all_rules_and_what_is_recommended(live: Live, page: Page, tmp_path: Pat
         ("NaN on op:log->log", ("nan on op:log -> log",), ""),
         ("nan; inf -> mark", ("nan -> stop", "inf -> mark"), ""),
         ("nan; innf", (), "no watch rule named 'innf'; did you mean 'inf'? (column 6)"),
-        ("  ", (), "here the name of a rule is missing (column 1)"),
+        ("  ", (), "a rule's name is missing here (column 1)"),
     ],
 )
 def test_a_watch_is_read(

@@ -188,7 +188,7 @@ def test_a_branch_goes_on_into_later_steps(opened: Callable[..., Opened]) -> Non
     losses = [each for each in one.changes if each.name == "loss/sum"]
     assert [each.step for each in losses] == [1, 2]
     assert losses[1].new.preview[0] != losses[1].old.preview[0]
-    assert one.redone.startswith("Run again from step 1 to 2: ")
+    assert one.redone.startswith("Re-run from step 1 to 2: ")
     assert "later steps" not in one.redone
     whole = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}, steps=None)
     assert [each.new for each in whole.changes] == [each.new for each in one.changes]
@@ -260,7 +260,7 @@ def test_a_branch_that_comes_out_otherwise_says_so(opened: Callable[..., Opened]
     row = msgspec.structs.replace(kept.row, digest=b"other")
     run.run.branches._kept[row.id] = branches.Kept(row)
     found = run.page.ask(wire_why.GetBranch(run.id, row.id))
-    assert found.redone.startswith("Computed again now, it gives other bits")
+    assert found.redone.startswith("Recomputed now, it differs")
     assert found.changes == one.changes
 
 
@@ -297,4 +297,4 @@ def test_nothing_that_ran_depends_on_it(opened: Callable[..., Opened]) -> None:
     run = opened(training)
     found = run.fork("other/maximum")
     assert (found.info.changed, len(found.changes)) == (0, 1)
-    assert "Nothing that was recorded" in found.redone
+    assert "Nothing recorded" in found.redone

@@ -37,7 +37,9 @@ def check(options: argparse.Namespace) -> int:
         watches += parse_watches(each) if each.strip() != RECOMMENDED else ()
     recommended = not options.watches or RECOMMENDED in map(str.strip, options.watches)
     if not recommended and not any(each.enabled for each in watches):
-        raise UsageError("no watch is on", hint="--watch nan, or without --watch what suits")
+        raise UsageError(
+            "no watch is on", hint="use --watch nan, or leave out --watch for the recommended ones"
+        )
     home, out = Path.cwd(), sys.stdout  # the program may change them
     written = [
         (path.absolute(), text)

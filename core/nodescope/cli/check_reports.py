@@ -44,15 +44,15 @@ def words(report: Report, home: Path | None = None) -> str:
         f"{len(hits) or 'none'} with hits" + (f", {unasked} not evaluated" if unasked else "")
     ]
     if report.error:
-        lines.append(f"the program ended by {report.error}")
+        lines.append(f"the program ended with {report.error}")
     width = max((len(_SIGNS[each.state]) for each in report.verdicts), default=0)
     for each in sorted(report.verdicts, key=lambda each: not each.hits):
         lines += _lines(each, width)
     if report.vacuous:
-        why = " of a recording of times" if report.level in ("timing", "graph") else ""
-        none = "no watch could be evaluated" if many else "no watch suits what it computed"
+        why = " (the recording has only times)" if report.level in ("timing", "graph") else ""
+        none = "no watch could be evaluated" if many else "no watch applies to what it computed"
         if not report.nodes:
-            none = "the program computed nothing with nodescope's tensors"
+            none = "the program used no nodescope tensors"
         lines.append(f"nothing was checked: {none}{why}")
         if report.advice is not None:
             lines += advice_lines(report.advice)
@@ -125,7 +125,7 @@ def junit_text(report: Report) -> bytes:
     for each in report.verdicts:
         _case(suite, report, each)
     if report.vacuous:
-        case = _named(suite, report, "something was checked")
+        case = _named(suite, report, "anything was checked")
         message = report.advice.headline if report.advice else "no watch could be evaluated"
         ET.SubElement(case, "error", {"message": _fit(message), "type": "nothing"})
     if crashed:

@@ -63,7 +63,7 @@ def _given(options: argparse.Namespace) -> tuple[Path, Path]:
     """Two recordings, the eager one first."""
     if len(options.args) != 1:
         raise UsageError(
-            "two recordings are compared",
+            "two recordings are needed",
             hint="nodescope compare eager.nscope compiled.nscope, or nodescope compare program.py",
         )
     paths = options.what, Path(options.args[0])
@@ -181,7 +181,7 @@ def _check(path: Path, name: str, status: int) -> None:
         if status:
             raise UsageError(f"{name} ended before it called a compiled function")
         raise UsageError(
-            f"no compiled function ran in {name}, so there is nothing to compare",
+            f"no compiled function ran in {name}: nothing to compare",
             hint="decorate its training step with @ns.compile; if one is, a warning above tells "
             "why it ran as it was written",
         )

@@ -38,14 +38,14 @@ def dap(options: argparse.Namespace) -> int:
         Adapter(Channel(sys.stdin.buffer, writer)).serve()
         return 0
     if options.port is not None and options.socket is not None:
-        raise UsageError("--port and --socket exclude each other", hint="leave out one of them")
+        raise UsageError("--port and --socket cannot be combined", hint="leave out one of them")
     listener = _on_port(options.port) if options.socket is None else _on_file(options.socket)
     try:
         while True:
             connection, _ = listener.accept()
             if options.socket is None and not is_ours(connection):
                 connection.close()
-                say("a connection of another user was refused")
+                say("refused a connection from another user")
                 continue
             channel = Channel.of(connection)
             Adapter(channel).serve()

@@ -53,7 +53,7 @@ def stay(server: Server, *, browser: bool, place: str = "") -> int:
         server.show(browser=browser, place=place)
         server.wait()
         # It ends by itself only if someone else ended it.
-        print("nodescope: the server has ended", file=sys.stderr)
+        print("nodescope: the server stopped", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 0
@@ -125,7 +125,7 @@ def doctor(options: argparse.Namespace) -> int:
     complete = complete and built
     rows += [
         ("page", "built" if built else "missing: make page, or install the wheel"),
-        ("browser", "opens by itself" if has_screen() else "none here: open the address elsewhere"),
+        ("browser", "opens by itself" if has_screen() else "none found: open the address yourself"),
         ("chromium", next(filter(None, map(shutil.which, BROWSERS)), "none (only tests need it)")),
         ("dot", shutil.which("dot") or "none (only export --engine dot needs it: Graphviz)"),
         (f"port {options.port}", _port_state(options.port)),

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     if options.commands is not None and not options.cli:
         raise UsageError("-x is for the terminal debugger", hint="add --cli")
     if options.editor and options.cli:
-        raise UsageError("--editor and --cli exclude each other", hint="leave out one of them")
+        raise UsageError("--editor and --cli cannot be combined", hint="leave out one of them")
     adapter = address() if options.dap else None
     if adapter is not None:
         lasting_streams()
@@ -142,7 +142,7 @@ def _tell_recording(observed: api.Run) -> None:
     """The last line, whatever way the program went: where its recording is."""
     path = observed.info.recording
     if os.path.isfile(path) and not observed.recorder.fault:
-        say(f"recorded in {path}; 'nodescope open {shlex.quote(path)}' shows it again")
+        say(f"recorded in {path}; 'nodescope open {shlex.quote(path)}' opens it again")
 
 
 def kept_by(level: Level | None, limit: float | None) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def _in_editor(observed: api.Run, where: tuple[str, int, str, bool]) -> End:
 def _let_in(observed: api.Run, options: argparse.Namespace) -> End:
     """Editors may come and go."""
     door = let_in(observed)
-    standing = "" if options.no_stop_on_entry else "; it stands before its first node"
+    standing = "" if options.no_stop_on_entry else "; it is stopped before its first node"
     say(f"editors may attach to process {observed.info.pid}{standing}")
     return lambda status: door.close()
 
@@ -281,7 +281,7 @@ def _without_page(observed: api.Run, why: str) -> None:
     if observed.gate is not None:
         observed.gate.command(Detach())  # nobody can come, so nothing waits for anybody
     where = observed.info.recording
-    say(f"{why}; the program runs without a page, recorded to {where}")
+    say(f"{why}; the program runs without a page and is recorded to {where}")
 
 
 def _tell_advice(observed: api.Run) -> None:

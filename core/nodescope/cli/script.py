@@ -52,7 +52,7 @@ def load(path: Path) -> types.CodeType | Ending:
         raise UsageError(f"{str(path)!r} is a recording", hint=f"nodescope open {path}")
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
-            raise UsageError(f"{str(path)!r} is no script but a pipe or a device")
+            raise UsageError(f"{str(path)!r} is a pipe or a device, not a script")
         source = path.read_bytes()
     except FileNotFoundError:
         near = sorted(each.name for each in path.absolute().parent.glob("*.py"))[:3]

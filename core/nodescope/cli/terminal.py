@@ -30,8 +30,8 @@ PROMPT: Final = "(nodescope) "
 _ESCAPE: Final = f"\0{secrets.token_hex(8)}\0"
 _COLOURS: Final = {"bold": "1", "node": "36", "error": "31", "dim": "2"}
 _JOIN_S: Final = 1.0
-_AT_PROMPT: Final = "(c continues, q lets the program run on by itself, kill ends it)"
-_BUSY: Final = "(the command is still at work; Ctrl-C again ends the program)"
+_AT_PROMPT: Final = "(c continues, q detaches, kill ends it)"
+_BUSY: Final = "(the command is still running; Ctrl-C again ends the program)"
 
 
 class Terminal:
@@ -79,7 +79,7 @@ class Terminal:
         self._lines.close()
         lines = self._lines
         if isinstance(lines, FileLines) and lines.left:
-            self._say(f"the program ended before {lines.left} commands of {lines.name}")
+            self._say(f"the program ended with {lines.left} commands of {lines.name} left to run")
         self._say(f"the program ended with status {status}; recorded in {recording}")
         self._controller.close()
 

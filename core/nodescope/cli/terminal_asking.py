@@ -121,7 +121,7 @@ def seen_named(controller: Controller, name: str) -> Seen:
     seen = controller.named(name)
     if seen is None:
         controller.find(name)  # says what is near
-        raise UsageError(f"{name} gives no value")
+        raise UsageError(f"{name} has no value")
     return seen
 
 
@@ -144,11 +144,12 @@ def part_of(controller: Controller, text: str) -> Any:
     if field is not None and field["field"] != "grad" and not indexed:
         return _attribute(controller, field["name"], field["field"])
     if rest.startswith(".grad"):
-        raise UsageError("a gradient is that of a node's value", hint="grad, or NODE.grad")
+        raise UsageError("grad needs a node's value", hint="grad, or NODE.grad")
     of_a_fact = field is not None and field["field"] in ("shape", "dtype")
     if of_a_fact or (rest and not indexed):
         raise UsageError(
-            f"{text!r} is not a part of a value", hint="value[0, :3], or shape(value)[0]"
+            f"{text!r} is not an element or slice of a value",
+            hint="value[0, :3], or shape(value)[0]",
         )
     seen = seen_named(controller, head)
     if not rest:
@@ -223,7 +224,7 @@ def why_lines(controller: Controller, text: str) -> Iterator[str]:
 def fork_lines(controller: Controller, text: str) -> Iterator[str]:
     """``fork``: what would be now, had a value been another one."""
     if not text:
-        raise UsageError("fork takes a value, and what it had been", hint="fork w *= 0.5")
+        raise UsageError("fork takes a value and a change", hint="fork w *= 0.5")
     name, command = parse_edit(text)
     recording = controller.history.recording
     seen = seen_named(controller, name)
@@ -231,9 +232,9 @@ def fork_lines(controller: Controller, text: str) -> Iterator[str]:
     old = replay.value(seen.value).array
     branch = replay.fork({seen.value: edited(old, command)}, until=recording.last_seq())
     changed = [each for each in branch.changes if not each.edited]
-    yield clean(f"had {seen.name} been so in step {replay.step}: {len(changed):,} value"
-                f"{'s' * (many := len(changed) != 1)} would be {'others' if many else 'another'}, "
-                f"{len(branch.same):,} the same")  # fmt: skip
+    yield clean(f"with {seen.name} changed in step {replay.step}: {len(changed):,} value"
+                f"{'s' * (len(changed) != 1)} would differ, "
+                f"{len(branch.same):,} stay bit-identical")  # fmt: skip
     shown = sorted(changed, key=lambda each: (each.new.size > 1, -each.seq))[:MAX_CHANGES]
     for change in sorted(shown, key=lambda each: each.seq):
         healed = _bad(change.old) != _bad(change.new)
@@ -242,9 +243,9 @@ def fork_lines(controller: Controller, text: str) -> Iterator[str]:
     if len(changed) > len(shown):
         yield f"  and {len(changed) - len(shown)} more"
     for each in branch.blocked[:MAX_CHANGES]:
-        yield clean(f"  {each.node} could not be run: {each.reason}")
+        yield clean(f"  {each.node} could not be re-run: {each.reason}")
     if not changed and not branch.blocked and not branch.same:
-        yield "  nothing that has run so far depends on it; go on, then ask again"
+        yield "  nothing that has run so far depends on it; continue, then try again"
 
 
 def _bad(array: Array) -> int:
@@ -270,7 +271,9 @@ def diff_lines(controller: Controller, text: str) -> Iterator[str]:
     while words and words[-1].isdecimal():
         steps.insert(0, int(words.pop()))
     if len(steps) > 2 or len(words) > 1:
-        raise UsageError(f"{text!r} is not a value and two steps", hint="diff loss/matmul 1 2")
+        raise UsageError(
+            f"{text!r} is not a value and up to two steps", hint="diff loss/matmul 1 2"
+        )
     here = seen_named(controller, words[0] if words else "value")
     at = controller.moment
     if not steps:
@@ -287,7 +290,7 @@ def diff_lines(controller: Controller, text: str) -> Iterator[str]:
     assert earlier.array is not None
     assert later.array is not None
     found = difference(earlier.array, later.array, here.name, here.value, later.seq)
-    yield "the same bits" if found is None else _changed(found)
+    yield "bit-identical" if found is None else _changed(found)
 
 
 def _in_step(controller: Controller, seen: Seen, step: int) -> Seen:

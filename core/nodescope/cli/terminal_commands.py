@@ -106,7 +106,7 @@ class Console:
             self._fault(f"no command {word!r}; {near}")
             return False
         if rest.strip() and not spec.arguments:
-            self._fault(f"{word} takes nothing after it")
+            self._fault(f"{word} takes no arguments")
             return False
         self._again = line if spec.names[0] in REPEATED else ""
         try:
@@ -255,7 +255,7 @@ class Console:
         for row in rows:
             self._say(clean(f"[{row.stream}, step {row.step}] {row.text}"))
         if not rows:
-            self._say("nothing was written so far")
+            self._say("no output yet")
 
     def nodes(self, pattern: str) -> None:
         """``nodes``: which there are."""
@@ -290,7 +290,7 @@ class Console:
         for number, each in self._watches.items():
             self._say(f"w{number} {each} = {self._watched(each)}")
         if not self._watches:
-            self._say("nothing is watched; w max(value) shows an expression at each stop")
+            self._say("no expressions watched; w max(value) shows one at each stop")
 
     # ------------------------------------------------------------ breakpoints and edits
 
@@ -341,9 +341,7 @@ class Console:
         chosen = {whole(each) for each in text.replace(",", " ").split()}
         unknown = chosen - {each.id for each in old}
         if unknown or not chosen:
-            said = (
-                f"there is no breakpoint {min(unknown)}" if unknown else "no breakpoints are named"
-            )
+            said = f"there is no breakpoint {min(unknown)}" if unknown else "no breakpoints given"
             raise UsageError(said, hint="b lists them; numbers, a group, or all")
         return chosen
 
@@ -392,7 +390,7 @@ class Console:
             check_name(name, name)  # a condition is no node that is still to come
             if self._controller.moment.step >= _MET:
                 said = f"{error.hint} " if error.hint else ""
-                wait = f"{said}`b {name}` and `c` wait for a node that is still to come"
+                wait = f"{said}`b {name}` and `c` wait for a node that has not run yet"
                 raise UsageError(str(error.args[0]), hint=wait) from None
         return self._go(RunTo(name))  # it may come; if nothing is near, the session says so
 
@@ -412,7 +410,7 @@ class Console:
 
     def detach(self, _: str) -> Done:
         """``q``."""
-        self._say("detached: the program runs on, and is recorded")
+        self._say("detached: the program continues and is still recorded")
         self._controller.leave()
         return True
 
@@ -451,7 +449,7 @@ COMMANDS: Final[tuple[Spec, ...]] = (
          lambda console, text: console.several(StepNode(), text)),
     Spec(("s", "into"), "", "run into the next scope",
          lambda console, text: console._go(StepIn())),
-    Spec(("o", "over"), "[SCOPE]", "run to the next node that is not deeper, or over a scope",
+    Spec(("o", "over"), "[SCOPE]", "run to the next node at this depth or above, over a scope",
          Console.over),
     Spec(("u", "out"), "", "run out of this scope", lambda console, text: console._go(StepOut())),
     Spec(("step", "next-step"), "", "run into the next training step",
@@ -484,7 +482,7 @@ COMMANDS: Final[tuple[Spec, ...]] = (
     Spec(("info", "i"), "[NODE]", "everything about a node", Console.info),
     Spec(("w", "watch"), "[EXPR|off N]", "show an expression at each stop; show all now",
          Console.watch),
-    Spec(("bt", "where"), "", "the scopes and lines that led here", Console.backtrace),
+    Spec(("bt", "where"), "", "show the scopes and source lines that led here", Console.backtrace),
     Spec(("l", "list"), "[FRAME]", "the source around here, or around a frame of bt",
          Console.source),
     Spec(("set",), "VALUE HOW", "change a value: set value[0] = 1, set inputs[0] *= 2, "

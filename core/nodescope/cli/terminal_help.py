@@ -9,9 +9,9 @@ import textwrap
 from typing import Final
 
 HELP: Final[dict[str, str]] = {
-    "n": "n        the next node\nn 5      five of them; stops on the way are not told",
+    "n": "n        the next node\nn 5      five nodes; stops on the way are not shown",
     "o": "o        not deeper than here\no loss   until the scope loss is left",
-    "until": "until loss/mean\nuntil mean     the end of a name is enough, if it is the only such",
+    "until": "until loss/mean\nuntil mean     the end of a name is enough if it is unique",
     "b": """\
 b                              list them
 b loss/mean                    after this node
@@ -24,7 +24,7 @@ b op:mean log {step}: {value}  writes a line instead of stopping
 off mine                       switches a group off""",
     "p": """\
 p                   inputs and outputs of this node
-p max(abs(value))   an expression of the language of conditions
+p max(abs(value))   an expression, as in conditions
 p inputs[0]
 p value[0, :3]      a part; slices as in NumPy
 p mean              another node's value, by the end of its name
@@ -41,14 +41,14 @@ why nan             what NaN and Inf did in this training step""",
     "diff": "diff              this value, now and in the step before\n"
     "diff w 1          in step 1, and now\ndiff w 1 2        in step 1 and in step 2",
     "fork": """\
-fork w *= 0.5           what depends on w is run again, up to now; the program is not changed
+fork w *= 0.5           what depends on w is re-run, up to now; the program is not changed
 fork inputs[0][0] = 0   changes are written as for set
 rb, then fork: from an earlier moment on""",
     "rule": """\
-rule                        those at work, and what they have found
+rule                        the active ones and their hits
 rule nan
 rule gradient_vanishing(abs_mean_lt=1e-9) on scope:encoder -> log
-rule recommended            those that suit the program, after its first step
+rule recommended            those recommended for the program, after its first step
 rule off 1
 All rules and their settings: docs/watches.md""",
     "set": """\
@@ -60,10 +60,10 @@ set value noise 0.1 7       standard deviation, seed
 set value load x.npy""",
     "w": "w max(value)    shows it at each stop\nw               shows all now\n"
     "w off 1         forgets it",
-    "rb": "rb      look at the execution before; n, s, o, u, c then go forward through what was\n"
-    "        recorded, and now is where the program stands\nrb 3    three back",
+    "rb": "rb      look at the execution before; n, s, o, u, c then move forward through the\n"
+    "        recording, and now returns to where the program is stopped\nrb 3    three back",
     "nodes": "nodes           all so far\nnodes loss      those with loss in their name\n"
-    "nodes */matmul  those that fit a pattern",
+    "nodes */matmul  those that match a pattern",
 }
 
 

@@ -277,7 +277,7 @@ def lines_of(commands: Path | None, history: Path | None = None) -> tuple[Lines,
     if terminal is not None:
         return PlainLines(terminal.fileno(), terminal), terminal
     raise UsageError(
-        "there is no terminal to debug in",
+        "no terminal to debug in",
         hint="give commands in a file with -x, or leave out --cli",
     )
 

@@ -47,12 +47,12 @@ def _none_found(recording: Recording) -> str:
     for page in _pages(recording):
         known += sum(bool(each.flags & HAS_SUMMARY) for each in page)
     if not known:
-        return f"NaN and Inf are not known of {seen}: no statistics were recorded; --level summary"
+        return f"NaN and Inf are unknown for {seen}: no statistics; run with --level summary"
     steps = recording.steps()
     left_out = sum(not each.observed for each in steps)
     count = len(steps) - left_out
-    said = f"no NaN and no Inf in {count:,} step{'s'[: count != 1]} of {seen}"
-    return said + (f"; {left_out:,} more were left out of the recording" if left_out else "")
+    said = f"no NaN or Inf in {count:,} step{'s'[: count != 1]} of {seen}"
+    return said + (f"; {left_out:,} more ran unobserved" if left_out else "")
 
 
 def first_broken_step(recording: Recording) -> int | None:

@@ -51,7 +51,7 @@ class Adapter:
         handler = _REQUESTS.get(command)
         try:
             if not isinstance(request.get("arguments"), dict | None):
-                raise UsageError(f"{command}: the arguments are not an object")
+                raise UsageError(f"{command}: arguments must be an object")
             if handler is not None:
                 handler(self, request)
             else:
@@ -65,7 +65,7 @@ class Adapter:
 
     def _attach(self, request: Message) -> None:
         if self._child is not None:
-            raise UsageError("this session has a program already")
+            raise UsageError("this session already has a program")
         found = self._child = attached(request.get("arguments") or {})
         found.channel.request("initialize", self._editor)
         threading.Thread(target=self._until_end, args=(found.channel,), daemon=True).start()
@@ -78,7 +78,7 @@ class Adapter:
 
     def _launch(self, request: Message) -> None:
         if self._child is not None:
-            raise UsageError("this session has launched a program already")
+            raise UsageError("this session has already launched a program")
         launch = launch_of(request.get("arguments") or {})
         child = self._child = Child(launch)
         pumps = [
@@ -113,7 +113,7 @@ class Adapter:
         command = str(request.get("command"))
         child = self._child
         if child is None or child.channel is None:
-            raise UsageError(f"{command}: nothing is launched")
+            raise UsageError(f"{command}: no program was launched")
         with self._lock:
             if self._done:
                 raise UsageError(f"{command}: the program has ended")

@@ -2,7 +2,7 @@
 
 A program that lets editors in listens on a port of the loopback interface, and leaves a file that
 says where, with a token that only its own user can read. Editors come one after another; without
-one the program runs, unless it stands before its first node.
+one the program runs, unless it is stopped before its first node.
 
 Invariant: nobody comes in without the token; who leaves takes the breakpoints along.
 """
@@ -122,12 +122,12 @@ class Attached:
         try:
             connection = socket.create_connection(("127.0.0.1", place.port), _GREET_S)
         except OSError as error:
-            raise UsageError(f"attach: process {place.pid} does not answer: {error}") from None
+            raise UsageError(f"attach: process {place.pid} does not respond: {error}") from None
         self.channel = Channel.of(connection)
         self.channel.request("attach", {"token": place.token})
         if not (self.channel.read() or {}).get("success"):
             self.channel.close()
-            raise UsageError(f"attach: process {place.pid} lets nobody in",
+            raise UsageError(f"attach: process {place.pid} refuses connections",
                              hint="another editor may be there")  # fmt: skip
         connection.settimeout(None)
 
@@ -166,7 +166,9 @@ def attached(given: dict[str, Any]) -> Attached:
                          hint="start it with nodescope run --editor")  # fmt: skip
     if len(found) > 1:
         known = ", ".join(f"{each.pid} ({each.name})" for each in found)
-        raise UsageError(f"attach: several programs wait: {known}", hint="say which by processId")
+        raise UsageError(
+            f"attach: several programs wait: {known}", hint="choose one with processId"
+        )
     return Attached(found[0])
 
 

@@ -122,7 +122,7 @@ def _answer(status: BreakpointStatus) -> Given:
     answer: Given = {"id": status.breakpoint.id, "verified": status.verified}
     message = status.message
     if not status.verified and not message:
-        message = "no node met so far is meant; it stays armed"
+        message = "no node matches it so far; it stays armed"
     if message:
         answer["message"] = message
     if status.breakpoint.kind == "source":

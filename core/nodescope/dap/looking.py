@@ -121,7 +121,7 @@ class Looking:
         at = self._controller.moment
         error = at.error or (self._controller.stop.error if at.live else "")
         if not error:
-            raise UsageError("the program does not stand at an exception")
+            raise UsageError("the program is not stopped at an exception")
         kind, _, message = error.partition(": ")
         trace = "\n".join(f"{each.file}:{each.line} {each.name}  {each.code}"
                           for each in self._controller.frames())  # fmt: skip
@@ -151,5 +151,5 @@ class Looking:
 
 def _elements(array: Array) -> str:
     if array.size > _MAX_COPIED:
-        raise UsageError(f"{array.size} elements are too many to copy, at most {_MAX_COPIED}")
+        raise UsageError(f"{array.size} elements are too many to copy; the limit is {_MAX_COPIED}")
     return clean(np.array2string(array, threshold=_MAX_COPIED + 1, precision=None))

@@ -245,7 +245,7 @@ class Variables:
             raise UsageError(f"{name} is not a value of a node")
         node = self._controller.find(held.seen[name].name.partition(":")[0])
         if is_leaf(node):
-            raise UsageError(f"{node.name} only holds data, it never runs")
+            raise UsageError(f"{node.name} only holds data and never runs")
         return node.name
 
 

@@ -81,7 +81,7 @@ def parse_selection(spec: str) -> Selection:
     found = next((each for each in LEVELS if each == level), None)
     if found is None:
         near = did_you_mean(level, LEVELS) or f"one of {', '.join(LEVELS)}"
-        raise UsageError(f"{spec!r}: no capture level {level!r}", hint=near)
+        raise UsageError(f"{spec!r}: unknown capture level {level!r}", hint=near)
     which = parse_breakpoint(head.strip())
     plain = Breakpoint(kind=which.kind, target=which.target, phase=which.phase)
     if which != plain:

@@ -65,7 +65,7 @@ def find(link: str | None = None) -> Address:
         known = msgspec.json.decode(place().read_bytes(), type=Address)
     except (OSError, msgspec.MsgspecError):
         raise LinkError(
-            "no nodescope server is known", hint="start one with 'nodescope serve'"
+            "no nodescope server found", hint="start one with 'nodescope serve'"
         ) from None
     if link and link != known.link:
         raise LinkError(f"no token for {link} is known", hint=f"set {TOKEN_VARIABLE}")

@@ -184,7 +184,7 @@ class Link:
 
     def _unreached(self) -> LinkError:
         return LinkError(
-            self._why or f"no nodescope server answers at {self._url}",
+            self._why or f"no nodescope server responds at {self._url}",
             hint="" if self._why else "start one with 'nodescope serve'",
         )
 
@@ -289,7 +289,7 @@ class Link:
         answer = connection.response
         given = answer.headers.get(proof.HEADER, "") if answer is not None else ""
         if not proof.is_proof(given, self._token, "server", self._port, number):
-            raise LinkError(f"what listens at {self._url} is not the server that was started there")
+            raise LinkError(f"the server at {self._url} is not the one that was started there")
 
     def _introduce(self, connection: ClientConnection, timeout_s: float) -> None:
         connection.send(_encode(self._hello))
@@ -299,12 +299,12 @@ class Link:
             case Refused(reason=reason):
                 raise LinkError(f"the nodescope server refused this run: {reason}")
             case _:
-                raise LinkError("the server did not welcome this run")
+                raise LinkError("the server did not accept this run")
         # Before anything of this connection is handled: what it says is newer than "up".
         self._call(self._handlers.up)
         with self._changed:
             if self._ended:
-                raise LinkError("the link was closed")
+                raise LinkError("the connection was closed")
             self._connection = connection
             self._unsent_commit = self._committed > 0
             self._unsent_session = self._session is not None
@@ -377,7 +377,9 @@ class Link:
         try:
             message: FromServer = _decode(data.encode() if isinstance(data, str) else data)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise LinkError(f"the server sent what this version cannot read: {error}") from None
+            raise LinkError(
+                f"the server sent a message that this version cannot read: {error}"
+            ) from None
         return message
 
     def _handle(self, message: FromServer) -> None:
@@ -389,7 +391,7 @@ class Link:
             case ReadLive(request=request, value=value):
                 self._answer(self._read_live(request, value))
             case Refused(reason=reason):
-                raise LinkError(f"the nodescope server let this run go: {reason}")
+                raise LinkError(f"the nodescope server dropped this run: {reason}")
 
     def _do(self, request: int, command: Command) -> CommandTaken:
         try:

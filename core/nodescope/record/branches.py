@@ -214,7 +214,7 @@ def _write(path: Path, change: Callable[[sqlite3.Connection, list[BranchRow]], T
             guard(database)
             said = objection(database)
             if said:
-                raise RecordingError(f"{target} is no recording of nodescope's: {said}")
+                raise RecordingError(f"{target} is not a nodescope recording: {said}")
             database.execute("BEGIN IMMEDIATE")
             database.execute(BRANCH)
             result = change(database, others)
@@ -226,7 +226,7 @@ def _write(path: Path, change: Callable[[sqlite3.Connection, list[BranchRow]], T
             f"{target} cannot be written ({error})",
             hint="copy the recording to a place that can be written, and open the copy"
             if ours
-            else "what is tried on a recording from elsewhere is kept there",
+            else "branches of a recording from elsewhere are kept there",
         ) from error
     if ours and not os.path.lexists(beside(real, "-wal")):
         remember(real)

@@ -116,7 +116,7 @@ def _make(path: Path, state: _State, make: Callable[[Path, Path], None] | None) 
         shutil.rmtree(folder, ignore_errors=True)
         raise RecordingError(
             f"cannot copy {path} to {folder.parent}: {error.strerror or error}",
-            hint="it came with a log; set TMPDIR to a folder with room for both",
+            hint="it has a log file beside it; set TMPDIR to a folder with room for both",
         ) from error
 
 
@@ -143,7 +143,8 @@ def _transfer(source: Path, target: Path, *, missing: bool = False) -> None:
         raise
     if not stat.S_ISREG(at.st_mode):
         raise RecordingError(
-            f"{source} is no plain file", hint="it is not what nodescope leaves there; remove it"
+            f"{source} is not a regular file",
+            hint="it is not what nodescope leaves there; remove it",
         )
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     if missing:

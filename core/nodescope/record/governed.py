@@ -162,7 +162,7 @@ class GovernedRecorder(CountingRecorder):
         return msgspec.structs.replace(super().keeping(), limit=self._governor.limit)
 
     def _all_wanted(self) -> str:
-        return "everything is recorded, as it was asked for" if self._everything else ""
+        return "recording everything was requested" if self._everything else ""
 
     # ------------------------------------------------------------ now and then
 
@@ -359,6 +359,6 @@ def check_slowdown(limit: float | None) -> None:
     """
     if limit is not None and not 1 < limit < math.inf:
         raise UsageError(
-            f"no run is {limit:g} times as long while it is observed",
-            hint="1.5 allows it half as long again",
+            f"{limit:g} is not a slowdown: the limit is a number above 1",
+            hint="1.5 allows a run 50 % longer",
         )

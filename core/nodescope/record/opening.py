@@ -104,8 +104,8 @@ def _check(opened: Opened, path: Path, *, whole: bool) -> None:
     said = objection(database)
     if said:
         raise RecordingError(
-            f"{path} is no recording of nodescope's: {said}",
-            hint="it was changed, or made by something else; it is not read",
+            f"{path} is not a nodescope recording: {said}",
+            hint="it was changed or made by another program, so it is not read",
         )
     if whole and path.stat().st_size <= _CHECKED_BYTES:
         verdict = database.execute("PRAGMA quick_check(1)").fetchone()
@@ -116,7 +116,7 @@ def _check(opened: Opened, path: Path, *, whole: bool) -> None:
             )
     if not database.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
         raise RecordingError(
-            f"{path} holds nothing yet", hint="its program has just started, or died there"
+            f"{path} is still empty", hint="its program has just started, or died at startup"
         )
     database.execute("SELECT seq FROM progress").fetchone()
 
@@ -133,7 +133,7 @@ def check_head(path: Path) -> None:
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
-            what = "a directory" if stat.S_ISDIR(mode) else "no file but a pipe or a device"
+            what = "a directory" if stat.S_ISDIR(mode) else "a pipe or a device, not a file"
             raise RecordingError(f"{path} is {what}", hint=f"name a {SUFFIX} file")
         with path.open("rb") as file:
             head = file.read(100)
@@ -143,7 +143,7 @@ def check_head(path: Path) -> None:
         reason = getattr(error, "strerror", None) or error
         raise RecordingError(f"cannot open the recording {path}: {reason}") from error
     if not head:
-        raise RecordingError(f"{path} is empty", hint="the program may have died at its start")
+        raise RecordingError(f"{path} is empty", hint="the program may have died at startup")
     if head[:16] != HEADER:
         what = next((name for start, name in _KINDS if head.startswith(start)), "something else")
         raise RecordingError(
@@ -158,7 +158,7 @@ def check_head(path: Path) -> None:
     schema = int.from_bytes(head[60:64], "big")
     if schema > SCHEMA_VERSION:
         raise RecordingError(
-            f"{path} is made by schema {schema}, this nodescope reads up to {SCHEMA_VERSION}",
+            f"{path} has schema version {schema}; this nodescope reads up to {SCHEMA_VERSION}",
             hint="upgrade nodescope",
         )
     if schema < 1:
@@ -197,9 +197,9 @@ def _connect(path: Path, real: Path, *, whole: bool) -> Opened:
         if not whole:
             raise RecordingError(cut, hint=_AGAIN)
         try:
-            return _of_copy(path, real, salvage)._replace(note=f"{cut}; what is whole is shown")
+            return _of_copy(path, real, salvage)._replace(note=f"{cut}; the intact part is shown")
         except RecordingError as error:
-            raise RecordingError(f"{cut}, and nothing in it is whole", hint=_AGAIN) from error
+            raise RecordingError(f"{cut}, and no part of it is intact", hint=_AGAIN) from error
     if in_place(real):
         try:
             return _open(f"{real.as_uri()}?mode=ro", path, _MOST_ROWS * _ROW_BYTES, begin=True)

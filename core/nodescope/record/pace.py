@@ -38,7 +38,7 @@ def lowered(
     slows = factor(max(before, after))
     return (
         f"recording slows the program about {slows}, the limit is {factor(limit)}: "
-        f"{_count(len(changes), 'node')} lowered, {told}; costliest {names}. "
+        f"less is recorded of {_count(len(changes), 'node')}, {told}; costliest {names}. "
         f"{_expected(after, limit, steps)}"
     )
 
@@ -47,17 +47,15 @@ def _expected(after: float, limit: float, steps: bool) -> str:
     if after <= limit:
         return f"Expected from now on: {factor(after)}"
     if steps:
-        return (
-            f"An observed step still takes {factor(after)} as long, so steps are left out as well"
-        )
+        return f"An observed step still takes {factor(after)} as long, so some steps run unobserved"
     return f"That still leaves {factor(after)}, above the limit"
 
 
 def stuck(verdict: Verdict, limit: float) -> str:
     """One line about a limit that cannot be kept."""
     text = (
-        f"the limit of {factor(limit)} cannot be kept: with all at the lowest that may be lowered, "
-        f"observing takes about {factor(verdict.after)}"
+        f"the limit of {factor(limit)} cannot be met: with as little recorded as allowed, "
+        f"a run takes about {factor(verdict.after)} as long"
     )
     if verdict.by_hand < verdict.after:
         text += f" ({factor(verdict.by_hand)} without the levels set by hand)"
@@ -68,25 +66,25 @@ def leaving_out(slowdown: float, limit: float, share: float) -> str:
     """One line about training steps that are not observed from now on."""
     return (
         f"a training step takes about {factor(slowdown)} as long while it is observed, the limit "
-        f"is {factor(limit)}: from now on about one in {_ratio(share)} is observed, and the others "
-        "are left out as a whole"
+        f"is {factor(limit)}: from now on about one step in {_ratio(share)} is observed, the "
+        "others run unobserved"
     )
 
 
 def forbidden(slowdown: float, limit: float, why: str) -> str:
     """One line about training steps that should be left out and may not."""
     return (
-        f"the limit of {factor(limit)} cannot be kept now: no training step may be left out, since "
-        f"{why}; observing takes about {factor(slowdown)}"
+        f"the limit of {factor(limit)} cannot be met now: no training step may run unobserved, "
+        f"since {why}; an observed run takes about {factor(slowdown)} as long"
     )
 
 
 def raised(step: int) -> str:
     """One line about a program that raised where nobody looked."""
     return (
-        f"the program raised in step {step} or after it, and that step was left out to keep the "
-        "limit: if it raised there, no node of it was recorded; run again without --max-slowdown "
-        "to see which one it was"
+        f"the program raised in step {step} or after it, and that step ran unobserved to stay "
+        "within the limit: if it raised there, none of its nodes was recorded; run again with "
+        "--max-slowdown 0 to see which one it was"
     )
 
 
@@ -94,14 +92,14 @@ def ended(found: Governed) -> str:
     """One line about the whole run."""
     head = f"slowdown about {factor(found.slowdown)}"
     if found.measured:
-        head += " (measured against the steps that were left out)"
+        head += " (measured against unobserved steps)"
     head += f", limit {factor(found.limit)}"
     if found.slowdown > found.limit:
-        head += ": not kept"
+        head += ": over the limit"
         if found.because:
             head += f", since {found.because}"
         elif found.stuck:
-            head += ", though all that may be was lowered"
+            head += ", with as little recorded as allowed"
     nodes = f" of {_count(found.lowered, 'node')}" if found.lowered else ""
     parts = [
         f"{found.steps_left_out:,} of {_count(found.steps, 'step')}"

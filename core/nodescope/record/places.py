@@ -40,7 +40,7 @@ def recording_path(stem: str, say: Callable[[str], None]) -> Path:
         except OSError as error:
             raise RecordingError(
                 f"cannot write the recording {path}: {error.strerror or error}",
-                hint="choose another place with --record",
+                hint="choose another file with --record",
             ) from error
         else:
             return path

@@ -105,7 +105,7 @@ class Recorder:
         self._by_node = bool(self._levels or self._chosen)
         for each in (level, *self._levels.values(), *(each for _, each in self._chosen)):
             if each not in LEVELS:
-                raise RecordingError(f"no capture level {each!r}", hint=f"one of {LEVELS}")
+                raise RecordingError(f"unknown capture level {each!r}", hint=f"one of {LEVELS}")
         self.path = Path(path).absolute()
         self.level: Level = level
         self.on_commit = on_commit
@@ -572,7 +572,7 @@ class Recorder:
         self._writer.abandon()
         known = isinstance(error, RecordingError | sqlite3.Error | OSError)
         reason = str(error) if known else f"{type(error).__name__}: {error}"
-        self._fault = f"the recording stopped, your program goes on: {reason}"
+        self._fault = f"the recording stopped, your program continues: {reason}"
         self.on_fault(self._fault)
 
     def _after_fork(self) -> None:

@@ -64,8 +64,8 @@ class Room:
                 if not self.missing:
                     self.missing = True
                     self._told(
-                        f"the recording waits, your program goes on: {error}; when there is room "
-                        "again it goes on, too, and what did not fit into memory is counted"
+                        f"the recording is paused, your program continues: {error}; it "
+                        "resumes when there is space, and what did not fit into memory is counted"
                     )
                 if self._over.wait(RETRY_S):
                     raise
@@ -84,4 +84,4 @@ def lost(before: Dropped, now: Dropped) -> str:
         (now.blobs - before.blobs, "array"),
     )
     said = [f"{count:,} {name}{'s'[: count != 1]}" for count, name in counts if count]
-    return f"the recording goes on; missing are {', '.join(said) or 'none of what happened'}"
+    return f"recording resumed; missing: {', '.join(said) or 'nothing'}"

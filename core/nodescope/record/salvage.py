@@ -56,12 +56,12 @@ def salvage(cut: Path, target: Path) -> None:
             # Without it SQLite reads nothing of a file that is shorter than it was.
             source.execute("PRAGMA writable_schema=ON")
             if objection(source):
-                raise RecordingError(f"{cut} is no recording of nodescope's")
+                raise RecordingError(f"{cut} is not a nodescope recording")
             _transfer(source, target, until)
         finally:
             source.close()
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise RecordingError(f"nothing of {cut} is whole: {error}") from error
+        raise RecordingError(f"no part of {cut} is intact: {error}") from error
     finally:
         part.unlink(missing_ok=True)
 
@@ -165,7 +165,7 @@ def _progress(database: sqlite3.Connection) -> None:
         for table in ("node", "execution", "log")
     ]
     if not any(counts):
-        raise RecordingError("nothing of it is whole")
+        raise RecordingError("no part of it is intact")
     found = database.execute("SELECT * FROM progress LIMIT 1").fetchone() or (0, 0, 0, 0, 0)
     last = max(
         database.execute(f"SELECT coalesce(max(seq), 0) FROM {table}").fetchone()[0]

@@ -44,7 +44,7 @@ _WAL_PAGES = 4000
 _MOST = 2048
 # Chunks are copied into one statement up to about this size.
 _CHUNKS_BYTES = 4 << 20
-_HINT = "choose another place with --record"
+_HINT = "choose another file with --record"
 
 
 class Writer:
@@ -224,7 +224,7 @@ class Writer:
         if not intact(self._descriptors):
             raise RecordingError(
                 f"the program closed the files of its recording {self.path}",
-                hint="what was written before is there",
+                hint="what was written before is intact",
             )
 
     def abandon(self) -> None:
@@ -295,8 +295,8 @@ def _create(path: Path) -> None:
         if path.exists():
             if not _replaceable(path):
                 raise RecordingError(
-                    f"{path} is there already and is not a recording",
-                    hint="choose another name with --record",
+                    f"{path} already exists and is not a recording",
+                    hint="choose another file with --record",
                 )
             if path.stat().st_size:
                 path.unlink()

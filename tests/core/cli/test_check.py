@@ -107,7 +107,7 @@ def test_a_hit_is_status_1_with_reports_and_the_recording(tmp_path: Path) -> Non
     ("text", "status", "said"),
     [
         ("raise SystemExit(7)", 7, "ended with status 7"),
-        ("raise ValueError('no')", 1, "the program ended by ValueError: no"),
+        ("raise ValueError('no')", 1, "the program ended with ValueError: no"),
     ],
 )
 def test_the_status_of_the_program(tmp_path: Path, text: str, status: int, said: str) -> None:
@@ -150,7 +150,7 @@ def test_a_recording_is_asked_later(tmp_path: Path, capsys: pytest.CaptureFixtur
     ("level", "watch", "why"),
     [
         ("summary", "nan on op:lgo", "no watch could be evaluated\n"),
-        ("timing", "nan", "no watch could be evaluated of a recording of times\n"),
+        ("timing", "nan", "no watch could be evaluated (the recording has only times)\n"),
     ],
 )
 def test_what_could_not_be_asked_at_all_is_not_passed(
@@ -240,9 +240,9 @@ def test_a_program_without_operations_is_no_clean_run(tmp_path: Path) -> None:
     text = "import numpy as np\nw = np.zeros(3)\nprint(w.sum())\n"
     done = nodescope(tmp_path, "check", "--junit", "r.xml", "script.py", text=text)
     assert done.returncode == 1
-    assert "nothing was checked: the program computed nothing" in done.stdout
+    assert "nothing was checked: the program used no nodescope tensors" in done.stdout
     assert "script.py:2: w = np.zeros(3)  →  w = ns.tensor(np.zeros(3)" in done.stdout
-    assert [each.tag for each in cases(tmp_path / "r.xml")["something was checked"]] == ["error"]
+    assert [each.tag for each in cases(tmp_path / "r.xml")["anything was checked"]] == ["error"]
 
 
 LOSS = """

@@ -123,7 +123,7 @@ q
     assert told["rc"][0].startswith("No earlier breakpoint; back at loss/matmul, step 1")
     assert told["now"][0] == "Breakpoint 1: loss/square"
     assert told["b"] == ["no breakpoints"]
-    assert told["q"][0] == "detached: the program runs on, and is recorded"
+    assert told["q"][0] == "detached: the program continues and is still recorded"
 
 
 def test_values_are_changed(tmp_path):
@@ -183,7 +183,7 @@ MISTAKES = {
     "b opp:log": "no kind of breakpoint is named 'opp'",
     "tb": "which node?",
     "d 7": "there is no breakpoint 7",
-    "off": "no breakpoints are named",
+    "off": "no breakpoints given",
     "w off 1": "there is no watch 1",
     "l 99": "frames; bt shows them",
     "rb x": "'x' is not a whole number, 0 or more",
@@ -231,13 +231,13 @@ def test_the_programs_own_exception_stops_first_and_arrives_unchanged(tmp_path):
 def test_the_status_is_the_programs_and_the_file_may_hold_more(tmp_path):
     done = scripted(tmp_path, "c\nc\nn\n", text="import sys\nsys.exit(7)\n")
     assert done.returncode == 7
-    assert "the program ended before 3 commands of commands.txt" in done.stderr
+    assert "the program ended with 3 commands of commands.txt left to run" in done.stderr
 
 
 def test_the_end_of_the_file_detaches(tmp_path):
     done = scripted(tmp_path, "b op:mean\nn\n")
     assert (done.returncode, done.stdout) == (0, "trained 81.0\n")
-    assert "detached: the program runs on" in done.stderr
+    assert "detached: the program continues" in done.stderr
 
 
 def test_kill_ends_the_program_as_ctrl_c_would(tmp_path):

@@ -66,7 +66,7 @@ def test_why_fork_and_diff(tmp_path):
     assert told["diff w 1 2"] == told["diff"] == told["diff w"]
     assert told["why w[0]"][0].startswith("assign at [0] is 0.25 in step 2")
     assert told["why nan"] == ["step 2: only finite values"]
-    assert told["fork w *= 2"][0].startswith("had w been so in step 2: 8 values")
+    assert told["fork w *= 2"][0].startswith("with w changed in step 2: 8 values")
     assert "  sum: 1.25 became 5" in told["fork w *= 2"]
     assert "nothing that has run so far depends on it" in told["fork w = 0"][1]
 
@@ -92,7 +92,7 @@ def test_a_node_that_takes_what_it_gave_before_took_that(tmp_path, there):
         "p value": "float64 2 [0.25, 1]",
         "why inputs[0][0]": "multiply at [0] is 0.5 in step 1",
         "why value[0]": "multiply at [0] is 0.25 in step 2",
-        "fork inputs[0] = 8": "had multiply been so in step 1",
+        "fork inputs[0] = 8": "with multiply changed in step 1",
         "set inputs[0] = 3": "commands.txt",
     }
     told = dict(answers(scripted(tmp_path, there + "\n".join((*asked, "q")), text=AGAIN)))
@@ -155,7 +155,7 @@ def test_what_gives_the_same_is_not_called_independent(tmp_path):
     text = "import numpy as np\nimport nodescope as ns\nx = ns.tensor([3.0, 9.0], name='x')\n"
     commands = "until maximum\nfork x = 1\nfork maximum = 1\nq\n"
     told = answers(scripted(tmp_path, commands, text=text + "np.maximum(x, 10.0)\n"))
-    assert told[1][1] == ["had x been so in step 0: 0 values would be others, 1 the same"]
+    assert told[1][1] == ["with x changed in step 0: 0 values would differ, 1 stay bit-identical"]
     assert told[2][1][-1].startswith("  nothing that has run so far depends on it")
 
 
@@ -165,7 +165,7 @@ def test_a_watched_expression_keeps_its_number(tmp_path):
     assert [each.split(" =")[0] for each in told[2]] == ["w2 max(value)"]
     assert told[3][0].startswith("w3 step * 2 =")
     assert [each.split(" =")[0] for each in told[4]] == ["w3 step * 2"]
-    assert told[5] == ["nothing is watched; w max(value) shows an expression at each stop"]
+    assert told[5] == ["no expressions watched; w max(value) shows one at each stop"]
 
 
 MISTAKES = {
@@ -179,7 +179,7 @@ MISTAKES = {
     "fork": "fork takes a value",
     "fork w": "is not a change of a value",
     "diff w 7": "was not computed in step 7",
-    "diff a b c": "is not a value and two steps",
+    "diff a b c": "is not a value and up to two steps",
     "rule nosuch": "no watch rule named 'nosuch'",
     "rule off 3": "there is no rule 3",
 }
@@ -301,7 +301,7 @@ def test_a_part_of_a_fact_is_no_part_of_the_value(tmp_path):
     commands = ("n", "p value[0].shape", *(f"p {each}" for each in asked))
     told = dict(answers(scripted(tmp_path, "\n".join(commands))))
     for text in asked:
-        said = f"{text!r} is not a part of a value; value[0, :3], or shape(value)[0]"
+        said = f"{text!r} is not an element or slice of a value; value[0, :3], or shape(value)[0]"
         assert told[f"p {text}"][0].endswith(said)
     assert "does not name an element" in told["p value[0].shape"][0]
 
@@ -309,7 +309,7 @@ def test_a_part_of_a_fact_is_no_part_of_the_value(tmp_path):
 def test_what_a_command_does_not_take_is_no_reason_to_run_on(tmp_path):
     told = answers(scripted(tmp_path, "c 3\nstep * 2\nkill now\nn\n"))
     assert [lines for _, lines in told[:3]] == [
-        [f"commands.txt:{number}: {word} takes nothing after it"]
+        [f"commands.txt:{number}: {word} takes no arguments"]
         for number, word in enumerate(("c", "step", "kill"), 1)
     ]
     assert told[3][1][0].endswith(", step 1")

@@ -66,7 +66,7 @@ def test_none_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         for x in ns.steps([1.0]):
             np.log(ns.tensor([x]))
     assert main(["why", str(found)]) == 0
-    assert capsys.readouterr().out.startswith("no NaN and no Inf in 1 step of ")
+    assert capsys.readouterr().out.startswith("no NaN or Inf in 1 step of ")
 
 
 def test_what_was_not_recorded_is_not_called_finite(
@@ -77,7 +77,7 @@ def test_what_was_not_recorded_is_not_called_finite(
         for x in ns.steps([-1.0]):
             np.log(ns.tensor([x]))
     assert main(["why", str(found)]) == 0
-    assert capsys.readouterr().out.startswith("NaN and Inf are not known of ")
+    assert capsys.readouterr().out.startswith("NaN and Inf are unknown for ")
     assert main(["why", str(found), "--step", "1"]) == 0
     assert capsys.readouterr().out.endswith("so NaN and Inf are not known\n")
 

@@ -48,7 +48,7 @@ def test_wrong_requests_are_refused_one_by_one(tmp_path):
     try:
         for arguments in ([], "x", 3):
             seq = channel.send({"type": "request", "command": "launch", "arguments": arguments})
-            assert until(request_seq=seq)["message"] == "launch: the arguments are not an object"
+            assert until(request_seq=seq)["message"] == "launch: arguments must be an object"
         channel.send({"type": "nonsense"})
         launch = {"program": "script.py", "cwd": str(tmp_path), "stopOnEntry": True}
         seq = channel.request("launch", launch)

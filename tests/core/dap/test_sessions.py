@@ -30,7 +30,7 @@ def test_capabilities_are_of_the_protocol(tmp_path):
         capabilities = editor.initialize()
         assert capabilities == CAPABILITIES
         assert set(capabilities) <= set(schema()["definitions"]["Capabilities"]["properties"])
-        assert "nothing is launched" in editor.refused("threads")
+        assert "no program was launched" in editor.refused("threads")
         assert "waits for an editor" in editor.refused("attach", processId=1)
         editor.ask("disconnect")
         assert editor.process.wait(WAIT_S) == 0
@@ -130,7 +130,7 @@ def test_evaluate_completions_and_sources(tmp_path):
         assert source["content"] == TRAIN
         assert "not known" in editor.refused("source", source={"path": "/etc/passwd"},
                                              sourceReference=0)  # fmt: skip
-        assert "does not stand at an exception" in editor.refused("exceptionInfo", threadId=1)
+        assert "is not stopped at an exception" in editor.refused("exceptionInfo", threadId=1)
 
 
 def test_variables_are_set(tmp_path):

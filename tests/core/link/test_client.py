@@ -231,7 +231,7 @@ def test_without_a_server_it_is_inert_within_a_quarter_second(program):
         port = free.getsockname()[1]
     link = program.link(port)
     start = time.monotonic()
-    with pytest.raises(LinkError, match=r"no nodescope server answers .*nodescope serve"):
+    with pytest.raises(LinkError, match=r"no nodescope server responds .*nodescope serve"):
         link.connect()
     assert time.monotonic() - start < 0.35
     link.committed(1)
@@ -291,7 +291,7 @@ def test_a_listener_that_does_not_know_the_token_learns_nothing() -> None:
     server, program = Server(), Program()
     server.knows = "a guess"
     try:
-        with pytest.raises(LinkError, match="is not the server that was started there"):
+        with pytest.raises(LinkError, match="is not the one that was started there"):
             program.link(server).connect(patience_s=TIMEOUT_S)
         assert "secret" not in str(server.headers)
         assert server.got.empty()

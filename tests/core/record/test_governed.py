@@ -236,13 +236,13 @@ def test_it_says_so_where_the_limit_cannot_be_kept(tmp_path: Path) -> None:
     x = start((4,))
     for step in range(MOST_STEPS):
         cheap(x, step)
-        if any("cannot be kept" in each for each in lines):
+        if any("cannot be met" in each for each in lines):
             break
     observed.finish()
     assert "nodes lowered, values to " in lines[0]
     assert "; costliest " in lines[0]
-    assert any("the limit of 1x cannot be kept" in each for each in lines)
-    assert "not kept, though all that may be was lowered. Left out, of " in lines[-1]
+    assert any("the limit of 1x cannot be met" in each for each in lines)
+    assert "over the limit, with as little recorded as allowed. Left out, of " in lines[-1]
     with Recording.open(path) as recording:
         assert [each.text for each in recording.logs()] == lines
         found = recording.governed()

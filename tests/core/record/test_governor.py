@@ -189,8 +189,8 @@ def test_a_limit_that_cannot_be_kept_is_said_with_its_number() -> None:
     assert verdicts[-1].stuck
     assert not verdicts[-1].changes
     assert stuck(verdicts[-1], 1.5) == (
-        "the limit of 1.5x cannot be kept: with all at the lowest that may be lowered, observing "
-        "takes about 2.02x"
+        "the limit of 1.5x cannot be met: with as little recorded as allowed, "
+        "a run takes about 2.02x as long"
     )
 
 

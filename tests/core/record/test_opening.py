@@ -277,11 +277,11 @@ SCHEMAS = {
 def test_a_schema_that_is_not_a_recordings_is_not_asked(what: str, tmp_path: Path) -> None:
     path = changed(recorded(tmp_path / "r.nscope"), *SCHEMAS[what])
     before = path.read_bytes()
-    with pytest.raises(RecordingError, match=r"no recording of nodescope's|damaged"):
+    with pytest.raises(RecordingError, match=r"not a nodescope recording|damaged"):
         Recording.open(path)
     ours.remember(path)
     if what not in ("renamed", "no name"):
-        with pytest.raises(RecordingError, match=r"no recording of nodescope's"):
+        with pytest.raises(RecordingError, match=r"not a nodescope recording"):
             keep(path, ROW)
     assert path.read_bytes() == before
 

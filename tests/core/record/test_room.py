@@ -92,7 +92,7 @@ def test_it_waits_goes_on_and_counts_what_is_missing(level: str, tmp_path: Path)
         assert recording.state_at(recorder.last_seq)[0][1] == emitted
     waits, goes_on = told.texts
     assert "full" in waits
-    assert "the recording goes on; missing are" in goes_on
+    assert "recording resumed; missing:" in goes_on
     if dropped.executions:
         assert int(re.findall(r"([\d,]+) execution", goes_on)[0].replace(",", "")) >= 4000
 
@@ -140,7 +140,7 @@ def test_a_run_tells_the_page_and_never_acknowledges_what_is_not_there(tmp_path:
     with Recording.open(tmp_path / "r.nscope") as recording:
         assert max(link.seqs) == recording.last_seq()
         (gap,) = [row.text for row in recording.logs() if row.stream == "nodescope"]
-        assert gap.startswith("the recording goes on; missing are")
+        assert gap.startswith("recording resumed; missing:")
     assert [line for line in lines if "stopped" in line] == [run.recorder.fault]
 
 

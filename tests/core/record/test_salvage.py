@@ -84,7 +84,7 @@ def test_it_is_said_wherever_it_is_read(
         main(call)
         said = capfd.readouterr().err
         assert "is damaged: it was cut to" in said
-        assert "what is whole is shown" in said
+        assert "the intact part is shown" in said
 
     async def opened() -> str:
         runs = Runs()
@@ -92,11 +92,11 @@ def test_it_is_said_wherever_it_is_read(
         await runs.close()
         return trouble
 
-    assert "what is whole is shown" in asyncio.run(opened())
+    assert "the intact part is shown" in asyncio.run(opened())
 
 
 def test_a_head_alone_is_nothing(whole: Path, tmp_path: Path) -> None:
     cut = tmp_path / "cut.nscope"
     cut.write_bytes(whole.read_bytes()[:4096])
-    with pytest.raises(RecordingError, match=r"was cut to .* nothing in it is whole"):
+    with pytest.raises(RecordingError, match=r"was cut to .* no part of it is intact"):
         Recording.open(cut)

@@ -187,7 +187,7 @@ class _Growth:
         """Set a value; the seq from which on it is another one. Raises `ReplayError`."""
         source = self._replay.book.source(value, self._replay.last + 1)
         if source is None:
-            raise ReplayError(f"value {value} was not computed up to here")
+            raise ReplayError(f"value {value} has not been computed at this moment")
         name = self._node(source.execution).name
         old = self._now(source)
         new = fitted(given, old, name)

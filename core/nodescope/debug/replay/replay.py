@@ -132,7 +132,7 @@ class Replay:
         source = self.book.source(value, moment + 1)
         if source is None:
             name = self.book.values.get(value, f"value {value}")
-            raise ReplayError(f"{name} was not computed up to here")
+            raise ReplayError(f"{name} has not been computed at this moment")
         return self.written(source)
 
     def written(self, source: Source) -> Found:

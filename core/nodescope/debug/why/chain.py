@@ -73,7 +73,7 @@ def why(
     source = book.source(value, moment + 1)
     name = book.values.get(value, f"value {value}")
     if source is None:
-        raise ReplayError(f"{name} was not computed up to here")
+        raise ReplayError(f"{name} has not been computed at this moment")
     points = Points(replay)
     point = point_of(source)
     array = points.array(point)
