@@ -95,7 +95,7 @@ def test_a_request_that_cannot_be_understood_is_answered(page: Page, body: Any) 
     answer = page.wait(wire.Response)
     assert answer.id == 41
     assert isinstance(answer.body, wire.Failed)
-    assert "cannot be understood" in answer.body.message
+    assert "cannot be read" in answer.body.message
     assert isinstance(page.ask(wire.Subscribe("0" * 16)), wire.Failed)  # it goes on
 
 

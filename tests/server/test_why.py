@@ -87,11 +87,11 @@ def test_the_chain_of_a_nan_with_its_culprit(opened: Callable[..., Opened]) -> N
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"value": 10**6}, "was not computed"),
+        ({"value": 10**6}, "has not been computed"),
         ({"index": (7, 7)}, "loss/log has shape"),
         ({"which": "odd"}, "no elements are 'odd'"),
         ({"which": "zero"}, "no element that is zero"),
-        ({"seq": -5}, "was not computed"),
+        ({"seq": -5}, "has not been computed"),
     ],
 )
 def test_what_cannot_be_answered_is_said(

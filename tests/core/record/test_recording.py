@@ -139,7 +139,9 @@ def test_a_newer_schema_is_refused_by_name(path: Path) -> None:
     database = sqlite3.connect(path)
     database.execute("PRAGMA user_version=7")
     database.close()
-    with pytest.raises(RecordingError, match=r"schema 7, this nodescope reads up to 1.*upgrade"):
+    with pytest.raises(
+        RecordingError, match=r"schema version 7; this nodescope reads up to 1.*upgrade"
+    ):
         Recording.open(path)
     assert APPLICATION_ID == 0x6E736370
 

@@ -170,7 +170,7 @@ export function createShelf(stir: Accessor<unknown>): ShelfState {
         const [first, second] = compiled.map((each) => each.functions.length > 0);
         if (!first && !second) {
           throw new Error(
-            "Neither run has a compiled function, nothing to compare side by side. " +
+            "Neither run has a compiled function, so there is nothing to compare side by side. " +
               "nodescope compare train.py runs a program both ways.",
           );
         }
