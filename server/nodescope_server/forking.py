@@ -118,7 +118,7 @@ async def _write(run: Run, change: Callable[[Path], T]) -> T | None:
     try:
         return await run.study.call(lambda recording: change(recording.path))
     except RecordingError as error:
-        run.branches.note(f"what-if branches here end with the server: {error.message}")
+        run.branches.note(f"branches made here end with the server: {error.message}")
         return None
 
 
@@ -268,7 +268,7 @@ def _redone(branch: Branch, book: Book) -> str:
     comma = "" if end else ","
     return (
         f"Re-run {_span(branch.step, last)}: everything that depends on it, up to event "
-        f"{branch.until:,}. What Python read from tensors, or decided based on it{comma} "
+        f"{branch.until:,}. What Python read from tensors and decided based on it{comma} "
         f"{later}."
     )
 

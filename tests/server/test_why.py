@@ -277,7 +277,7 @@ def test_where_the_file_cannot_be_written_it_is_said(
         database.close()
     listed = run.page.ask(wire_why.GetBranches(run.id))
     assert [each.id for each in listed.branches] == [one.info.id]
-    assert "ends with the server" in listed.notes[0]
+    assert "end with the server" in listed.notes[0]
 
 
 def test_a_branch_is_bounded(
