@@ -54,7 +54,7 @@ def test_a_window_of_a_moment(program: Program, page: Page) -> None:
     assert answer.summary is not None
     before = page.ask(wire.GetValue(program.run.id, value, 1))
     assert not before.found
-    assert "not been computed" in before.reason
+    assert "Not computed yet" in before.reason
 
 
 def test_what_is_not_kept_says_how_to_keep_it(new_program: NewProgram, page: Page) -> None:
@@ -124,10 +124,13 @@ def test_a_standing_program_is_asked_once(new_program: NewProgram, page: Page) -
         (lambda n: messages.LiveValue(n, False), "no longer holds it"),
         (
             lambda n: messages.LiveValue(n, True, TensorSpec((9, 9), "float64"), b"12345678"),
-            "cannot be read",
+            "unreadable value",
         ),
         (lambda n: messages.LiveValue(n, True, TensorSpec((1,), "O"), b"12345678"), "object"),
-        (lambda n: messages.LiveValue(n, True, TensorSpec((1,), "nonsense"), b""), "cannot be"),
+        (
+            lambda n: messages.LiveValue(n, True, TensorSpec((1,), "nonsense"), b""),
+            "unreadable value",
+        ),
         (lambda n: messages.CommandTaken(n), "another request"),
     ],
 )

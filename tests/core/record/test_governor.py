@@ -198,15 +198,16 @@ def test_levels_set_by_hand_are_named_as_the_reason() -> None:
     program = Program([("values", WINDOW_NS), ("values", WINDOW_NS // 5)], by_hand=[0])
     verdicts = program.run(Governor(1.5), 3)
     assert program.rungs[0] == 0
-    assert stuck(verdicts[-1], 1.5).endswith("takes about 2x (1x without the levels set by hand)")
+    said = stuck(verdicts[-1], 1.5)
+    assert said.endswith("takes about 2x as long (1x without the levels set by hand)")
 
 
 def test_the_line_names_how_many_from_where_to_where_and_the_costliest() -> None:
     program = Program([("values", 30 * WINDOW_NS), ("summary", 9 * WINDOW_NS)])
     verdict = Governor(1.5).decide(program.window())
     line = lowered(verdict.changes, verdict.before, verdict.after, 1.5, steps=True)
-    assert line.startswith("recording slows the program about 40x, the limit is 1.5x: 2 nodes")
-    assert "values to " in line
+    assert line.startswith("recording slows the program about 40x, the limit is 1.5x: ")
+    assert "less is recorded of 2 nodes, values to " in line
     assert "summary to " in line
     assert "costliest node_0, node_1." in line
 
@@ -222,7 +223,7 @@ def test_the_line_never_contradicts_itself(before: float, after: float, *, steps
     assert "Expected" not in line
     said = f"about {max(before, after):g}x, the limit is 3x"
     assert said in line
-    assert line.endswith("left out as well" if steps else "above the limit")
+    assert line.endswith("so some steps run unobserved" if steps else "above the limit")
 
 
 @pytest.mark.parametrize("limit", [1, 0.5, 0, -2, math.nan, math.inf])
