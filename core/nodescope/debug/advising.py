@@ -200,13 +200,13 @@ def _changes(tree: ast.Module, source: str, name: str) -> Iterator[LineChange]:
     )
     changed = _changed_in_loops(tree)
     made = [node for node in ordered if _makes(node, called)]
-    # What a loop changes is a parameter; without one, any array is a beginning.
+    # What a loop changes leads to all that is computed; without one, any array is a beginning.
     made.sort(key=lambda node: _names(node)[0] not in changed)
     if made:
         (target,), whole = _names(made[0]), ast.get_source_segment(source, made[0].value) or ""
         if "\n" not in whole and len(whole) < _WIDEST:
-            maker = "parameter" if target in changed else "tensor"
-            after = f"{target} = ns.{maker}({whole})"
+            # Not a parameter: the program changes it in place, by gradients of its own.
+            after = f"{target} = ns.tensor({whole})"
             yield LineChange(name, made[0].lineno, f"{target} = {whole}", after)
     loop = next((each for each in ordered if isinstance(each, ast.For)), None)
     if isinstance(loop, ast.For):

@@ -28,19 +28,27 @@ def test_a_numpy_program_is_told_which_lines_to_change() -> None:
     assert [(each.file, each.line, each.before, each.after) for each in advice.changes] == [
         ("plain.py", 1, "", "import nodescope as ns"),
         ("plain.py", 5, "w = 0.1 * np.random.randn(3, 1)",
-         "w = ns.parameter(0.1 * np.random.randn(3, 1))"),
+         "w = ns.tensor(0.1 * np.random.randn(3, 1))"),
         ("plain.py", 6, "for x in batches:", "for x in ns.steps(batches):"),
     ]  # fmt: skip
     assert any("plain.py:6: for x in batches:  →  for x in ns" in each for each in lines(advice))
 
 
-def test_the_array_that_a_loop_changes_is_the_parameter() -> None:
+def test_the_array_that_a_loop_changes_is_named_and_the_program_still_runs() -> None:
     source = (
         "import numpy as np\nx = np.ones((4, 3))\nw = np.zeros(3)\nb = np.zeros(1)\n"
         "for step in range(9):\n    y = x @ w\n    w -= y.mean()\n"
     )
     (_, made, _) = advise({"numpy"}, Path("fit.py"), source).changes
-    assert (made.line, made.after) == (3, "w = ns.parameter(np.zeros(3))")
+    assert (made.line, made.after) == (3, "w = ns.tensor(np.zeros(3))")
+    lines = source.splitlines()
+    for change in advise({"numpy"}, Path("fit.py"), source).changes:
+        if change.before:
+            assert lines[change.line - 1] == change.before
+            lines[change.line - 1] = change.after
+    names: dict = {"ns": ns}
+    exec("\n".join(lines), names)
+    assert isinstance(names["y"], ns.Tensor)
     unchanged = advise({"numpy"}, Path("fit.py"), "import numpy as np\nx = np.ones(3)\n").changes
     assert unchanged[1].after == "x = ns.tensor(np.ones(3))"
 

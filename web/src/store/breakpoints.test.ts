@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import {
   added,
   effectText,
+  kindAndTarget,
   changed,
   markOf,
   nodeMarks,
@@ -138,4 +139,12 @@ test.each([
   [{ kind: "node", once: true, enabled: false }, "Off. Stops after a runs, once."],
 ] as const)("what a breakpoint does is said in a sentence: %o", (change, text) => {
   expect(effectText(status(1, "a", change).breakpoint)).toBe(text);
+});
+
+test("a kind that is typed wins over the one that is chosen", () => {
+  expect(kindAndTarget("node", " op:log ")).toEqual({ kind: "op", target: "log" });
+  expect(kindAndTarget("node", "source:In[4]:2")).toEqual({ kind: "source", target: "In[4]:2" });
+  expect(kindAndTarget("glob", "hidden*/tanh")).toEqual({ kind: "glob", target: "hidden*/tanh" });
+  expect(kindAndTarget("node", "op:")).toEqual({ kind: "node", target: "op:" });
+  expect(kindAndTarget("op", "my:op")).toEqual({ kind: "op", target: "my:op" });
 });

@@ -4,7 +4,7 @@
  * Invariant: a breakpoint that stays keeps its id, so that the session keeps its hits.
  */
 
-import type { Breakpoint, BreakpointStatus } from "@/wire/types.gen";
+import type { Breakpoint, BreakpointKind, BreakpointStatus } from "@/wire/types.gen";
 
 export type Mark = "enabled" | "disabled" | "unverified";
 
@@ -153,4 +153,17 @@ export function nodeMarks(
     if (id !== undefined) marks.set(id, markOf(status));
   }
   return marks;
+}
+
+const KIND_PREFIX = /^(node|glob|regex|op|scope|source):\s*(?=\S)/;
+
+/** What the form's field means: `op:log` is written as on the command line, whatever is chosen. */
+export function kindAndTarget(
+  kind: BreakpointKind,
+  typed: string,
+): { readonly kind: BreakpointKind; readonly target: string } {
+  const text = typed.trim();
+  const prefix = KIND_PREFIX.exec(text);
+  if (prefix === null) return { kind, target: text };
+  return { kind: prefix[1] as BreakpointKind, target: text.slice(prefix[0].length) };
 }

@@ -6,7 +6,7 @@
 
 import { createSignal, For, type JSX, Show } from "solid-js";
 import { keepKey } from "@/base/keys";
-import { stepsOf, stepsText } from "@/store/breakpoints";
+import { kindAndTarget, stepsOf, stepsText } from "@/store/breakpoints";
 import type { Store } from "@/store/store";
 import type { Breakpoint, BreakpointKind } from "@/wire/types.gen";
 import { FieldError } from "@/widgets/field_error";
@@ -70,14 +70,14 @@ export function BreakpointForm(props: {
     return [...(graph?.byName.keys() ?? [])];
   };
   const save = (): void => {
-    const text = target.value.trim();
+    const typed = kindAndTarget(kind(), target.value);
+    const text = typed.target;
     const range = stepsOf(steps());
     if (text === "") target.focus();
-    else if (range === null) setFault(`“${steps()}” is no range of steps: 3, 3.., ..7 or 3..7`);
+    else if (range === null) setFault(`“${steps()}” is not a range of steps: 3, 3.., ..7 or 3..7`);
     else {
       const wanted = {
-        kind: kind(),
-        target: text,
+        ...typed,
         when: when(),
         condition: condition().trim(),
         phase: phase(),
