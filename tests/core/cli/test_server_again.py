@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from websockets.exceptions import InvalidHandshake
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from nodescope.cli import server
 from nodescope.protocol import Continue
@@ -69,7 +69,7 @@ def again(live: Live) -> Page:
     while True:
         try:
             return Page(live)
-        except (OSError, InvalidHandshake):
+        except (OSError, InvalidHandshake, ConnectionClosed):  # it was just dying
             assert time.monotonic() < limit
 
 
