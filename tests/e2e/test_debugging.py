@@ -48,7 +48,7 @@ def test_breakpoints_of_every_kind(start: Start, page: Page, tmp_path: Path) -> 
     by(page, "breakpoint-more").click()
     by(page, "breakpoint-steps").fill("7..3")
     by(page, "breakpoint-add").click()
-    expect(by(page, "condition-error")).to_contain_text("no range of steps")
+    expect(by(page, "condition-error")).to_contain_text("not a range of steps")
     by(page, "breakpoint-steps").fill("2..")
     by(page, "breakpoint-hits").fill("< 3")
     by(page, "breakpoint-add").click()

@@ -254,6 +254,7 @@ def test_a_running_program_ends_when_told(tmp_path: Path, start: Start, sign: in
         "    loss.backward()", "    loss.backward()\n    print('step', flush=True)"
     )
     program = start(*UNSTOPPED, "--record", "run.nscope", "script.py", text=text)
+    program.expect("open http")  # the server starts beside a program that waits for no page
     program.expect("step")
     server = program.server_pid()
     program.process.send_signal(sign)
